@@ -74,12 +74,12 @@ class Connection(asyncio.Protocol):
         "_is_paused",
         "_is_retired",
         "_is_welcome",
-        "_judged_bytes",
         "_kept",
         "_limits",
         "_loop",
         "_query",
         "_review",
+        "_review_bytes",
         "_route",
         "_serving",
         "_state",
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
     _body: Body
     _route: Route | None
     _review: bytes
-    _judged_bytes: int
+    _review_bytes: int
     _query: bytes
     _headers: Headers
 
@@ -125,6 +125,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = State.END
         self._kept = b""
+        self._review = b""
         self._watch.cancel()
         if self._task is not None:
             # after its first step, so that each of its coroutines has started
@@ -173,7 +174,6 @@ class Connection(asyncio.Protocol):
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
         self._review = b""
-        self._judged_bytes = len(review)
         if self._state is _ENDED or self._route is None:
             return None
 
@@ -233,8 +233,8 @@ class Connection(asyncio.Protocol):
         size = len(self._kept)
         if self._state is _IN_BODY:
             size += self._body.size
-        if self._task is not None:
-            size += self._judged_bytes
+        if self._state is _WAITING:
+            size += self._review_bytes
         if self._unread_at is not None:
             size += self._transport.get_write_buffer_size()
         if size != self._holds:
@@ -331,12 +331,14 @@ class Connection(asyncio.Protocol):
         self._state = State.SKIP
 
     def _complete(self, body: Body, is_at_end: bool) -> None:
+        whole = body.whole()
+        body.drop()  # otherwise, it stays in memory up to the next request
         if self._state is State.SKIP:
             self._end_request()
         elif self._route is not None and isinstance(body, Sized):
-            self._decide(body.whole(), is_at_end)
+            self._decide(whole, is_at_end)
         else:
-            self._hand_over(self._head + body.whole())
+            self._hand_over(self._head + whole)
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
         """Judge a request.
@@ -347,6 +349,7 @@ class Connection(asyncio.Protocol):
         self._state = _WAITING
         self._asked_at = None
         self._review = review
+        self._review_bytes = len(review)
         if not self._is_welcome:
             self._is_welcome = True
             self._serving.crowd.welcome(self)

@@ -5,6 +5,7 @@ over.
 import asyncio
 import contextlib
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
@@ -18,7 +19,7 @@ from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.head import Head
 from app.admission.review import Request
-from app.admission.serving import Serving
+from app.admission.serving import ConnectionLimits, Serving
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from tests.admission.ways import body_size, connecting
 from tests.effort import tries
@@ -619,6 +620,59 @@ async def test_a_request_whose_client_is_gone_is_not_judged() -> None:
     await asyncio.sleep(0)
     assert turn.order == [*FIRST, "read", "read", "judged b", "answered"]
     turn.lose_all()
+
+
+class Waits:
+    """A large review that waits for the next turn, because another connection has taken this one."""
+
+    def __init__(self, serving: Serving) -> None:
+        self.wires = [Wire(), Wire()]
+        self.connections = [Connection(serving) for _ in self.wires]
+        for connection, wire in zip(self.connections, self.wires, strict=True):
+            connection.connection_made(wire)
+        self.connections[0].data_received(post(b"{}"))
+        whole = post(b" " * MAX_BODY)
+        for begin in range(0, len(whole), 2**18):
+            self.connections[1].data_received(whole[begin : begin + 2**18])
+
+
+def several(held_bytes: int = 2**26) -> Serving:
+    server = Server()
+    return Serving(
+        server.app.exchange, Pieces(server).hand_over, ConnectionLimits(held_bytes=held_bytes)
+    )
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("is_lost", [False, True], ids=["answered", "its client is gone"])
+async def test_a_review_leaves_the_memory_before_its_connection(is_lost: bool) -> None:
+    serving = several()
+    tracemalloc.start()
+    try:
+        waits = Waits(serving)
+        assert MAX_BODY < tracemalloc.get_traced_memory()[0] < 1.5 * MAX_BODY
+        if is_lost:
+            waits.connections[1].connection_lost(None)
+        else:
+            await asyncio.sleep(0)
+            assert waits.wires[1].written
+        assert tracemalloc.get_traced_memory()[0] < MAX_BODY / 10
+    finally:
+        tracemalloc.stop()
+    for connection in waits.connections:
+        connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("behind", [b"", b"P"], ids=["alone", "with more behind it"])
+async def test_reviews_that_wait_for_the_next_turn_are_held(behind: bytes) -> None:
+    serving = several(held_bytes=MAX_BODY * 3 // 2)
+    waiting = [Waits(serving)]
+    waiting[0].connections[1].data_received(behind)
+    assert serving.crowd.closed_early == 0
+    waiting.append(Waits(serving))
+    assert serving.crowd.closed_early == 1
+    for connection in [*waiting[0].connections, *waiting[1].connections]:
+        connection.connection_lost(None)
 
 
 async def test_a_bug_ends_only_the_connection_that_met_it(caplog: pytest.LogCaptureFixture) -> None:
