@@ -341,11 +341,7 @@ class Connection(asyncio.Protocol):
             self._hand_over(self._head + whole)
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
-        """Judge a request.
-
-        If it ends the bytes that have arrived, which is so unless a client pipelines, it may be
-        judged later, with those of other connections.
-        """
+        """Judge a request now, or later, with those of other connections."""
         self._state = _WAITING
         self._asked_at = None
         self._review = review
@@ -353,7 +349,7 @@ class Connection(asyncio.Protocol):
         if not self._is_welcome:
             self._is_welcome = True
             self._serving.crowd.welcome(self)
-        if is_at_end and self._serving.judges_later(self):
+        if self._serving.judges_later(self, is_at_end):
             return
         answer = self.judge()
         if answer is not None:

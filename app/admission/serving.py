@@ -84,6 +84,8 @@ class Serving:
     _asking: list[Asking] = field(default_factory=list)
     _is_first: bool = True
     """Whether the next request is the first one of this turn, and none is left of the last one."""
+    _turn_end: float = 0.0
+    """When the time for verdicts in the last turn ends, or has ended."""
     _is_late: bool = False
     """Whether some requests are left of the last turn."""
 
@@ -103,11 +105,12 @@ class Serving:
         if not self.crowd:
             self.all_closed.set()
 
-    def judges_later(self, connection: Asking) -> bool:
+    def judges_later(self, connection: Asking, is_at_end: bool) -> bool:
         """Return whether the request of `connection` is judged in the next turn of the event loop.
 
         All others that come in this turn are judged then too, as far as its time allows. Only the
-        first one of a turn is judged at once, so that a single request doesn't wait.
+        first one of a turn is judged at once, so that a single request doesn't wait, and requests
+        that don't end the bytes that have arrived, of a client that pipelines, while there is time.
 
         All of them are judged before the first answer is written. If each was judged and answered
         at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
@@ -117,6 +120,8 @@ class Serving:
             self._is_first = False
             asyncio.get_running_loop().call_soon(self._begin_turn)
             return False
+        if not is_at_end and time.perf_counter() < self._turn_end:
+            return False
         self._asking.append(connection)
         return True
 
@@ -125,13 +130,13 @@ class Serving:
 
         If some is left, short reviews are judged before long ones, as those of API servers are.
         """
-        end = time.perf_counter() + TURN_SECONDS
+        self._turn_end = time.perf_counter() + TURN_SECONDS
         answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]] = []
         if self._is_late:
             self._asking.sort(key=lambda asking: asking.review_size)
         for connection in self._asking:
             answers.append((connection, connection.judge()))
-            if time.perf_counter() > end:
+            if time.perf_counter() > self._turn_end:
                 break
 
         del self._asking[: len(answers)]

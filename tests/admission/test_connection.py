@@ -4,7 +4,9 @@ over.
 
 import asyncio
 import contextlib
+import itertools
 import json
+import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
@@ -556,7 +558,7 @@ class Turn:
     them.
     """
 
-    def __init__(self, uids: str) -> None:
+    def __init__(self, uids: str, behind: bytes = b"") -> None:
         order: list[str] = []
         self.order = order
 
@@ -580,7 +582,7 @@ class Turn:
         for uid, wire in zip(uids.split(), self.wires, strict=True):
             self.connections.append(Connection(serving))
             self.connections[-1].connection_made(wire)
-            self.connections[-1].data_received(post(review(uid)))
+            self.connections[-1].data_received(post(review(uid)) + behind)
             order.append("read")
 
     def lose_all(self) -> None:
@@ -600,6 +602,23 @@ async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_befo
     turn.order.clear()
     turn.connections[2].data_received(post(review("first")))
     assert turn.order == ["judged first", "answered"]
+    turn.lose_all()
+
+
+async def test_what_is_pipelined_waits_for_a_turn_that_has_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(1)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
+    turn = Turn("first a b", behind=post(review("next")))
+    assert turn.order == [*FIRST, "read", "read"]
+    for uid in ("next", "a", "b"):
+        turn.order.clear()
+        await asyncio.sleep(0)
+        assert turn.order[:2] == [f"judged {uid}", "answered"]
+    for _ in turn.wires:
+        await asyncio.sleep(0)
+    assert [wire.written.count(b"HTTP/1.1 200") for wire in turn.wires] == [2] * 3
     turn.lose_all()
 
 

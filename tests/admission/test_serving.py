@@ -46,9 +46,31 @@ async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
 
     monkeypatch.setattr(time, "perf_counter", lambda: now)
     serving = Serving(Exchange({}, Seen()), lambda *_: None)
-    later = [serving.judges_later(Judged(size, note)) for size in (1, 8, 9, 2, 5)]
+    later = [serving.judges_later(Judged(size, note), True) for size in (1, 8, 9, 2, 5)]
     assert later == [False, True, True, True, True]
     for turn in [*turns, []]:
         judged.clear()
         await asyncio.sleep(0)
         assert judged == turn
+
+
+async def test_what_is_pipelined_is_judged_at_once_while_the_turn_has_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    judged: list[int] = []
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    serving = Serving(Exchange({}, Seen()), lambda *_: None)
+
+    def is_later(size: int) -> bool:
+        return serving.judges_later(Judged(size, judged.append), False)
+
+    assert [is_later(size) for size in (1, 2)] == [False, True]
+    await asyncio.sleep(0)
+    assert judged == [2]
+    assert [is_later(size) for size in (3, 4, 5)] == [False] * 3
+    now = TURN_SECONDS
+    assert [is_later(size) for size in (6, 7)] == [True] * 2
+    await asyncio.sleep(0)
+    assert judged == [2, 6, 7]
+    assert not is_later(8)
