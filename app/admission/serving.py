@@ -81,7 +81,8 @@ class Serving:
     """If true, each answer has `connection: close` and is the last one of its connection."""
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     crowd: Crowd = field(init=False)
-    _asking: list[Asking] = field(default_factory=list)
+    _asking: dict[Asking, None] = field(default_factory=dict)
+    """What waits for the next turn, in the order in which it came."""
     _is_first: bool = True
     """Whether the next request is the first one of this turn, and none is left of the last one."""
     _turn_end: float = 0.0
@@ -122,24 +123,31 @@ class Serving:
             return False
         if not is_at_end and time.perf_counter() < self._turn_end:
             return False
-        self._asking.append(connection)
+        self._asking[connection] = None
         return True
 
     def _begin_turn(self) -> None:
         """Judge and answer what waits, or as much as takes TURN_SECONDS.
 
-        If some is left, short reviews are judged before long ones, as those of API servers are.
+        If some is left, short reviews are judged before long ones, as those of API servers are. If
+        there are always some of these, the one that waits longest is judged too.
         """
         self._turn_end = time.perf_counter() + TURN_SECONDS
         answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]] = []
+        waiting = list(self._asking)
         if self._is_late:
-            self._asking.sort(key=lambda asking: asking.review_size)
-        for connection in self._asking:
+            waiting.sort(key=lambda asking: asking.review_size)
+        for connection in waiting:
+            del self._asking[connection]
             answers.append((connection, connection.judge()))
             if time.perf_counter() > self._turn_end:
                 break
 
-        del self._asking[: len(answers)]
+        if self._is_late and self._asking and len(answers) > 1:
+            oldest = next(iter(self._asking))
+            del self._asking[oldest]
+            answers.append((oldest, oldest.judge()))
+
         self._is_late = bool(self._asking)
         self._is_first = not self._is_late
         if self._is_late:

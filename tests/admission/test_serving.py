@@ -54,6 +54,29 @@ async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
         assert judged == turn
 
 
+async def test_a_long_one_is_judged_however_many_short_ones_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    judged: list[int] = []
+
+    def note(size: int) -> None:
+        nonlocal now
+        now += TURN_SECONDS / 2
+        judged.append(size)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    serving = Serving(Exchange({}, Seen()), lambda *_: None)
+    for size in (1, 2, 2, 2, 90, 80):
+        serving.judges_later(Judged(size, note), True)
+    for turn in ([2, 2, 2], [3, 3, 3, 90], [3, 3, 3, 80], [3, 3, 3, 3]):
+        judged.clear()
+        await asyncio.sleep(0)
+        assert judged == turn
+        for _ in range(4):
+            serving.judges_later(Judged(3, note), True)
+
+
 async def test_what_is_pipelined_is_judged_at_once_while_the_turn_has_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
