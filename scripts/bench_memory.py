@@ -32,17 +32,12 @@ from bench_common import (
     until,
 )
 
-from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG
+from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
-from app.rules.mnnvl.plan import (
-    DEFAULT_DEVICE_CLASS,
-    Plan,
-    desired_claim,
-    desired_compute_domain,
-)
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
 from app.rules.mnnvl.wanted import read_member
 from app.sandbox.sandbox import Sandbox
 
@@ -279,7 +274,10 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
         DEFAULT_DEVICE_CLASS,
     )
     owner = POD_GANG.owner_reference(gang["metadata"]["name"], gang["metadata"]["uid"])
-    made = [desired_compute_domain(plan, COMPUTE_DOMAIN.versions[0]), desired_claim(plan, "v1")]
+    made = [
+        desired_resource(plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0]),
+        desired_resource(plan, RESOURCE_CLAIM, "v1"),
+    ]
     return [{**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}} for obj in made]
 
 

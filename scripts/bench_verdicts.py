@@ -34,8 +34,9 @@ from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
+from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts, read_written
 from app.sandbox.processes import free_port
 
@@ -200,8 +201,8 @@ def facts() -> bytes:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 
     resources = [
-        desired_compute_domain(injection.plan, "v1beta1"),
-        desired_claim(injection.plan, "v1"),
+        desired_resource(injection.plan, COMPUTE_DOMAIN, "v1beta1"),
+        desired_resource(injection.plan, RESOURCE_CLAIM, "v1"),
     ]
     return msgspec.json.encode({"kind": "List", "items": [pcs, *resources]})
 

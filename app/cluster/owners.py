@@ -256,7 +256,7 @@ class MnnvlOwners:
         rule = self.rule
 
         owned: list[MnnvlResource] = []
-        for resource in filter(self._facts.is_served, self._stores):
+        for resource in filter(self._client.served_version, self._stores):
             selection = Selection(resource, gang.namespace, labels=selector)
             for obj in await every(self._client, selection):
                 stored = read_mnnvl_resource(obj)

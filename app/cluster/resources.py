@@ -22,7 +22,7 @@ from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
-from app.rules.mnnvl.plan import Plan, desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import Plan, desired_resource
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 from app.value import Value
@@ -249,8 +249,7 @@ class MnnvlResources:
         A created one is added to `created`. Raise Unavailable if the other one is gone again.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
-        build = desired_compute_domain if needed.resource is COMPUTE_DOMAIN else desired_claim
-        desired = build(plan, version)
+        desired = desired_resource(plan, needed.resource, version)
         if not dry_run:
             try:
                 desired = await self._client.create(needed.resource, desired, plan.namespace)

@@ -13,7 +13,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
 from app.rules.mnnvl.missing import PUT_BACK, REPLACE
-from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_resource
 from tests import builders
 from tests.audit.test_audit import admitted, changed
 from tests.builders import injection_into
@@ -51,8 +51,11 @@ def resources(*users: str, **metadata: Any) -> list[Object]:
     plan = injection_into(clique("train-0-worker"), "ml").plan
     assert plan is not None
     reserved = [{"resource": "pods", "name": name, "uid": "x"} for name in users]
-    claim = changed(desired_claim(plan, "v1"), **metadata)
-    return [desired_compute_domain(plan, "v1beta1"), {**claim, "status": {"reservedFor": reserved}}]
+    claim = changed(desired_resource(plan, RESOURCE_CLAIM, "v1"), **metadata)
+    return [
+        desired_resource(plan, COMPUTE_DOMAIN, "v1beta1"),
+        {**claim, "status": {"reservedFor": reserved}},
+    ]
 
 
 def auditing(client: MemoryClient) -> Auditor:

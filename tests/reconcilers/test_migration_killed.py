@@ -38,7 +38,7 @@ from app.reconcilers import mnnvl_resources, podgang
 from app.reconcilers.mnnvl_resources import MnnvlResourcesReconciler
 from app.reconcilers.podgang import PodGangReconciler
 from app.reconcilers.writing import Writing
-from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_resource
 from app.stores.stores import Stores, selection_of
 from app.webhooks.podgang import PodGangWebhook
 from app.webhooks.podgang_deletion import PodGangDeletionWebhook
@@ -303,7 +303,10 @@ def objects_of(gang: str, name: str) -> list[Object]:
     clique["metadata"] |= owned
     injection = injection_into(clique, NAMESPACE, "shared")
     assert injection.plan is not None
-    made = desired_compute_domain(injection.plan, "v1beta1"), desired_claim(injection.plan, "v1")
+    made = (
+        desired_resource(injection.plan, COMPUTE_DOMAIN, "v1beta1"),
+        desired_resource(injection.plan, RESOURCE_CLAIM, "v1"),
+    )
     return [stored, apply_patch(clique, list(injection.patch)), *made]
 
 

@@ -47,7 +47,7 @@ from app.reconcilers.mnnvl_resources import (
     subscribe_to_apis,
 )
 from app.reconcilers.writing import Writing
-from app.rules.mnnvl.plan import desired_claim, desired_compute_domain
+from app.rules.mnnvl.plan import desired_resource
 from app.stores.stores import Stores, fill
 from tests import builders
 from tests.builders import injection_into
@@ -76,8 +76,8 @@ def clique(
 
 PLAN = injection_into(clique(), "ns", "shared").plan
 assert PLAN is not None
-DOMAIN = desired_compute_domain(PLAN, "v1beta1")
-CLAIM = desired_claim(PLAN, "v1")
+DOMAIN = desired_resource(PLAN, COMPUTE_DOMAIN, "v1beta1")
+CLAIM = desired_resource(PLAN, RESOURCE_CLAIM, "v1")
 DELETED: Any = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
 
 
@@ -587,7 +587,7 @@ assert OTHER_PLAN is not None
             [pcs(**DELETED), OTHER], ("train-0-pool", "other"), id="the other is being deleted"
         ),
         pytest.param(
-            [pcs(), OTHER, desired_compute_domain(OTHER_PLAN, "v1beta1")],
+            [pcs(), OTHER, desired_resource(OTHER_PLAN, COMPUTE_DOMAIN, "v1beta1")],
             ("train-0-pool", "other"),
             id="the one that has the ComputeDomain",
         ),

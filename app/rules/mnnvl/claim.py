@@ -30,11 +30,10 @@ from app.rules.mnnvl.plan import (
     Entry,
     Plan,
     device_class_of,
-    own_entry,
     plan_of,
     read_entry,
 )
-from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, wanted_by
+from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, own_entry, wanted_by
 from app.value import Value
 
 ConfiguredMode = Literal["auto", "shared", "template"]

@@ -14,11 +14,12 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim import requests_gpus
-from app.rules.mnnvl.plan import own_entry, read_plan
+from app.rules.mnnvl.plan import read_plan
 from app.rules.mnnvl.wanted import (
     ClaimedClique,
     StoredMember,
     both_in_clique,
+    own_entry,
     read_demand,
     read_member,
 )

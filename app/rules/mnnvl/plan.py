@@ -4,11 +4,10 @@ It says which ComputeDomain and ResourceClaim a PodClique shares, how they are m
 entry its pods refer to them.
 """
 
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
@@ -29,6 +28,7 @@ from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
 from app.facts.place import Place
 from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
 from app.objects.names import MAX_LABEL, is_subdomain
+from app.objects.resource import Resource
 from app.objects.shape import JsonMap, Object
 from app.value import Value
 
@@ -186,14 +186,6 @@ def plan_of(
     return plan
 
 
-def own_entry(claims: Iterable[Any]) -> Entry | None:
-    """Return the first of `claims` that has the name of our claim, or None."""
-    for claim in claims:
-        if isinstance(claim, dict) and claim.get("name") == CLAIM:
-            return claim
-    return None
-
-
 def read_entry(member: CliqueMember, entry: Entry | None, device_class: str) -> Plan | None:
     """Return the plan for which `entry` is the claim of `member`.
 
@@ -336,21 +328,38 @@ def _clique_name(member: CliqueMember) -> str:
     return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
 
 
-def desired_compute_domain(plan: Plan, version: str) -> Object:
-    """Return the ComputeDomain of `plan`.
+def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
+    """Return the ComputeDomain or the ResourceClaim of `plan` for the API `version`."""
+    if resource is COMPUTE_DOMAIN:
+        name = plan.compute_domain
+        spec = _domain_spec(plan)
+    else:
+        name = plan.claim
+        spec = _claim_spec(plan, version)
 
-    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
-    """
     return {
-        "apiVersion": COMPUTE_DOMAIN.api_version(version),
-        "kind": COMPUTE_DOMAIN.kind,
-        "metadata": _metadata(plan, plan.compute_domain),
-        "spec": {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}},
+        "apiVersion": resource.api_version(version),
+        "kind": resource.kind,
+        "metadata": {
+            "name": name,
+            "namespace": plan.namespace,
+            "labels": plan.labels,
+            "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.set_name, plan.set_uid)],
+        },
+        "spec": spec,
     }
 
 
-def desired_claim(plan: Plan, version: str) -> Object:
-    """Return the ResourceClaim of `plan` for the API `version`.
+def _domain_spec(plan: Plan) -> Object:
+    """Return the spec of the ComputeDomain.
+
+    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
+    """
+    return {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}}
+
+
+def _claim_spec(plan: Plan, version: str) -> Object:
+    """Return the spec of the ResourceClaim.
 
     In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
     """
@@ -360,19 +369,4 @@ def desired_claim(plan: Plan, version: str) -> Object:
         "selectors": [{"cel": {"expression": expression}}],
     }
     fields = request if version == "v1beta1" else {"exactly": request}
-
-    return {
-        "apiVersion": RESOURCE_CLAIM.api_version(version),
-        "kind": RESOURCE_CLAIM.kind,
-        "metadata": _metadata(plan, plan.claim),
-        "spec": {"devices": {"requests": [{"name": CLAIM, **fields}]}},
-    }
-
-
-def _metadata(plan: Plan, name: str) -> Object:
-    return {
-        "name": name,
-        "namespace": plan.namespace,
-        "labels": plan.labels,
-        "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.set_name, plan.set_uid)],
-    }
+    return {"devices": {"requests": [{"name": CLAIM, **fields}]}}

@@ -21,6 +21,7 @@ from app.objects.metadata import annotations_of, labels_of
 from app.objects.names import is_index
 from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
 from app.rules.mnnvl.plan import (
+    CLAIM,
     DEFAULT_DEVICE_CLASS,
     SCOPES,
     ClaimMode,
@@ -29,7 +30,6 @@ from app.rules.mnnvl.plan import (
     Plan,
     Scope,
     is_device_class,
-    own_entry,
     read_entry,
     usable_device_class,
 )
@@ -132,6 +132,14 @@ def _set_uid(references: Any, pcs: str) -> str:
 def claim_entry(clique: JsonMap) -> Entry | None:
     """Return the entry with the name of our claim in a PodClique, or None."""
     return own_entry(maps_at(clique, "spec", "podSpec", "resourceClaims"))
+
+
+def own_entry(claims: Iterable[Any]) -> Entry | None:
+    """Return the first of `claims` that has the name of our claim, or None."""
+    for claim in claims:
+        if isinstance(claim, dict) and claim.get("name") == CLAIM:
+            return claim
+    return None
 
 
 def read_demand(obj: JsonMap) -> ClaimedClique | None:
@@ -308,7 +316,7 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | None:
     """Return the plan of `clique` in the replica of `plan`, or None if it asks for none."""
     scope = next((scope for scope in SCOPES if scope == clique.scope), None)
-    if scope is None or clique.value_of(MNNVL_ENABLED) != "true" or not clique.gpus:
+    if scope is None or clique.enabling is None or not clique.gpus:
         return None
 
     place = Place(template.name, plan.member.place.replica)

@@ -18,14 +18,6 @@ MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
 
-def is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Return whether `domain` is the broader one.
-
-    Both must be in `domains`, which are listed broadest first.
-    """
-    return domain in domains and other in domains and domains.index(domain) < domains.index(other)
-
-
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
     """Return `levels` as `spec.levels` of a ClusterTopology."""
     return [{"domain": level.domain, "key": level.key} for level in levels]

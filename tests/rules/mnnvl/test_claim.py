@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 from app.facts.grove.template import read_template
+from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.claim import Injection
-from app.rules.mnnvl.plan import Plan, desired_compute_domain
+from app.rules.mnnvl.plan import Plan, desired_resource
 from tests.builders import injection_into
 
 DESIGN = {
@@ -331,7 +332,7 @@ def test_the_other_mode_names_the_template() -> None:
     assert after["spec"]["podSpec"]["resourceClaims"] == [
         {"name": "mnnvl", "resourceClaimTemplateName": "pcs-0-mnnvl-template"}
     ]
-    domain = desired_compute_domain(planned(clique(), "template"), "v1beta1")
+    domain = desired_resource(planned(clique(), "template"), COMPUTE_DOMAIN, "v1beta1")
     assert domain["spec"]["channel"]["resourceClaimTemplate"]["name"] == "pcs-0-mnnvl-template"
 
 

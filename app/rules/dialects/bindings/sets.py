@@ -24,7 +24,6 @@ from app.objects.fields import (
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
-from app.rules.topology.levels import is_broader
 from app.value import Value
 
 Bindings = Mapping[str, Sequence[Level]]
@@ -280,7 +279,7 @@ def _too_broad(
     for field in ("required", "preferred"):
         domain: str = getattr(packing, field)
         above = [(getattr(parent, field), parent.owner) for parent in parents]
-        narrower = [pair for pair in above if is_broader(domain, pair[0], domains)]
+        narrower = [pair for pair in above if _is_broader(domain, pair[0], domains)]
         if narrower:
             other, owner = max(narrower, key=lambda pair: domains.index(pair[0]))
             allowed = ", ".join(domains[domains.index(other) :])
@@ -292,13 +291,21 @@ def _too_broad(
             yield invalid(path, domain, text)
 
 
+def _is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
+    """Return whether `domain` is the broader one.
+
+    Both must be in `domains`, which are listed broadest first.
+    """
+    return domain in domains and other in domains and domains.index(domain) < domains.index(other)
+
+
 def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldError]:
     """Yield a finding about a preferred domain that is broader than the required one beside it.
 
     Grove allows it, but KAI never places such pods, and Grove allows no correction later. Source:
     `d3-*` in `tests/testdata/kai-decisions`.
     """
-    if is_broader(packing.preferred, packing.required, domains):
+    if _is_broader(packing.preferred, packing.required, domains):
         allowed = ", ".join(domains[domains.index(packing.required) :])
         text = (
             f'broader than the required domain "{packing.required}", so that KAI never places'
@@ -332,12 +339,12 @@ def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
             f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
         )
     for parent in packing.parents:
-        if is_broader(packing.preferred, parent.required, domains):
+        if _is_broader(packing.preferred, parent.required, domains):
             yield (
                 f'{packing.preferred_path} "{packing.preferred}" has no effect:'
                 f' {owner_text(parent.owner)} already requires the narrower "{parent.required}"'
             )
-        if is_broader(packing.required, parent.preferred, domains):
+        if _is_broader(packing.required, parent.preferred, domains):
             yield (
                 f'{packing.required_path} "{packing.required}" allows what'
                 f" {owner_text(parent.owner)} wants to avoid: it prefers the narrower"
