@@ -15,8 +15,6 @@ from app.rules.dialects.bindings.podgangs import gang_warnings
 from app.webhooks.registry import routes_over
 from tests.reviews import JSON_HEADERS, Seen
 
-pytestmark = pytest.mark.untraced
-
 LEVELS = [
     {"domain": "zone", "key": "topology.kubernetes.io/zone"},
     {"domain": "rack", "key": "topology.kubernetes.io/rack"},
