@@ -99,7 +99,7 @@ def checks_of_names() -> str:
     for section, keys in NAMES.items():
         for key in keys:
             default = ".Release.Namespace" if key == "namespace" else f'"{defaults[section][key]}"'
-            name = f'dig "{section}" "{key}" {default} .Values.config'
+            name = configured(default, section, key)
             problem = f"config.{section}.{key}: names of objects are fixed, leave it out"
             lines.append(
                 f'{{{{- if ne ({name}) {default} }}}}{{{{ fail "{problem}" }}}}{{{{- end }}}}'
@@ -130,9 +130,9 @@ def version() -> str:
 def deployment() -> str:
     text = in_namespace(source("base/deployment.yaml"))
     text = replaced(text, "  replicas: 2\n", "  replicas: {{ .Values.replicas }}\n")
-    port = '{{ dig "server" "port" 8443 .Values.config }}'
+    port = f"{{{{ {configured('8443', 'server', 'port')} }}}}"
     text = replaced(text, "containerPort: 8443}", f"containerPort: {port}}}")
-    seconds = '{{ add 30 (dig "server" "drainSeconds" 10 .Values.config | ceil) }}'
+    seconds = f"{{{{ add 30 ({configured('10', 'server', 'drainSeconds')} | ceil) }}}}"
     grace = "terminationGracePeriodSeconds: "
     text = replaced(text, f"{grace}45\n", f"{grace}{seconds}\n")
     text = replaced(
@@ -293,7 +293,7 @@ def policies() -> str:
     )
     body = "---\n".join(_with_actions(document) for document in text.split("---\n"))
     marking = _with_workloads(_documents(marking_policies(_with_marked_workloads())))
-    is_enabled = configured(True, "workloads", "enabled")
+    is_enabled = configured("true", "workloads", "enabled")
     body += f"""{{{{- if and (.Capabilities.APIVersions.Has "{MARKING}") ({is_enabled}) }}}}
 ---
 {in_namespace(marking)}{{{{- end }}}}
@@ -320,9 +320,9 @@ def _with_actions(document: str) -> str:
     return replaced(document, former, f"  validationActions: {actions}\n")
 
 
-def configured(default: Any, *path: str) -> str:
-    """Return the expression of a value of the configuration."""
-    return f"dig {' '.join(map(json.dumps, (*path, default)))} .Values.config"
+def configured(default: str, *path: str) -> str:
+    """Return the expression of a value of the configuration. `default` is an expression too."""
+    return f"dig {' '.join(map(json.dumps, path))} {default} .Values.config"
 
 
 def _with_marked_workloads() -> Configuration:
@@ -334,10 +334,10 @@ def _with_marked_workloads() -> Configuration:
 def _with_workloads(text: str) -> str:
     """Return policies with the section `workloads` of the values in place of what is marked."""
     defaults = Configuration().model_dump(by_alias=True)["workloads"]
-    name = configured(defaults["schedulerName"], "workloads", "schedulerName")
+    name = configured(json.dumps(defaults["schedulerName"]), "workloads", "schedulerName")
     text = text.replace("marked-scheduler", f"{{{{ {name} }}}}")
     for key in LABELS_OF_QUEUES:
-        label = configured(defaults["labels"][key], "workloads", "labels", key)
+        label = configured(json.dumps(defaults["labels"][key]), "workloads", "labels", key)
         text = text.replace(f"marked-{key.lower()}", f"{{{{ {label} }}}}")
     return text
 
@@ -381,7 +381,7 @@ def flow_control() -> str:
 
 def waiting() -> str:
     path = "components/waiting/rbac.yaml"
-    enabled = 'dig "waiting" "enabled" false .Values.config'
+    enabled = configured("false", "waiting", "enabled")
     return template(path, in_namespace(source(path)), f"and {SERVER} ({enabled})")
 
 
