@@ -129,8 +129,8 @@ class Serving:
     def _begin_turn(self) -> None:
         """Judge and answer what waits, or as much as takes TURN_SECONDS.
 
-        If some is left, short reviews are judged before long ones, as those of API servers are. If
-        there are always some of these, the one that waits longest is judged too.
+        If some requests are left over, short reviews are judged before long ones, as those of API
+        servers are. The one that has waited longest is judged too, so that none waits forever.
         """
         self._turn_end = time.perf_counter() + TURN_SECONDS
         answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]] = []

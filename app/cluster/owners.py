@@ -22,11 +22,21 @@ from app.facts.nvidia.mnnvl import (
 )
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.groups import by_key
-from app.kube.api import Conflict, NotFound, Object, ObjectRef, Objects, Selection, every, find
+from app.kube.api import (
+    Conflict,
+    NotFound,
+    Object,
+    ObjectRef,
+    Objects,
+    Selection,
+    every,
+    find,
+    find_living,
+)
 from app.kube.discovery import Discovery
 from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, map_at
+from app.objects.shape import JsonMap
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
@@ -227,8 +237,7 @@ class MnnvlOwners:
     async def _lives(self, pcs: PodCliqueSet) -> bool:
         """Return whether the API server has `pcs`, and it is not being deleted."""
         ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
-        metadata = map_at(await find(self._client, ref, metadata_only=True) or {}, "metadata")
-        return metadata.get("uid") == pcs.uid and metadata.get("deletionTimestamp") is None
+        return await find_living(self._client, ref, pcs.uid) is not None
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
         """Give back everything that the stored PodGang `gang` owns, and return it.

@@ -18,7 +18,7 @@ from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS
-from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
+from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find, find_living
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
@@ -216,8 +216,8 @@ class MnnvlResources:
 
     async def _check_owner(self, plan: Plan) -> None:
         """Raise Unavailable if the API server does not have the set that the cache has."""
-        owner = OwnerRef(POD_CLIQUE_SET.kind, plan.set_name, plan.set_uid)
-        if not await self._exists(owner, plan):
+        ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
+        if await find_living(self._client, ref, plan.set_uid) is None:
             raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, is gone')
 
     async def _find_owner(self, plan: Plan) -> str:
@@ -310,14 +310,9 @@ class MnnvlResources:
         if resource is None:
             return True
 
-        obj = await find(
-            self._client, ObjectRef(resource, owner.name, plan.namespace), metadata_only=True
-        )
-        if (
-            obj is None
-            or obj["metadata"].get("uid") != owner.uid
-            or obj["metadata"].get("deletionTimestamp") is not None
-        ):
+        ref = ObjectRef(resource, owner.name, plan.namespace)
+        obj = await find_living(self._client, ref, owner.uid)
+        if obj is None:
             return False
 
         set_uid = controller_uid(obj, POD_CLIQUE_SET.kind)

@@ -241,6 +241,17 @@ async def find(client: Objects, ref: ObjectRef, *, metadata_only: bool = False) 
         return None
 
 
+async def find_living(client: Objects, ref: ObjectRef, uid: str) -> Object | None:
+    """Return the metadata of the object with this uid.
+
+    None if it does not exist, is another one of the name, or is being deleted. Raise ClusterError.
+    """
+    obj = await find(client, ref, metadata_only=True)
+    if obj is None or obj["metadata"].get("uid") != uid:
+        return None
+    return None if obj["metadata"].get("deletionTimestamp") is not None else obj
+
+
 async def list_all(client: Lists, selection: Selection) -> list[Object]:
     """Return all objects of `selection`, read at once.
 

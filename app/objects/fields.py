@@ -21,10 +21,10 @@ REASON_TYPE = "FieldValueTypeInvalid"
 REASON_TOO_MANY = "FieldValueTooMany"
 
 MOST_ITEMS = 10_000
-"""Items of a list that rules look at.
+"""The most items of a list that rules look at.
 
-An API server stores at most 1.5 MiB of an object. These are fewer cliques, because who wrote each
-is stored too. SubGroups that are all valid may be more.
+An API server stores at most 1.5 MiB of an object. That is enough for fewer cliques, because who
+wrote each of them is stored too. A list of SubGroups may be longer if all of them are valid.
 """
 
 _MAX_QUOTED = 200

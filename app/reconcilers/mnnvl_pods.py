@@ -48,7 +48,7 @@ class PodsWithoutClaim:
         self._listed.clear()
 
     def forget(self, key: Key) -> None:
-        """Look for no Pods of the set `key`."""
+        """Stop looking for Pods of the set `key`."""
         self._repaired.pop(key, None)
         if not self._repaired:
             self._listed.clear()

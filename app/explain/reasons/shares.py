@@ -128,7 +128,7 @@ def _has_placed(index: Index, name: str) -> bool:
 def losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
     """Return the PodGroups in the same queue that KAI evicts for `group`.
 
-    None if PriorityClasses are not known.
+    There are none if the PriorityClasses are not known.
     """
     if "priorities" in index.facts.unseen.keys() | index.facts.skipped:
         return set()
