@@ -8,13 +8,14 @@ import itertools
 import json
 import time
 import tracemalloc
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.admission import serving
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import MAX_HEAD, Connection
 from app.admission.decide import Route
@@ -26,6 +27,15 @@ from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from tests.admission.ways import body_size, connecting
 from tests.effort import tries
 from tests.reviews import JSON_HEADERS, Seen, load
+
+
+@pytest.fixture(autouse=True, scope="module")
+def turns_have_time() -> Iterator[None]:
+    """A busy machine leaves nothing of a turn for the next one: test_serving has that limit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(serving, "TURN_SECONDS", 60.0)
+        yield
+
 
 PATH = "/validate/podgroup"
 SLOW = "/validate/slow"
@@ -608,7 +618,7 @@ async def test_the_first_request_of_a_turn_is_judged_at_once_and_the_others_befo
 async def test_what_is_pipelined_waits_for_a_turn_that_has_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    clock = itertools.count(1)
+    clock = itertools.count(1, serving.TURN_SECONDS * 2)
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     turn = Turn("first a b", behind=post(review("next")))
     assert turn.order == [*FIRST, "read", "read"]
