@@ -4,10 +4,10 @@ import re
 
 import pytest
 
+from app.base.fitted import fitted
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.shown.text import text, tree_lines
-from app.fitted import fitted
 from tests.explain.fleet import SET_REF, facts, fill, pods
 
 WAITING = facts(pods=(*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")))

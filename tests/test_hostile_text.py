@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from app.admission.review import encode
 from app.admission.verdict import ALLOWED, judged, not_allowed
 from app.audit.finding import Finding, Tally
+from app.base.logs import ReadableFormatter
 from app.cli import main
 from app.doctor.report import Check, lines
 from app.dry_run.audit_log import Write
 from app.dry_run.audit_report import Report
-from app.logs import ReadableFormatter
 from app.objects.fields import FieldError
 from tests.console.objects import UNSEEN, hostile
 from tests.explain import fleet

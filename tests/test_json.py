@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.json import NotJson, from_json, pretty_json, to_json
+from app.base.json import NotJson, from_json, pretty_json, to_json
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from app.logs import JsonFormatter, ReadableFormatter, is_readable, set_up, timestamp
+from app.base.logs import JsonFormatter, ReadableFormatter, is_readable, set_up, timestamp
 
 
 def test_other_lines_are_json_with_their_trace() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.mounted import MOST_BYTES, read_mounted
+from app.base.mounted import MOST_BYTES, read_mounted
 
 
 def test_only_regular_files_of_a_sane_size_are_read(tmp_path: Path) -> None:

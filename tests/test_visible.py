@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.visible import visible, visible_json
+from app.base.visible import visible, visible_json
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from app.admission.exchange import (
     too_large,
 )
 from app.admission.review import BadReview
-from app.value import Value
+from app.base.value import Value
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

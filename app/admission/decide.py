@@ -20,10 +20,10 @@ from app.admission.verdict import (
     on_trial,
     unavailable,
 )
+from app.base.value import Value
 from app.objects.fields import quote
 from app.objects.jsonpatch import applies
 from app.objects.names import is_label
-from app.value import Value
 
 Handler = Callable[[Request], Verdict | Later]
 """A webhook. It returns a verdict if all facts are cached."""

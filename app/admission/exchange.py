@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, encode, salvage_uid
 from app.admission.verdict import Verdict, bad_request, unavailable
-from app.json import to_json
+from app.base.json import to_json
+from app.base.sample import Sample, gauge
+from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.objects.time import duration
 from app.objects.tokens import split_token
-from app.sample import Sample, gauge
-from app.trace import IS_STRANGE, TRACEPARENT
 
 MAX_BODY = 7 * 1024 * 1024
 """Bytes.

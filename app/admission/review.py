@@ -12,11 +12,11 @@ from typing import Generic, Literal, TypeVar
 import msgspec
 
 from app.admission.verdict import Verdict
-from app.json import NotJson, decode_with, to_json
+from app.base.json import NotJson, decode_with, to_json
+from app.base.visible import visible
 from app.objects.fields import FieldPath, Findings, invalid, quote, wrong_type
 from app.objects.names import is_subdomain
 from app.objects.shape import JsonMap, Object
-from app.visible import visible
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"

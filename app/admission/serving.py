@@ -11,7 +11,7 @@ from typing import Protocol
 
 from app.admission.crowd import Crowd, Open
 from app.admission.exchange import Answer, Exchange
-from app.value import Value
+from app.base.value import Value
 
 TURN_SECONDS = 0.02
 """Of one turn of the event loop for verdicts. The rest waits until others have had theirs.

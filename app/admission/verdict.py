@@ -9,10 +9,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.objects.fields import REASON_TOO_MANY, FieldError, summary
 from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
-from app.value import Value
 
 Action = Literal["create", "adopt"]
 

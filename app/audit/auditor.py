@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from app.audit.claims import ClaimAudit
 from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
+from app.base.groups import by_key
 from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
@@ -34,7 +35,6 @@ from app.facts.kinds import (
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import read_place
 from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
-from app.groups import by_key
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.kube.times import timestamp

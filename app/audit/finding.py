@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from app.base.value import Value
+from app.base.visible import visible
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -15,8 +17,6 @@ from app.facts.kinds import (
     POD_GROUP,
 )
 from app.facts.named import Key
-from app.value import Value
-from app.visible import visible
 
 Outcome = Literal["refused", "warning", "undecided"]
 ONLY_WARNINGS = 3

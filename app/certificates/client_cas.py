@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from app.base.mounted import read_mounted
+from app.base.sample import Part, Sample, gauge
 from app.certificates.inspect import inspect, plainly, split_bundle
 from app.certificates.source import ServingCertificate
-from app.mounted import read_mounted
-from app.sample import Part, Sample, gauge
 
 LOOK_SECONDS = 10.0
 

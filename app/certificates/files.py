@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from app.base.mounted import read_mounted
 from app.certificates.inspect import (
     CertificateInfo,
     Pair,
@@ -24,7 +25,6 @@ from app.certificates.issue import make_ca
 from app.certificates.rotate import Terms, new_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.kube.times import utc_now
-from app.mounted import read_mounted
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0

@@ -12,6 +12,7 @@ certificate that it signed is shown.
 
 import base64
 
+from app.base.value import Value
 from app.certificates.inspect import (
     Pair,
     check_ca,
@@ -22,7 +23,6 @@ from app.certificates.inspect import (
     split_bundle,
 )
 from app.objects.shape import JsonMap
-from app.value import Value
 
 
 class BrokenHoldingsError(ValueError):

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from app.value import Value
+from app.base.value import Value
 
 _CHAIN_LIMIT = 8
 

@@ -19,10 +19,10 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.certificates.holdings import Holdings
 from app.certificates.inspect import Pair, inspect, renewal_time
 from app.certificates.issue import make_ca, make_leaf
-from app.value import Value
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """The steps of a rotation.

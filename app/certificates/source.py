@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
+from app.base.sample import Part, Sample, counter, gauge
 from app.certificates.inspect import (
     CertificateInfo,
     Pair,
@@ -20,7 +21,6 @@ from app.certificates.inspect import (
     plainly,
     split_bundle,
 )
-from app.sample import Part, Sample, counter, gauge
 
 
 class BrokenPairError(ValueError):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from app.base.sample import Sample, counter, gauge
 from app.cluster.dialects import OWNER_RULES
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
@@ -13,7 +14,6 @@ from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, Row
 from app.kube.api import Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
-from app.sample import Sample, counter, gauge
 from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.cluster.documents import desired_cluster_topology
 from app.facts.grove.topology import Level
@@ -13,7 +14,6 @@ from app.kube.api import Client, ClusterError
 from app.objects.resource import Resource
 from app.stores import listed
 from app.stores.stores import fill
-from app.value import Value
 
 
 class Listing(Value):

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from app.base.groups import by_key
 from app.cluster.dialects import LATER
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import GangIdentity, SlimPodGang, StoredGang, read_gang
@@ -21,7 +22,6 @@ from app.facts.nvidia.mnnvl import (
     read_mnnvl_resource,
 )
 from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
-from app.groups import by_key
 from app.kube.api import (
     Conflict,
     NotFound,

@@ -11,6 +11,7 @@ import asyncio
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import StoredGang
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -25,7 +26,6 @@ from app.objects.resource import Resource
 from app.rules.mnnvl.plan import Plan, desired_resource
 from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
-from app.value import Value
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
 

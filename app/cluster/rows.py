@@ -3,12 +3,13 @@
 Its reading needs rules about claims and Workloads.
 """
 
+from app.base.json import from_json, to_json
+from app.base.value import Value, Versioned
 from app.facts import kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
-from app.json import from_json, to_json
 from app.kube.api import Object
 from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
@@ -20,7 +21,6 @@ from app.rules.mnnvl.wanted import ClaimedClique
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
-from app.value import Value, Versioned
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 

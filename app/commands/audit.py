@@ -11,9 +11,10 @@ from datetime import UTC, datetime
 
 import uvloop
 
-from app import logs
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
+from app.base import logs
+from app.base.visible import visible_json
 from app.cluster.connect import looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
@@ -28,7 +29,6 @@ from app.config.schema import Configuration
 from app.facts.kinds import ALL
 from app.kube.api import Client, ClusterError, ObjectRef, Rejected
 from app.objects.resource import NAMESPACE
-from app.visible import visible_json
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from app.base.json import from_json
 from app.cluster import documents
 from app.commands.options import REFUSED, UNUSABLE, show_answer
 from app.config.schema import Configuration
@@ -27,7 +28,6 @@ from app.dry_run.audit_log import (
 from app.dry_run.audit_report import Report
 from app.dry_run.budget import UnusableInput
 from app.dry_run.judge import judge_request
-from app.json import from_json
 from app.kube.api import Object
 from app.objects.resource import NODE
 from app.objects.shape import map_at

@@ -5,6 +5,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from app.base.visible import visible
 from app.cluster import documents
 from app.commands.audit_log import is_audit_log, report_on, show_report
 from app.commands.files import documents_of, files_in, objects_in
@@ -20,7 +21,6 @@ from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
-from app.visible import visible
 from app.webhooks.registry import routes_over
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from app import logs
+from app.base import logs
 from app.commands.options import (
     REFUSED,
     Command,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import uvloop
 
-from app import logs
+from app.base import logs
 from app.cluster.connect import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,

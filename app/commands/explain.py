@@ -16,7 +16,8 @@ from typing import NoReturn
 import uvloop
 from msgspec.structs import replace
 
-from app import logs
+from app.base import logs
+from app.base.visible import visible, visible_json
 from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
 from app.commands.files import stream_of
@@ -43,7 +44,6 @@ from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref
 from app.kube.api import ClusterError, Reader
 from app.kube.kubeconfig import namespace_of
-from app.visible import visible, visible_json
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0

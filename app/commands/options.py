@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app.fitted import fitted
-from app.value import Value
-from app.visible import visible, visible_json
+from app.base.fitted import fitted
+from app.base.value import Value
+from app.base.visible import visible, visible_json
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
 if TYPE_CHECKING:

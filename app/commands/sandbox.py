@@ -21,7 +21,7 @@ from typing import Any
 
 import uvloop
 
-from app import logs
+from app.base import logs
 from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced

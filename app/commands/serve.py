@@ -6,7 +6,7 @@ from pathlib import Path
 
 import uvloop
 
-from app import logs
+from app.base import logs
 from app.commands.duties import further_duties
 from app.commands.files import objects_in
 from app.commands.options import (

@@ -10,7 +10,8 @@ import time
 
 import uvloop
 
-from app import logs
+from app.base import logs
+from app.base.value import Value
 from app.cluster.connect import reading_client
 from app.commands.files import objects_in, stream_of
 from app.commands.options import (
@@ -57,7 +58,6 @@ from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
 from app.stores.around import TOPOLOGY
-from app.value import Value
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 

@@ -7,11 +7,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from app.base.json import from_json
 from app.commands.audit_log import lines_of, show_report
 from app.commands.files import files_in
 from app.commands.options import Command, add_output
 from app.dry_run.audit_report import Report, ReportedMessage
-from app.json import from_json
 from app.objects.shape import text_at
 
 Entry = dict[str, Any]

@@ -22,6 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from app import __version__
+from app.base.value import Value
 from app.cluster.connect import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
@@ -36,7 +37,6 @@ from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
 from app.stores.permitted import Namespaces, PermittedStores
-from app.value import Value
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)

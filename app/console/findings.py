@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from app.audit.auditor import Auditor
 from app.audit.finding import Finding
+from app.base.groups import by_key
+from app.base.value import Value
 from app.config.schema import Configuration
 from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
@@ -28,10 +30,8 @@ from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.groups import by_key
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed
-from app.value import Value
 
 MOST_ROWS = 500
 _NAMED = 3

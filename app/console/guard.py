@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.value import Value
+from app.base.value import Value
 
 MOST_BODY = 2 * 2**20
 """The most bytes that the body of a request may have."""

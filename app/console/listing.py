@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 
+from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
-from app.value import Value
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""

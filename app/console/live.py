@@ -11,15 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.cluster.connect import is_expired
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import listed
-from app.groups import by_key
 from app.kube.api import ClusterError
 from app.stores.listed import OF_ALL_NAMESPACES
 from app.stores.permitted import PermittedStores
-from app.value import Value
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

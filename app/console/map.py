@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.console.page import Values
 from app.explain.answers.room import RoomAnswer
 from app.explain.answers.survey import DomainReport, domain_reports
@@ -11,8 +13,6 @@ from app.explain.known.domains import Path
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted, plain
 from app.facts.grove.topology import Level
-from app.groups import by_key
-from app.value import Value
 
 MOST_CELLS = 1024
 MOST_LINKED = 300

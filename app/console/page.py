@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.explain.known.index import Index
 from app.facts.named import Ref
 from app.objects.resource import Resource
-from app.value import Value
 
 Query = Mapping[str, str]
 """The query of a request, the first value of each name."""

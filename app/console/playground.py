@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from app.admission.verdict import Verdict
+from app.base.value import Value
 from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
@@ -26,7 +27,6 @@ from app.explain.reasons.words import counted
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects
-from app.value import Value
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000

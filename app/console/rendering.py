@@ -11,9 +11,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from app.base.visible import visible
 from app.console.page import named
 from app.explain.reasons.words import ago, counted
-from app.visible import visible
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
 """A state is shown by a glyph and a word, never by colour alone."""

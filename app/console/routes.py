@@ -16,6 +16,8 @@ from fastapi.staticfiles import StaticFiles
 from msgspec import field
 from starlette.types import ASGIApp
 
+from app.base.value import Value
+from app.base.visible import visible_json
 from app.console import findings, playground, stored, topology, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
@@ -28,8 +30,6 @@ from app.explain.known.index import Index
 from app.explain.shown.json import document
 from app.explain.shown.text import text
 from app.kube.api import Reader
-from app.value import Value
-from app.visible import visible_json
 
 _STATIC = Path(__file__).parent / "static"
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.base.value import Value
 from app.config.schema import Configuration
-from app.value import Value
 
 
 class ConsoleSettings(Value):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from app.base.groups import by_key
 from app.console import stored
 from app.console.listing import WaitingList, answered
 from app.console.page import ConsolePage, Query, Values, named, reference
@@ -17,7 +18,6 @@ from app.explain.reasons.words import listed
 from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref
-from app.groups import by_key
 from app.stores.around import ASKED
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.doctor.releases import recognised
 from app.doctor.report import Check, Checks, Status, ok, problem
 from app.facts import kinds
@@ -16,7 +17,6 @@ from app.kube.api import Client, NotFound, Object, Selection, every
 from app.objects.conditions import condition_of
 from app.objects.resource import CRD, Resource
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
-from app.value import Value
 
 _MATCH_CONDITIONS = (1, 28)
 _NUMBER = re.compile(r"[0-9]{1,9}")

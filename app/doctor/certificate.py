@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Literal
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.certificates.inspect import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.service import Endpoint, Target, target_of
 from app.doctor.webhooks import webhooks_in
-from app.groups import by_key
 from app.kube.api import Client, ClusterError, NotFound, ObjectRef
 from app.kube.authorities import trusting
 from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
-from app.value import Value
 
 _KEEPER = (
     "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector."

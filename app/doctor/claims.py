@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
+from app.base.groups import by_key
 from app.cluster.dialects import dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.rows import StoredClique
@@ -12,7 +13,6 @@ from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED
-from app.groups import by_key
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Iterator
 from datetime import datetime
 
 from app import __version__
+from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor import (
     apis,
@@ -32,7 +33,6 @@ from app.doctor.report import Checks, Examined, ok, unknown
 from app.doctor.service import Endpoint
 from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.value import Value
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
 _ASK = "Look as somebody who may read it, and see whether the API server is well."

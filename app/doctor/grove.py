@@ -11,6 +11,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/confi
 from collections.abc import Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.cluster.dialects import dialect_of
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check, Checks, ok, problem, unknown, warning
@@ -20,7 +21,6 @@ from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Client, ClusterError, Object, Selection, every
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_at
-from app.value import Value
 
 AUTHORIZER = "authorizer.webhooks.grove.io"
 OPERATOR = "grove-operator"

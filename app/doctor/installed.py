@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.doctor.policies import Policies, overlap, read_policies
 from app.doctor.service import ServiceKey, Target, target_of
-from app.groups import by_key
 from app.kube.api import Client, Selection, every
 from app.objects.metadata import key_of, labels_of
 from app.objects.resource import (
@@ -15,7 +16,6 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
 )
 from app.objects.shape import JsonMap, maps_at, texts_at
-from app.value import Value
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10

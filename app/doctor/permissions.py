@@ -5,11 +5,11 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 
 from collections.abc import Mapping, Sequence
 
+from app.base.value import Value
 from app.config.schema import ACCOUNT, Configuration, own_account
 from app.doctor.report import Check, Checks, Status, ok
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
-from app.value import Value
 
 _REMEDY = "Apply manifests/base/rbac.yaml."
 _WHY = "saying why gangs wait"

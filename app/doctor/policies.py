@@ -7,9 +7,10 @@ webhooks are down.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, warning
-from app.groups import by_key
 from app.kube.api import Client, NotServed, Selection, every
 from app.objects.resource import (
     MUTATING_POLICIES,
@@ -19,7 +20,6 @@ from app.objects.resource import (
     Resource,
 )
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
-from app.value import Value
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies, marking_policies
 from app.webhooks.policy_objects import RULES

@@ -8,11 +8,11 @@ the pairs that are known not to work with the check that finds each.
 
 from collections.abc import Iterable, Iterator
 
+from app.base.value import Value
 from app.doctor.report import Checks, ok
 from app.kube.api import Client, Selection, every
 from app.objects.resource import CRD
 from app.objects.shape import JsonMap, map_at, maps_at
-from app.value import Value
 
 
 class Release(Value):

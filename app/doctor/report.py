@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
-from app.value import Value
-from app.visible import visible
+from app.base.value import Value
+from app.base.visible import visible
 
 Status = Literal["ok", "warning", "problem", "unknown"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
+from app.base.value import Value
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.doctor.webhooks import webhooks_in
 from app.kube.api import Client, Object, ObjectRef, Selection, every, find
 from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_at
-from app.value import Value
 
 _PORT = 443
 _ABSENT = (

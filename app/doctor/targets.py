@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.doctor.installed import StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
-from app.groups import by_key
-from app.value import Value
 
 _CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
 _PORT = "Correct clientConfig.service.port, or the Service."

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.json import from_json
+from app.base.json import from_json
+from app.base.value import Value
 from app.kube.api import Object
 from app.objects.shape import JsonMap, int_of, map_at, text_at
-from app.value import Value
 
 EVENT_VERSION = "audit.k8s.io/v1"
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}

@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
 from app.admission.verdict import Verdict
+from app.base.value import Value
+from app.base.visible import visible
 from app.dry_run.audit_log import Write
 from app.dry_run.judge import with_field
 from app.kube.api import Object
-from app.value import Value
-from app.visible import visible
 
 OUTCOMES = ("rejected", "changed", "warned")
 MISSING_FACTS = (

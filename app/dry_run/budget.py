@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from app.value import Value
+from app.base.value import Value
 
 MIB = 2**20
 

@@ -15,14 +15,14 @@ import jsonpointer
 from app.admission.decide import Route, decided
 from app.admission.review import Request
 from app.admission.verdict import Verdict
+from app.base.json import to_json
+from app.base.value import Value
+from app.base.visible import visible
 from app.facts.kinds import ALL
-from app.json import to_json
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
-from app.value import Value
-from app.visible import visible
 
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")

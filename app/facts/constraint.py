@@ -1,6 +1,6 @@
 """Topology constraints as schedulers read them."""
 
-from app.value import Value
+from app.base.value import Value
 
 
 class SchedulerConstraint(Value):

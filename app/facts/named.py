@@ -6,8 +6,8 @@ Times of facts are seconds since 1970, None if an object has none.
 import sys
 from typing import Any, ClassVar
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, map_at, text_at, text_of
-from app.value import Value
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""

@@ -4,10 +4,10 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
+from app.base.value import Value
 from app.facts import labels
 from app.objects.names import MAX_LABEL
 from app.objects.shape import JsonMap, text_of
-from app.value import Value
 
 
 class Place(Value):

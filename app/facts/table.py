@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import field
 
+from app.base.value import Value
 from app.facts import kinds
 from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.grove.podcliqueset import (
@@ -48,7 +49,6 @@ from app.facts.nvidia.computedomain import (
 )
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.value import Value
 
 T = TypeVar("T")
 

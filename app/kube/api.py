@@ -6,11 +6,11 @@ The errors are made from HTTP responses and Status objects. `client.py` implemen
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Literal, Protocol
 
-from app.json import NotJson, from_json
+from app.base.json import NotJson, from_json
+from app.base.value import Value
 from app.objects.resource import Resource
 from app.objects.shape import Object as Object
 from app.objects.tokens import without_tokens
-from app.value import Value
 
 Key = tuple[str, str]
 """(namespace, name); the namespace of a cluster-scoped object is ""."""

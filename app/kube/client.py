@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import Self
 from urllib.parse import quote
 
+from app.base.sample import Part, Sample, counter
 from app.kube.api import (
     NotServed,
     Object,
@@ -25,7 +26,6 @@ from app.kube.discovery import Discovery
 from app.kube.transport import JSON, ApiRequest, CallLimits, Params, Transport, decoded
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
-from app.sample import Part, Sample, counter
 
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from app.base.mounted import read_mounted
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers
-from app.mounted import read_mounted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0

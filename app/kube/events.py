@@ -11,11 +11,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Literal, Never
 
+from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
-from app.value import Value
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024

@@ -21,10 +21,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Never
 
+from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import LEASE
-from app.value import Value
 
 log = logging.getLogger(__name__)
 

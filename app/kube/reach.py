@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-from app.sample import Sample, gauge
+from app.base.sample import Sample, gauge
 
 UNREACHABLE_SECONDS = 300.0
 """How long an API server may be silent.

@@ -18,15 +18,15 @@ from msgspec import field
 from yarl import URL
 
 from app import __version__
-from app.json import to_json
+from app.base.json import to_json
+from app.base.trace import IS_STRANGE, TRACEPARENT
+from app.base.value import Value
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE
-from app.trace import IS_STRANGE, TRACEPARENT
-from app.value import Value
 
 Params = dict[str, str]
 

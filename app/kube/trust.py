@@ -5,9 +5,9 @@ import contextlib
 import logging
 import ssl
 
+from app.base.mounted import read_mounted
 from app.kube.api import Unavailable
 from app.kube.credentials import Credentials
-from app.mounted import read_mounted
 
 logger = logging.getLogger(__name__)
 

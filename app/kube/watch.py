@@ -19,10 +19,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import NoReturn, TypeVar
 
+from app.base.value import Value
 from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.value import Value
 
 T = TypeVar("T")
 

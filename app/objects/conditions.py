@@ -5,8 +5,8 @@ The transition time changes only with the status.
 
 from typing import Any, Literal
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, Object, maps_at, maps_of
-from app.value import Value
 
 Status = Literal["True", "False", "Unknown"]
 

@@ -6,9 +6,9 @@
 import functools
 from typing import Any
 
+from app.base.value import Value
 from app.objects.jsonpatch import Operation
 from app.objects.shape import Object
-from app.value import Value
 
 Path = tuple[str | int, ...]
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from app.base.value import Value
 from app.objects.shape import Object
-from app.value import Value
 
 REASON_INVALID = "FieldValueInvalid"
 REASON_NOT_SUPPORTED = "FieldValueNotSupported"

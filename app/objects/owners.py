@@ -2,8 +2,8 @@
 
 from sys import intern
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, map_of, maps_of, text_at
-from app.value import Value
 
 
 class OwnerRef(Value):

@@ -1,7 +1,7 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
+from app.base.value import Value
 from app.objects.shape import Object
-from app.value import Value
 
 
 class Resource(Value):

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
+from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology
@@ -21,7 +22,6 @@ from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.stores.stores import Stores
-from app.value import Value
 
 SETTLE_SECONDS = 10.0
 """The time between a change of nodes and the next step, because many nodes change at once."""

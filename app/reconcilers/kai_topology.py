@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import datetime
 
+from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import (
@@ -27,7 +28,6 @@ from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology import kai
-from app.value import Value
 
 AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
+from app.base.sample import Sample, counter, gauge
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
@@ -46,7 +47,6 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.writing import Writing
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
-from app.sample import Sample, counter, gauge
 from app.stores.stores import Stores
 from app.stores.watched import run_from_empty
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from app.base.value import Value
 from app.cluster.rows import StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -25,7 +26,6 @@ from app.reconcilers.writing import Writing, regarding_set
 from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
 from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
-from app.value import Value
 
 SETTLE_SECONDS = 1.0
 """The time between a change and the step for it.

@@ -7,11 +7,11 @@ back at about the same time.
 import asyncio
 from dataclasses import dataclass
 
+from app.base.value import Value
 from app.cluster.pods import pods_without_claim
 from app.kube.api import Client, Key
 from app.kube.events import Recorder, Regarding
 from app.objects.fields import listed
-from app.value import Value
 
 WAIT_SECONDS = 5.0
 """The time between a repair and the list of Pods."""

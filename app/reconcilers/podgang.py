@@ -11,6 +11,7 @@ complete, and ownership, which needs the uid of a stored PodGang.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
@@ -29,7 +30,6 @@ from app.reconcilers.writing import Writing, named
 from app.rules.dialects.dialect import State
 from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
-from app.value import Value
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0
 """The time until the next look at a PodGang whose annotation is removed later."""

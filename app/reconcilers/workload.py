@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
@@ -28,7 +29,6 @@ from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pod
 from app.reconcilers.writing import soonest
 from app.rules.workload.groups import IGNORE, DefinedGroup, instance_key, layer_of
 from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
-from app.value import Value
 
 NOT_SYNCED_SECONDS = 0.5
 TAKEN_SECONDS = 30.0

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 
+from app.base.value import Value
 from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import POD_GROUP
@@ -26,7 +27,6 @@ from app.rules.workload.kai_podgroup import (
     difference,
     is_of_group,
 )
-from app.value import Value
 
 INVALID = 422
 AT_ONCE = 16

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from msgspec import field
 
+from app.base.value import Value
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.kube.events import Recorder, Regarding
 from app.kube.rewrites import Rewrites
-from app.value import Value
 
 
 class Writing(Value):

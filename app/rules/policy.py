@@ -14,8 +14,8 @@ from typing import Literal
 
 from msgspec import field
 
+from app.base.value import Value
 from app.objects.resource import Resource
-from app.value import Value
 
 WRITES = ("CREATE", "UPDATE")
 """The operations that can make an object invalid."""

@@ -7,9 +7,9 @@ Grove reads labels and annotations of a PodCliqueSet and its cliques:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
 """
 
+from app.base.value import Value
 from app.facts.labels import POD_GROUP_NAME
 from app.rules.policy import text
-from app.value import Value
 
 ROOT = "ROOT"
 """Stands for the object in expressions: `object` or `oldObject`."""

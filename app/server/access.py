@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
-from app.json import to_json
+from app.base.json import to_json
 
 PATHS = {
     "dry-run": ("/dry-run",),

@@ -7,7 +7,7 @@ oldest is the least likely one to be completed.
 
 import time
 
-from app.memory import give_back
+from app.base.memory import give_back
 from app.server.process import MemoryReturn
 from app.server.tls import TlsTransport
 

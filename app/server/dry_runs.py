@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from app.admission.decide import Route
+from app.base.json import pretty_json
 from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
-from app.json import pretty_json
 from app.kube.api import Object
 
 MAX_DRY_RUN = 2 * 1024 * 1024

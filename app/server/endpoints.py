@@ -18,12 +18,12 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
 from app.admission.verdict import Verdict
+from app.base.value import Value
 from app.objects.tokens import split_token
 from app.server.access import for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
-from app.value import Value
 
 _ENDPOINTS = (
     "POST /dry-run, GET /healthz, /readyz, /metrics, /version and /docs, and POST of"

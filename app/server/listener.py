@@ -10,8 +10,8 @@ from functools import partial
 from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
 from app.admission.serving import ConnectionLimits, Serving
+from app.base.sample import Sample, counter, gauge
 from app.certificates.source import ServingCertificate
-from app.sample import Sample, counter, gauge
 from app.server.door import Handshakes
 from app.server.handover import ToUvicorn
 from app.server.tls import TlsTransport

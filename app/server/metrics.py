@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from app.admission.review import Request
 from app.admission.verdict import FAILED, Verdict
-from app.sample import Sample
+from app.base.sample import Sample
 
 BUCKETS = (
     0.0001,

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from app.sample import Part, Sample, gauge
+from app.base.sample import Part, Sample, gauge
 
 logger = logging.getLogger(__name__)
 

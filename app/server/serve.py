@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import ConnectionLimits
+from app.base.value import Value
 from app.certificates.client_cas import ClientCas, read_client_cas
 from app.certificates.files import file_source
 from app.certificates.keeper import self_managed_source
@@ -48,7 +49,6 @@ from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.stores import watched
-from app.value import Value
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2

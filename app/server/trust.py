@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from app.admission.decide import Route
 from app.admission.review import parse
+from app.base.sample import Part, Sample, gauge
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
 from app.kube.loop import Loop, Observe
@@ -31,7 +32,6 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import MUTATING_WEBHOOKS, POD
 from app.objects.shape import map_at
 from app.objects.tokens import new_token, seconds_left
-from app.sample import Part, Sample, gauge
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
 
 FORMER_SECONDS = 60.0

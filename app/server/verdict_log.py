@@ -9,10 +9,10 @@ from typing import BinaryIO
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict
-from app.json import to_json
-from app.logs import time_of_day, timestamp
-from app.sample import Sample, counter
-from app.visible import visible
+from app.base.json import to_json
+from app.base.logs import time_of_day, timestamp
+from app.base.sample import Sample, counter
+from app.base.visible import visible
 
 MOST_CHARACTERS = 1000
 """Characters of each text of a line. Whoever reaches the port chooses the names in a review."""

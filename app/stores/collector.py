@@ -9,7 +9,7 @@ import contextlib
 import gc
 from collections.abc import Awaitable, Iterator
 
-from app.memory import give_back
+from app.base.memory import give_back
 
 _MANY = 10_000
 """So many new objects are examined in about two milliseconds."""

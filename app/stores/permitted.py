@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
+from app.base.value import Value
 from app.facts.table import Row
 from app.kube.api import ClusterError, Reader, Rejected, Selection
 from app.kube.discovery import Discovery
@@ -11,7 +12,6 @@ from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
 from app.objects.resource import NAMESPACE
 from app.stores.stores import selection_of
-from app.value import Value
 
 Scope = tuple[Row[Any], str | None]
 """What is listed and watched at once: objects of all namespaces (None), or of one."""

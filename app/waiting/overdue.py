@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import field
 
+from app.base.value import Value
 from app.explain.gangs.assembly import gang_to_come, gangs_of_pods, gangs_of_set
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
@@ -14,7 +15,6 @@ from app.explain.reasons.table import RULES, examine
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Key, Ref
-from app.value import Value
 
 _AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
 

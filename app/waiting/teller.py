@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
+from app.base.value import Value
 from app.facts.grove.status import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
@@ -22,7 +23,6 @@ from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, condition_of, with_condition, without_condition
 from app.objects.resource import Resource
 from app.objects.shape import text_at
-from app.value import Value
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 CONDITION = "PlacementBlocked"

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
+from app.base.sample import Sample, counter, gauge
 from app.cluster.connect import limits
 from app.config.schema import Configuration
 from app.console.live import Live
@@ -29,7 +30,6 @@ from app.kube.events import Recorder
 from app.kube.readonly import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
-from app.sample import Sample, counter, gauge
 from app.stores.permitted import PermittedStores
 from app.waiting.overdue import Overdue, overdue
 from app.waiting.teller import CONDITION, PACING, Pacing, Teller

@@ -7,10 +7,10 @@ from collections.abc import Collection
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged, not_allowed
+from app.base.value import Value
 from app.cluster.dialects import DIALECTS
 from app.cluster.view import ClusterView
 from app.rules.topology.levels import refusal_to_write
-from app.value import Value
 
 _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 

@@ -6,8 +6,8 @@ A test compares them with those in `manifests/`.
 import base64
 from collections.abc import Iterable
 
+from app.base.value import Value
 from app.objects.shape import Object
-from app.value import Value
 from app.webhooks.paths import MANAGED, PATHS_ARE_OURS
 from app.webhooks.registry import WEBHOOKS, Webhook
 

@@ -5,9 +5,9 @@ Never rejects a Pod.
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
+from app.base.value import Value
 from app.objects.edits import operations
 from app.rules.workload.groups import admission_changes
-from app.value import Value
 
 
 class PodWebhook(Value):

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
+from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.objects.edits import operations
 from app.objects.shape import map_of
 from app.rules.topology.node_labels import binding_changes
-from app.value import Value
 
 
 class PodBindingWebhook(Value):

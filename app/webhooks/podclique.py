@@ -21,13 +21,13 @@ from app.admission.verdict import (
     not_allowed,
     patched,
 )
+from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, Plan
 from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written
-from app.value import Value
 from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 4.0

@@ -5,6 +5,7 @@ It validates topology constraints and MNNVL annotations, and warns if they can't
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
+from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
@@ -13,7 +14,6 @@ from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
 from app.rules.topology.capacity import capacity_warnings
-from app.value import Value
 
 
 class PodCliqueSetWebhook(Value):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from app.admission.review import Request
 from app.admission.verdict import Effect, Later, Verdict, judged, patched
+from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
@@ -23,7 +24,6 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 from app.objects.shape import map_at, text_at
-from app.value import Value
 from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 2.5

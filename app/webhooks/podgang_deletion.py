@@ -14,10 +14,10 @@ the dialect, may not have seen it yet.
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
+from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.kube.api import ClusterError, Rejected
-from app.value import Value
 from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 3.5

@@ -4,13 +4,13 @@ import contextlib
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict, judged
+from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology
 from app.kube.api import Unavailable
 from app.rules.podgroup import constraint_warnings
 from app.rules.queue_warnings import warnings_of_group
 from app.rules.subgroups import validate_pod_group
-from app.value import Value
 
 
 class PodGroupWebhook(Value):

@@ -6,12 +6,12 @@ https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-polic
 
 from collections.abc import Iterator, Sequence
 
-from app.groups import by_key
+from app.base.groups import by_key
+from app.base.value import Value
 from app.objects.resource import POD, Resource
 from app.objects.shape import Object
 from app.rules.policy import Policy, PolicyDemand
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
-from app.value import Value
 from app.webhooks.configurations import API_VERSION, NAME, expressions, outside
 
 SUFFIX = f".{NAME}.grove.io"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from app.admission.decide import Handler, Route
 from app.admission.review import Parse, parse, parser
 from app.admission.verdict import Verdict, hindered, unavailable
+from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.config.schema import ClusterTopology, Configuration, Enforcement
 from app.facts.grove.podclique import PodCliqueFields
@@ -27,7 +28,6 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
-from app.value import Value
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook

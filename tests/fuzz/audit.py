@@ -8,9 +8,9 @@ from io import StringIO
 
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
+from app.base.visible import visible_json
 from app.facts.kinds import ALL
 from app.kube.api import Object
-from app.visible import visible_json
 from tests.audit.test_audit import CONFIGURED, clique, domain, gang, train
 from tests.fuzz.clusters import clusters, loaded, mutation_of, objects_in, read_cluster
 from tests.fuzz.explain import check_text

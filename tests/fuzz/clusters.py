@@ -7,8 +7,8 @@ from itertools import islice
 from random import Random
 from typing import Any, TypeVar
 
+from app.base.json import NotJson, from_json
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.json import NotJson, from_json
 from app.kube.api import NotServed
 from app.objects.shape import list_of, map_of
 from tests.explain import fleet

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
+from app.base.visible import visible_json
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document, exit_code, lines
 from app.kube.api import Object
-from app.visible import visible_json
 from tests.doctor import test_claims, test_definitions, test_dialects
 from tests.doctor.answering import AnsweringClient
 from tests.doctor.installation import CONFIGURATION, NOW, Installation, kai, with_authorizer

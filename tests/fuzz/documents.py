@@ -10,12 +10,12 @@ from typing import Any
 
 import yaml
 
+from app.base.json import pretty_json
 from app.cluster.documents import cluster_of
 from app.config.read import configuration_or_defaults
 from app.dry_run.budget import OF_REQUEST, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, describe, judge
-from app.json import pretty_json
 from app.webhooks.registry import routes_over
 from tests.fuzz.mutation import Vocabulary, changed_bytes
 from tests.fuzz.target import Target

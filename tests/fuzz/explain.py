@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from app.base.visible import visible_json
 from app.console.page import reference
 from app.explain.answers.answer import explain
 from app.explain.answers.preview import preview
@@ -27,7 +28,6 @@ from app.explain.shown.topology_text import (
 from app.explain.shown.waiting_text import list_document, list_text
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
 from app.stores.around import ASKED
-from app.visible import visible_json
 from tests.explain.fleet import NOW
 from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
 from tests.fuzz.target import Target

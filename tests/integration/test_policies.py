@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from app.base.value import Value
 from app.commands.beside import ApiServer, configurations_of
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
@@ -28,7 +29,6 @@ from app.sandbox.manifests import BUILT_IN
 from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
-from app.value import Value
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.policies import admission_policies
 from tests.integration.conftest import own_crd

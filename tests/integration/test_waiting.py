@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+from app.base.sample import Sample
 from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
@@ -22,7 +23,6 @@ from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
-from app.sample import Sample
 from app.sandbox.processes import free_port
 from app.waiting import watcher
 from app.waiting.overdue import Blocked, Overdue, overdue

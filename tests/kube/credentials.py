@@ -2,8 +2,8 @@
 
 import ssl
 
+from app.base.value import Value
 from app.kube.impersonation import Headers
-from app.value import Value
 
 
 class PlainCredentials(Value):

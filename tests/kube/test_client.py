@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.kube.api import (
     ClusterError,
@@ -36,7 +37,6 @@ from app.kube.client import HttpClient
 from app.kube.impersonation import Headers
 from app.kube.transport import STRANGE_CALLS, CallLimits
 from app.objects.resource import LEASE, NODE, POD, SECRET
-from app.trace import IS_STRANGE, TRACEPARENT
 from tests.kube.credentials import PlainCredentials
 
 QUICK = CallLimits(connect=20.0, total=20.0, pause=0.01)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.base.value import Value
 from app.objects.resource import Resource
 from app.sandbox.admission.policies import findings_of
 from app.sandbox.objects.scope import MayDo
 from app.sandbox.objects.selectors import object_selector
-from app.value import Value
 
 Object = dict[str, Any]
 

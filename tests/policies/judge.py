@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from app.base.value import Value
 from app.config.schema import Configuration
 from app.sandbox.admission.policies import findings_of
-from app.value import Value
 from app.webhooks.policies import UNCOVERED, admission_policies, policies_of
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, Caller, cluster, load, operator_cluster

@@ -4,9 +4,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+from app.base.value import Value
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import POD, Resource
-from app.value import Value
 from tests.policies.ways import CONFIG_MAP, GROUP, KAI, QUEUE, TEMPLATED, controlled, metadata, pod
 
 Object = dict[str, Any]

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.facts.kinds import K8S_POD_GROUP, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP, WORKLOAD
 from app.objects.resource import POD, Resource
-from app.value import Value
 
 Object = dict[str, Any]
 

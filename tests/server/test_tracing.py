@@ -16,10 +16,10 @@ from app.admission.decide import Route
 from app.admission.exchange import Answer, Exchange
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Later, Verdict
+from app.base.trace import TRACEPARENT
 from app.config.error import ConfigurationError
 from app.config.read import read_configuration
 from app.server.tracing import tracing
-from app.trace import TRACEPARENT
 from tests.reviews import load
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -10,9 +10,9 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.admission.review import parse
+from app.base.json import to_json
 from app.cluster.cluster import Cluster
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.json import to_json
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
 from app.stores import watched

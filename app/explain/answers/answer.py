@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.tree import grow
 from app.explain.gangs.subject import Subject, subject
@@ -14,7 +15,6 @@ from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
 from app.explain.reasons.words import ago, counted, listed
 from app.facts.named import Ref
-from app.value import Value
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
 """Kinds that are gangs, or have some. Other objects are parts of one."""

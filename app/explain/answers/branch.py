@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from app.base.value import Value
 from app.explain.known.domains import shared_depth
 from app.explain.known.levels import Topology
 from app.explain.reasons.words import counted
@@ -10,7 +11,6 @@ from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
-from app.value import Value
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from app.base.value import Value
 from app.explain.answers.branch import AS_JSON
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
@@ -12,7 +13,6 @@ from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
-from app.value import Value
 
 
 class ConstraintChange(Value, rename=AS_JSON):

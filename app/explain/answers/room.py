@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
+from app.base.value import Value
 from app.explain.known.domains import Path
 from app.explain.known.guesses import guessed_labels
 from app.explain.known.index import Index
@@ -16,7 +17,6 @@ from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
 from app.facts.labels import NODE_POOL
-from app.value import Value
 
 
 class RoomAnswer(Value):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from app.base.value import Value
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.domains import Domain, Path
 from app.explain.known.index import Index
@@ -16,7 +17,6 @@ from app.explain.reasons.topology import (
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.named import Ref
-from app.value import Value
 
 
 class LevelReport(Value):

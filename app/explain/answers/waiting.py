@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.named import Ref
-from app.value import Value
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.known.amounts import PREFIX, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
@@ -24,7 +25,6 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.named import Ref
-from app.value import Value
 
 Pods = tuple[Pod, ...]
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 
+from app.base.value import Value
 from app.explain.gangs.assembly import (
     gang_of,
     gang_of_pod_group,
@@ -18,7 +19,6 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.facts.place import NOWHERE, Place
-from app.value import Value
 
 
 class Subject(Value, dict=True):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import itemgetter
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.known.amounts import gpus_of
 from app.facts.kubernetes.node import Node
 from app.facts.labels import NODE_POOL
-from app.groups import by_key
-from app.value import Value
 
 Path = tuple[str, ...]
 """The label values of a domain, the broadest level first. () is the whole cluster."""

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
+from app.base.groups import by_key
 from app.explain.known.levels import Topology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL
-from app.groups import by_key
 from app.rules.topology.levels import HOSTNAME_KEY
 
 _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")

@@ -1,12 +1,12 @@
 """The topology that a gang is placed by."""
 
+from app.base.value import Value
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Node
-from app.value import Value
 
 DEFAULT_TOPOLOGY = "grove-topology"
 

@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast, overload
 
 from msgspec import field
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.known.lookup import Change, Groups, Join, Names, Naming
 from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
@@ -30,10 +32,8 @@ from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.named import Key
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
-from app.groups import by_key
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap, map_at, text_at
-from app.value import Value
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import zip_longest
 
+from app.base.value import Value
 from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
 from app.explain.placing.every import Exhausted, Placing, Search
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
-from app.value import Value
 
 _FREELY = Rules(sizes=False, shared=False)
 """Without what KAI refuses although there is a placement."""

@@ -6,10 +6,10 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.domains import Domains, Path
 from app.facts.kubernetes.pod import Shape
-from app.value import Value
 
 
 class Depths(Value):

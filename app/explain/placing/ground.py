@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
+from app.base.value import Value
 from app.explain.known.domains import Domains
 from app.explain.placing.demand import Demand
 from app.facts.kubernetes.pod import Shape
-from app.value import Value
 
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""

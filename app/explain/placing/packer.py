@@ -11,12 +11,12 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 
+from app.base.value import Value
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domain, Path, shared_depth
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.trial import Scores, Trial
-from app.value import Value
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.known import amounts
 from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
@@ -18,8 +20,6 @@ from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
-from app.groups import by_key
-from app.value import Value
 
 ANY_POOL = "*"
 Free = Literal["now", "soon", "empty"]

@@ -6,11 +6,11 @@ this finds is a placement; in rare mixes of sizes there may be one that it does 
 
 from collections.abc import Sequence
 
+from app.base.value import Value
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.ground import Board, fullest_first
 from app.facts.kubernetes.pod import Shape
-from app.value import Value
 
 
 class DomainRoom(Value):

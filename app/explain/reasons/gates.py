@@ -6,6 +6,7 @@ They are missing pods, gates, and pods that KAI has not taken up.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member
 from app.explain.gangs.subject import base_gangs
 from app.explain.known.index import Index
@@ -17,7 +18,6 @@ from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
 from app.facts.named import Ref
-from app.groups import by_key
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 K = TypeVar("K", str, tuple[str, str, str])

@@ -6,9 +6,9 @@ It says what was found, where, and what helps.
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.facts.named import Ref
-from app.value import Value
 
 Who = Literal["you", "platform", "wait"]
 """Who can act.

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Path
@@ -19,7 +20,6 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.labels import NODE_POOL
-from app.value import Value
 
 PLACE = (("pods", 1000),)
 MOST_PARTS = 20

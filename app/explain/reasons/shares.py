@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, requests
 from app.explain.known.index import Index
@@ -15,7 +16,6 @@ from app.explain.reasons.words import amount, plain
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share
 from app.facts.named import Key
-from app.value import Value
 
 NOT_PREEMPTIBLE = 100
 """From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
     claims,
@@ -26,8 +28,6 @@ from app.explain.reasons import (
 )
 from app.explain.reasons.reason import Reason, Rule
 from app.facts.table import CHANNELS, ROOM
-from app.groups import by_key
-from app.value import Value
 
 
 def _waits_constrained(gang: Gang) -> bool:

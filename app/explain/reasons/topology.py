@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
@@ -20,7 +21,6 @@ from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
-from app.groups import by_key
 from app.objects.owners import OwnerRef
 from app.rules.topology.levels import HOSTNAME_KEY
 

@@ -5,15 +5,15 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from app.base.fitted import fitted, narrowed
+from app.base.groups import by_key
+from app.base.visible import visible
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.words import listed
 from app.explain.shown.rights import how_to_get
-from app.fitted import fitted, narrowed
-from app.groups import by_key
-from app.visible import visible
 
 MOST_LINES = 40
 MOST_WORDS = 5

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.base.visible import visible
 from app.explain.answers.preview import Preview
 from app.explain.answers.room import RoomAnswer, RoomSearch
 from app.explain.answers.survey import DomainReport, Survey, domain_reports
@@ -11,7 +12,6 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, reason_lines, table
-from app.visible import visible
 
 MOST_DOMAINS = 40
 MOST_INSIDE = 3

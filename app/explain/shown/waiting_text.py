@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import to_builtins
 
+from app.base.fitted import narrowed
+from app.base.visible import visible
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import counted, short
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
-from app.fitted import narrowed
 from app.objects.shape import Object
-from app.visible import visible
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")
 """The titles of the columns, in the list of the command and in that of the console."""

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import to_builtins
 
+from app.base.visible import visible
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.words import counted, listed
 from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.objects.shape import Object
-from app.visible import visible
 
 MOST = 40
 _WORDS: dict[How, str] = {

@@ -5,9 +5,9 @@ Those of a PodClique count first, then those of its scaling group, then those of
 
 from typing import Any
 
+from app.base.value import Value
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.shape import JsonMap
-from app.value import Value
 
 
 class MnnvlAnnotations(Value):

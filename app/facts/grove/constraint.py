@@ -1,8 +1,8 @@
 """The topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
 
+from app.base.value import Value
 from app.objects.fields import FieldPath, Findings, walk_map, wrong_type
 from app.objects.shape import JsonMap
-from app.value import Value
 
 
 class TopologyConstraint(Value):

@@ -6,15 +6,15 @@ A `PodGang` of `podgang` takes more than twice as much memory, and a server has 
 from sys import intern
 from typing import Any
 
+from app.base.json import from_json, to_json
+from app.base.value import Value, Versioned
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
-from app.json import from_json, to_json
 from app.objects.edits import ABSENT, value_at
 from app.objects.metadata import labels_of
 from app.objects.owners import controller_uid
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
-from app.value import Value, Versioned
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")

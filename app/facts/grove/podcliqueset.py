@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
@@ -15,7 +16,6 @@ from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of
 from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 CONDITION = "TopologyConstraintSatisfied"
 

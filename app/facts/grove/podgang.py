@@ -1,12 +1,12 @@
 """PodGangs."""
 
+from app.base.value import Value
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
 """The annotations that name the topology of a PodGang."""

@@ -1,8 +1,8 @@
 """PodGangMaps, of releases with epochs."""
 
+from app.base.value import Value
 from app.facts.named import Namespaced, read_key
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
-from app.value import Value
 
 
 class MapEntry(Value):

@@ -1,8 +1,8 @@
 """What Grove writes into the status of its objects."""
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, maps_of, text_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 
 class StatusCondition(Value):

@@ -9,13 +9,13 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
 from app.objects.names import MAX_SUBDOMAIN
 from app.objects.shape import JsonMap, Object, int_of, list_of, map_of
-from app.value import Value
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""

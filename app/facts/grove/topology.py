@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from app.base.value import Value
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
 from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of, text_at
-from app.value import Value
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""

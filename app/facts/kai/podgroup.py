@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import NODE_POOL
 from app.facts.named import Namespaced, read_key
@@ -13,7 +14,6 @@ from app.facts.quantity import Amounts, amounts
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970
-from app.value import Value
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.facts.named import ClusterScoped, read_name
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, map_at, text_at
-from app.value import Value
 
 _GPU = ("nvidia.com/gpu", "gpu")
 

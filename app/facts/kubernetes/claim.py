@@ -3,13 +3,13 @@
 import re
 from functools import lru_cache
 
+from app.base.value import Value
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 MOST_DEVICES = 32
 """The most devices of a claim.

@@ -1,8 +1,8 @@
 """Events about objects."""
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 
 class Event(Value):

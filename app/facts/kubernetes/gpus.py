@@ -4,8 +4,8 @@ from decimal import Decimal, InvalidOperation
 from math import ceil
 from typing import Any
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, map_of, maps_of
-from app.value import Value
 
 GPU = "nvidia.com/gpu"
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import field
 
+from app.base.value import Value
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import ClusterScoped, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.metadata import labels_of
 from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
-from app.value import Value
 
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]

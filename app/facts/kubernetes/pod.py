@@ -6,6 +6,7 @@ What decides on placement is kept; env, args and other annotations are not.
 from functools import lru_cache
 from typing import Any
 
+from app.base.value import Value
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
     Term,
@@ -21,7 +22,6 @@ from app.facts.quantity import thousandths
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
-from app.value import Value
 
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""

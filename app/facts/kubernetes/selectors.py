@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from app.base.value import Value
 from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_at
-from app.value import Value
 
 
 class Requirement(Value):

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from app.base.value import Value
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
-from app.value import Value
 
 
 class DomainNode(Value):

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
+from app.base.value import Value
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
@@ -11,7 +12,6 @@ from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, map_at, maps_at
-from app.value import Value
 
 DOMAIN_SUFFIX = "-cd"
 CLAIM_SUFFIX = "-mnnvl-claim"

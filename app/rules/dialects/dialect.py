@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from msgspec import field
 
+from app.base.value import Value
 from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import Owner, Template
@@ -23,7 +24,6 @@ from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.rules.topology.coverage import Nodes
-from app.value import Value
 
 State = Literal["owned", "adoptable", "going", "foreign"]
 """How a resource stands to its PodGang.

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
+from app.base.value import Value
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kubernetes.gpus import has_gpus
@@ -34,7 +35,6 @@ from app.rules.mnnvl.plan import (
     read_entry,
 )
 from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, own_entry, wanted_by
-from app.value import Value
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 

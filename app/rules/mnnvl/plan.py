@@ -6,6 +6,7 @@ entry its pods refer to them.
 
 from typing import Any, Literal
 
+from app.base.value import Value
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.facts.labels import (
@@ -30,7 +31,6 @@ from app.objects.fields import FieldPath, Findings, invalid, not_supported, requ
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, Object
-from app.value import Value
 
 ClaimMode = Literal["shared", "template"]
 Scope = Literal["replica", "clique", "scalingGroupReplica"]

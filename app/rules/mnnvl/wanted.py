@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from app.base.value import Value
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
@@ -33,7 +34,6 @@ from app.rules.mnnvl.plan import (
     read_entry,
     usable_device_class,
 )
-from app.value import Value
 
 GROVE_CLAIM = "mnnvl-claim"
 """The name of the claim that Grove injects for a group."""

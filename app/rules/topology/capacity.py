@@ -6,10 +6,10 @@ The labels of the nodes tell the domains.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from app.base.value import Value
 from app.facts.grove.template import SET, CliqueTemplate, Owner, Template, owner_text
 from app.facts.grove.topology import Level
 from app.rules.topology.coverage import Nodes, Room
-from app.value import Value
 
 
 def capacity_warnings(

@@ -9,11 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, TypeVarTuple
 
+from app.base.value import Value
 from app.facts.grove.topology import Level
 from app.objects.conditions import Condition
 from app.objects.fields import listed
 from app.rules.topology.levels import HOSTNAME_KEY
-from app.value import Value
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""

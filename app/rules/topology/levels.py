@@ -7,11 +7,11 @@ Source: `rules/README.md`.
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from app.base.value import Value
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
-from app.value import Value
 
 MAX_LEVELS = 7
 MAX_KEY = 63

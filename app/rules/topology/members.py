@@ -1,7 +1,7 @@
 """The cliques of a PodCliqueSet that the PodGroups of a PodGang stand for."""
 
+from app.base.value import Value
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
-from app.value import Value
 
 
 class PodGroupClique(Value):

@@ -8,9 +8,9 @@ https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/scheduler/plugi
 
 from collections.abc import Callable, Iterator, Mapping
 
+from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.objects.fields import FieldPath
-from app.value import Value
 
 TopologyOf = Callable[[str], KaiTopology | None]
 """Returns a KAI Topology by its name, or None if it is not known."""

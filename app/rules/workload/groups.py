@@ -8,10 +8,10 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-
 from collections.abc import Mapping
 from hashlib import sha256
 
+from app.base.value import Value
 from app.objects.edits import Edit
 from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import JsonMap, map_of, text_at
-from app.value import Value
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""

@@ -11,6 +11,7 @@ https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podg
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
@@ -18,7 +19,6 @@ from app.objects.metadata import annotations_of, labels_of, string_map
 from app.objects.shape import JsonMap, Object
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
-from app.value import Value
 
 WORKLOAD_GROUP = "grove.io/workload-group"
 COPIED = "grove.io/copied-metadata"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.value import Value
+from app.base.value import Value
 from tests.explain.decisions.judge import disagreements
 from tests.explain.decisions.recording import Recording
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from app.base.value import Value
 from app.facts import kinds
 from app.kube.api import (
     ClusterError,
@@ -32,7 +33,6 @@ from app.kube.api import (
 )
 from app.objects import resource as core
 from app.objects.resource import Resource
-from app.value import Value
 from tests.kube.memory.garbage import Places, orphans, with_missing_owners
 from tests.kube.memory.objects import (
     check_preconditions,

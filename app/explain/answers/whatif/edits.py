@@ -2,8 +2,8 @@
 
 import re
 
+from app.base.value import Value
 from app.objects.shape import JsonMap
-from app.value import Value
 
 MOST_ADDED = 10_000
 GRAMMAR = (

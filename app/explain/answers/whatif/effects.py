@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.answers.survey import survey
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
@@ -34,7 +35,6 @@ from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
 from app.facts.named import Key, Ref
-from app.value import Value
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang.

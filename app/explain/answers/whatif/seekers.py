@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
+from app.base.value import Value
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.supposed import Supposed, set_ref
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
@@ -13,7 +14,6 @@ from app.explain.known.snapshot import key_of
 from app.explain.reasons.shares import priority_of
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
-from app.value import Value
 
 MOST_ALONE = 500
 """The most pods without a gang that are looked at.

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
+from app.base.value import Value
 from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
@@ -26,7 +27,6 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 from app.objects.shape import JsonMap
-from app.value import Value
 
 _OF_NODE = "node.kubernetes.io/"
 """Taints that the cluster itself gives a node, for its state."""

@@ -9,6 +9,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import Level
@@ -24,7 +25,6 @@ from app.objects.fields import (
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
-from app.value import Value
 
 Bindings = Mapping[str, Sequence[Level]]
 """The levels of all ClusterTopologyBindings by name, broadest first."""

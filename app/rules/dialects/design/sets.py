@@ -8,13 +8,13 @@ webhook.
 
 from collections.abc import Iterator, Mapping
 
+from app.base.value import Value
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
 from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
-from app.value import Value
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 

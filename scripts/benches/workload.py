@@ -12,14 +12,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_common import api_calls, process
-from bench_reconcile import LEVELS, Server, connect, until
-
 from app.facts.kinds import POD_GROUP, WORKLOAD
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.objects.resource import POD
 from app.sandbox.processes import free_port
+from benches.common import api_calls, process
+from benches.reconcile import LEVELS, Server, connect, until
 
 LATE_SECONDS = 5.0
 
@@ -32,7 +31,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         port = free_port()
-        script = str(Path(__file__).with_name("bench_reconcile.py"))
+        script = str(Path(__file__).with_name("reconcile.py"))
         with process([sys.executable, script, "--api", str(port), "--directory", name]):
             await until((directory / "listening").exists)
             async with await connect(directory) as client:

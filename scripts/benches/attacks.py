@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import bench_verdicts
 import msgspec
-from bench_common import ROOT, memory, until, verdict
 
 from app.certificates.files import ensure_development_certificate
 from app.sandbox.processes import free_port
+from benches import verdicts as bench_verdicts
+from benches.common import ROOT, memory, until, verdict
 from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files
 
 BESIDE_SECONDS = 3.0

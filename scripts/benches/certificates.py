@@ -22,10 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import bench_common
 import httpx
-from bench_common import ENVIRONMENT, ROOT, Connection, verdict
-from bench_restarts import Balancer
 
 from app.facts.kinds import ALL
 from app.kube.api import Selection
@@ -38,6 +35,9 @@ from app.objects.resource import VALIDATING_WEBHOOKS
 from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from benches import common as bench_common
+from benches.common import ENVIRONMENT, ROOT, Connection, verdict
+from benches.restarts import Balancer
 
 NAME = "grove-admission.grove-system.svc"
 PATH = "/validate/podgroup"

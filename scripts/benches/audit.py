@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_common import ENVIRONMENT, ROOT, process, until
-
 from app.sandbox.sandbox import Sandbox
+from benches.common import ENVIRONMENT, ROOT, process, until
 
 OFFENDERS = 37
 PATIENCE = 600.0

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from bench_common import ENVIRONMENT, ROOT, memory, process, until_async
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.facts.kinds import (
@@ -48,6 +47,7 @@ from app.objects.resource import (
 from app.sandbox.processes import free_port
 from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
+from benches.common import ENVIRONMENT, ROOT, memory, process, until_async
 from tests import builders
 from tests.integration.tried import tried
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_cluster import (
+from benches.cluster import (
     CLIQUES,
     NAMESPACE,
     NODES,
@@ -33,7 +33,7 @@ from bench_cluster import (
     pod,
     singles,
 )
-from bench_common import ENVIRONMENT, ROOT, process, until
+from benches.common import ENVIRONMENT, ROOT, process, until
 
 Object = dict[str, Any]
 
@@ -56,7 +56,12 @@ def measure(pods: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         with process(
-            [sys.executable, str(ROOT / "scripts" / "bench_cluster.py"), str(directory), str(pods)]
+            [
+                sys.executable,
+                str(ROOT / "scripts" / "benches" / "cluster.py"),
+                str(directory),
+                str(pods),
+            ]
         ):
             until((directory / "kubeconfig").exists, 600.0)
             for label, options in (
@@ -73,11 +78,17 @@ def measure(pods: int) -> None:
                     str(directory / "kubeconfig"),
                 ]
                 report(f"{label}, {pods:,} pods", run(command), counts(directory))
-            command = [sys.executable, str(ROOT / "scripts" / "bench_read.py"), str(directory)]
+            command = [
+                sys.executable,
+                str(ROOT / "scripts" / "benches" / "read.py"),
+                str(directory),
+            ]
             report(
                 f"read all, {pods:,} pods, {CLIQUES:,} PodCliques", run(command), counts(directory)
             )
-            used = run([sys.executable, str(ROOT / "scripts" / "bench_pages.py"), str(directory)])
+            used = run(
+                [sys.executable, str(ROOT / "scripts" / "benches" / "pages.py"), str(directory)]
+            )
             report(f"console, {pods:,} pods: all of the below", used, counts(directory))
             report_pages(json.loads(used.printed))
 
@@ -99,7 +110,7 @@ def report(label: str, used: Used, calls: Counter[str]) -> None:
 
 
 def report_pages(measured: Object) -> None:
-    """What `bench_pages` has printed, a line for each part."""
+    """What `pages.py` has printed, a line for each part."""
     for name, values in measured.items():
         shown = values.items() if isinstance(values, dict) else [("", values)]
         print(

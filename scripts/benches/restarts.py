@@ -18,10 +18,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import bench_common
-from bench_common import ENVIRONMENT, ROOT, Connection
-
 from app.sandbox.processes import free_port
+from benches import common as bench_common
+from benches.common import ENVIRONMENT, ROOT, Connection
 
 LATE_SECONDS = 1.0
 CONFIGURATION = """

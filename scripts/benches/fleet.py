@@ -1,6 +1,6 @@
-"""The API server of `bench_scale`: a cluster of any size, whose objects are made page by page.
+"""The API server of `scale.py`: a cluster of any size, whose objects are made page by page.
 
-`bench_fleet.py DIRECTORY NODES` writes there a kubeconfig and the files of a service account once
+`benches/fleet.py DIRECTORY NODES` writes there a kubeconfig and the files of a service account once
 it serves. Nothing changes in the cluster, so watches get bookmarks only, and what is written is
 answered and forgotten. Somebody else has the Lease.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import bench_cluster
-import bench_memory
 import msgspec
 
 from app.certificates.files import ensure_development_certificate
+from benches import cluster as bench_cluster
+from benches import memory as bench_memory
 
 Object = dict[str, Any]
 PODS_OF_NODE = 4

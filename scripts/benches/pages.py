@@ -1,4 +1,4 @@
-"""The console over the cluster of `bench_cluster`, in a process of its own; prints JSON.
+"""The console over the cluster of `cluster.py`, in a process of its own; prints JSON.
 
 `read` are the seconds until every list is in, the CPU seconds and MiB by then, and the longest
 stall: the most CPU time that the thread of the event loop took without a turn for others. Each page
@@ -31,11 +31,11 @@ from typing import Any
 import httpx
 import uvloop
 import yaml
-from bench_cluster import MEMBERS, NODES
 
 from app.config.schema import Configuration
 from app.console.app import Opened, opened
 from app.console.settings import ConsoleSettings
+from benches.cluster import MEMBERS, NODES
 
 WORKLOADS = "workloads?object=PodCliqueSet/inference/llm-serve"
 TOPOLOGY = "topology?pods=10&gpus=8&level=rack"

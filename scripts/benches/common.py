@@ -21,9 +21,9 @@ import msgspec
 
 from app.sandbox.processes import free_port
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"}
 
 BODY = msgspec.json.encode(
     msgspec.json.decode(

@@ -1,7 +1,7 @@
-"""The API server of `bench_console`: 15,000 nodes, 20,000 PodCliques and many pods, as bytes that
+"""The API server of `console.py`: 15,000 nodes, 20,000 PodCliques and many pods, as bytes that
 are cut into pages.
 
-`bench_cluster.py DIRECTORY PODS` writes a kubeconfig there once it serves.
+`benches/cluster.py DIRECTORY PODS` writes a kubeconfig there once it serves.
 `/change/pod/NUMBER/NODE`, `/change/worker/NUMBER/NODE` and `/change/node/NUMBER/true` send an event
 to the watches, and change no list.
 """

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from app.value import Value
+from app.base.value import Value
 
 
 class Sample(Value):

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any
 
-from app.json import pretty_json, to_json
+from app.base.json import pretty_json, to_json
 
 _INVISIBLE = frozenset(
     map(

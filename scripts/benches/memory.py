@@ -21,16 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from bench_common import (
-    ServerInPod,
-    api_calls,
-    cached_objects,
-    environment_of_pod,
-    memory,
-    process,
-    server_in_pod,
-    until,
-)
 
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Selection
@@ -40,6 +30,16 @@ from app.kube.transport import CallLimits
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
 from app.rules.mnnvl.wanted import read_member
 from app.sandbox.sandbox import Sandbox
+from benches.common import (
+    ServerInPod,
+    api_calls,
+    cached_objects,
+    environment_of_pod,
+    memory,
+    process,
+    server_in_pod,
+    until,
+)
 
 NODES = 15_000
 GANGS = 10_000

@@ -1,7 +1,7 @@
 """How a server and `explain` grow with a cluster: 1,000, 15,000 and 65,000 nodes.
 
 For each node, there are 4 pods, 4/3 PodCliques, 2/3 PodGangs, each with a ComputeDomain and a
-ResourceClaim, and 2/15 PodCliqueSets. The API server is `bench_fleet`, a process of its own, which
+ResourceClaim, and 2/15 PodCliqueSets. The API server is `fleet.py`, a process of its own, which
 makes each page when it is asked for. Every server and every command is another process. Servers
 take their credentials from the files of a service account, as in a Pod.
 
@@ -20,9 +20,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import bench_verdicts
 import msgspec
-from bench_common import (
+
+from benches import verdicts as bench_verdicts
+from benches.common import (
     ENVIRONMENT,
     ROOT,
     Connection,
@@ -34,7 +35,7 @@ from bench_common import (
     server_in_pod,
     until,
 )
-from bench_fleet import CONFIGURATION, Fleet, namespace_of, set_name
+from benches.fleet import CONFIGURATION, Fleet, namespace_of, set_name
 
 SIZES = (0, 1_000, 15_000, 65_000)
 VERDICTS = 500
@@ -124,7 +125,7 @@ def column(nodes: int) -> Column:
     fleet = Fleet(nodes)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        api = [sys.executable, str(ROOT / "scripts" / "bench_fleet.py"), name, str(nodes)]
+        api = [sys.executable, str(ROOT / "scripts" / "benches" / "fleet.py"), name, str(nodes)]
         with process(api):
             until((directory / "kubeconfig").exists)
             kubeconfig = ["--kubeconfig", str(directory / "kubeconfig")]

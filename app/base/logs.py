@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TextIO
 
-from app.visible import visible
+from app.base.visible import visible
 
 _SHOWN = 160
 """The length at which messages below the level warning are cut on a terminal."""

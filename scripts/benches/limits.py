@@ -1,7 +1,7 @@
 """A server at its limits: attacks, a fixed rate, bursts after silence, a huge body, a large set, a
 cluster being listed.
 
-`floor` is an ASGI app on stock uvicorn that answers constant bytes; see bench_peers.py.
+`floor` is an ASGI app on stock uvicorn that answers constant bytes; see `peers.py`.
 """
 
 import argparse
@@ -15,11 +15,18 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import bench_attacks
-import bench_memory
-import bench_verdicts
 import msgspec
-from bench_common import (
+
+from app.admission.decide import decide
+from app.admission.review import parse
+from app.cluster.documents import cluster_of
+from app.config.read import configuration_or_defaults
+from app.sandbox.processes import free_port
+from app.webhooks.registry import routes_over
+from benches import attacks as bench_attacks
+from benches import memory as bench_memory
+from benches import verdicts as bench_verdicts
+from benches.common import (
     ROOT,
     Connection,
     answer,
@@ -30,14 +37,7 @@ from bench_common import (
     until,
     verdict,
 )
-from bench_restarts import Load
-
-from app.admission.decide import decide
-from app.admission.review import parse
-from app.cluster.documents import cluster_of
-from app.config.read import configuration_or_defaults
-from app.sandbox.processes import free_port
-from app.webhooks.registry import routes_over
+from benches.restarts import Load
 
 SERVERS = ("ours", "floor")
 TURNS = 5

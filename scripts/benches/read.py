@@ -1,4 +1,4 @@
-"""Reads everything of the cluster of `bench_cluster` once, and prints how many objects there are.
+"""Reads everything of the cluster of `cluster.py` once, and prints how many objects there are.
 
 It imports nothing but what reads, because its memory is measured.
 """

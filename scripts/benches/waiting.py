@@ -1,13 +1,13 @@
 """What `waiting.enabled` costs the leader in a cluster of 15,000 nodes, 60,000 pods and 20,000
 PodCliques, beside reading it, which costs what it costs the console: see `bench console`.
 
-The objects are those of `bench_console`. `facts` are the resident MiB of the stores that keep what
+The objects are those of `console.py`. `facts` are the resident MiB of the stores that keep what
 is needed of them, `looks` those of the lookups that are made of it. A look takes CPU time: the
 first, and the middle of ten after a change of a pod and of a node. After each, ten times as long is
 waited, so the share of a core is bounded by a tenth. `none` are the MiB of the process before.
 
 Before that, a process of its own reads the cluster over HTTP, as the leader does: with the server
-of `bench_cluster`, plain HTTP on loopback and the limits of the configuration. Its CPU time and
+of `cluster.py`, plain HTTP on loopback and the limits of the configuration. Its CPU time and
 resident MiB count until the first look is done, and then while a pod changes ten times a second.
 The exit code is 1 if it needs more than MOST_MIB or MOST_CPU_SECONDS.
 """
@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from bench_cluster import NODES, objects, pod
-from bench_common import ENVIRONMENT, ROOT, process, until
 
 from app.cluster.connect import limits
 from app.config.schema import Configuration
@@ -40,6 +38,8 @@ from app.kube.store import WatchStore
 from app.objects.resource import NODE, POD, Resource
 from app.waiting.overdue import Overdue
 from app.waiting.watcher import RESOURCES, Looker, WaitingDuty
+from benches.cluster import NODES, objects, pod
+from benches.common import ENVIRONMENT, ROOT, process, until
 
 PODS = 60_000
 TIMES = 10
@@ -67,7 +67,7 @@ def from_server(pods: int) -> int:
     """Run the duty in a process, against a server. Return its exit code."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        server = [sys.executable, str(ROOT / "scripts" / "bench_cluster.py"), name, str(pods)]
+        server = [sys.executable, str(ROOT / "scripts" / "benches" / "cluster.py"), name, str(pods)]
         with process(server):
             until((directory / "kubeconfig").exists, 600.0)
             command = [sys.executable, __file__, "--duty", name]

@@ -30,7 +30,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from bench_common import ENVIRONMENT, ROOT
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
@@ -39,6 +38,7 @@ from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts, read_written
 from app.sandbox.processes import free_port
+from benches.common import ENVIRONMENT, ROOT
 
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16
@@ -240,7 +240,7 @@ def arguments(name: str, port: int, directory: Path, go_peer: str) -> list[str]:
         return [go_peer, "--port", str(port), *pair]
 
     if name != "ours":
-        return [sys.executable, "scripts/bench_peers.py", name, str(port), str(directory)]
+        return [sys.executable, "scripts/benches/peers.py", name, str(port), str(directory)]
 
     options = [
         "--config",
