@@ -52,8 +52,8 @@ SAMPLES: dict[str, str] = {
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "waiting/overdue.py _AGE": " (2 minutes ago)",
-    "fitted.py _HEAD": "  warning  a node",
-    "visible.py _IN_JSON": "a\x00\u202eb\n",
+    "base/fitted.py _HEAD": "  warning  a node",
+    "base/visible.py _IN_JSON": "a\x00\u202eb\n",
 }
 """A text for each expression; parts of it are repeated."""
 
