@@ -16,9 +16,8 @@ from app.admission.verdict import ALLOWED, judged, not_allowed
 from app.audit.finding import Finding, Tally
 from app.base.logs import ReadableFormatter
 from app.cli import main
+from app.commands.trial_report import Report, ReportedMessage
 from app.doctor.report import Check, lines
-from app.dry_run.audit_log import Write
-from app.dry_run.audit_report import Report
 from app.objects.fields import FieldError
 from tests.console.objects import UNSEEN, hostile
 from tests.explain import fleet
@@ -108,12 +107,10 @@ def test_the_doctor_prints_codes() -> None:
     assert len(printed) == 4
 
 
-def test_reports_on_audit_logs_print_codes() -> None:
+def test_reports_of_trials_print_codes() -> None:
     report = Report(events=1)
-    write = Write(
-        ("grove.io", "podcliquesets", ""), UNSEEN, NAMESPACE, "PodCliqueSet", NAME, "", ""
-    )
-    report.add(write, not_allowed(f"no {UNSEEN}"))
+    report.counts_of(UNSEEN, NAMESPACE).judged += 1
+    report.note(ReportedMessage("rejected", "PodCliqueSet", f"no {UNSEEN}"), f"CREATE {NAME}")
     report.skip(UNSEEN)
     printed = list(report.lines())
     assert_safe("\n".join(printed))

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.base.visible import visible
 from app.cluster import documents
-from app.commands.audit_log import is_audit_log, report_on, show_report
-from app.commands.files import documents_of, files_in, objects_in
+from app.commands.files import documents_of, objects_in
 from app.commands.options import (
     REFUSED,
     UNUSABLE,
@@ -25,10 +24,7 @@ from app.webhooks.registry import routes_over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = (
-        "YAML or JSON files, or audit logs of Kubernetes, also gzipped; directories of them; - for"
-        " standard input"
-    )
+    files = "YAML or JSON files; directories of them; - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     add_config(parser, "an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
@@ -45,15 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     configuration = configuration_or_defaults(arguments.config)
-    files = files_in(arguments.files, is_audit_log)
-    logs = list(filter(is_audit_log, files))
-    sourced = documents_of([name for name in files if name not in logs])
+    sourced = documents_of(arguments.files)
     names = [name for name, _ in sourced]
     objects = [document for _, document in sourced]
-    if logs:
-        report = asyncio.run(report_on(logs, objects, configuration))
-        return show_report(report, arguments.output)
-
     judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
     outcomes = Counter(judgement.outcome for judgement in judged)
     show_answer(
@@ -124,8 +114,6 @@ def _lines(
 
 COMMAND = Command(
     "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other."
-    " If a file is an audit log of Kubernetes (audit.k8s.io/v1, one event a line), reports what"
-    " this version would have rejected, changed or warned of; the other documents are facts."
     " Topology support counts as enabled unless --config says otherwise. Schemas are not checked."
     " Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
     add_options,

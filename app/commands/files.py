@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -11,20 +11,17 @@ from app.dry_run.documents import read_documents
 from app.dry_run.stream import stream_documents
 from app.kube.api import Object
 
+ANY_NAME = ("",)
+"""The suffix of all files."""
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def _no_others(file: str) -> bool:
-    return False
+def files_in(names: Sequence[str], suffixes: tuple[str, ...] = _SUFFIXES) -> list[str]:
+    """Return `names`, in which a directory is replaced by its files that end with a suffix.
 
-
-def files_in(names: Sequence[str], is_taken: Callable[[str], bool] = _no_others) -> list[str]:
-    """Return `names`, in which a directory is replaced by its files.
-
-    They are in the order of their names: documents, and other files for which `is_taken` is true.
-    Raise UnusableInput for a directory without such files.
+    They are in the order of their names. Raise UnusableInput for a directory without such files.
     """
-    return [file for name in names for file in _files(name, is_taken)]
+    return [file for name in names for file in _files(name, suffixes)]
 
 
 def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
@@ -98,14 +95,14 @@ def _opened(name: str) -> Iterator[TextIO]:
         raise UnusableInput(f"can't be read: {cause}") from None
 
 
-def _files(name: str, is_taken: Callable[[str], bool]) -> list[str]:
+def _files(name: str, suffixes: tuple[str, ...]) -> list[str]:
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
     every = sorted(str(file) for file in path.rglob("*") if file.is_file())
-    files = [file for file in every if file.endswith(_SUFFIXES) or is_taken(file)]
+    files = [file for file in every if file.endswith(suffixes)]
     if not files:
-        raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
+        raise UnusableInput(f"{name}: no {', '.join(suffixes)} file in this directory")
     return files
 
 

@@ -4,16 +4,26 @@ Exit codes: 0 nothing, 1 something would have been refused, 2 unusable input.
 """
 
 import argparse
+import contextlib
+import gzip
+import io
+import sys
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from app.base.json import from_json
-from app.commands.audit_log import lines_of, show_report
-from app.commands.files import files_in
-from app.commands.options import Command, add_output
-from app.dry_run.audit_report import Report, ReportedMessage
+from app.commands.files import ANY_NAME, files_in
+from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
+from app.commands.trial_report import Report, ReportedMessage
+from app.dry_run.budget import UnusableInput
 from app.objects.shape import text_at
 
+MOST_LINE = 16 * 2**20
+"""Bytes of one line."""
+
+_GZIP = b"\x1f\x8b"
 Entry = dict[str, Any]
 
 
@@ -24,7 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return show_report(report_on(files_in(arguments.files, lambda name: True)), arguments.output)
+    report = report_on(files_in(arguments.files, ANY_NAME))
+    show_answer(arguments.output, report.json, lambda: "\n".join(report.lines()))
+    return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
 
 def report_on(names: Sequence[str]) -> Report:
@@ -41,10 +53,28 @@ def report_on(names: Sequence[str]) -> Report:
 
 
 def _verdicts(name: str) -> Iterator[Entry]:
-    for line in lines_of(name):
+    for line in _lines(name):
         entry = _entry(line)
         if entry.get("logger") == "verdict" and not entry.get("dryRun"):
             yield entry
+
+
+def _lines(name: str) -> Iterator[bytes]:
+    """Yield the lines of a file or of standard input, gzip or not.
+
+    A line of more than a bounded length comes in pieces, which are no entries. Raise UnusableInput
+    if it can't be read to its end.
+    """
+    try:
+        with contextlib.ExitStack() as opened:
+            raw = sys.stdin.buffer if name == "-" else opened.enter_context(Path(name).open("rb"))
+            stream = raw
+            if cast(io.BufferedReader, raw).peek(len(_GZIP)).startswith(_GZIP):
+                stream = cast(BinaryIO, opened.enter_context(gzip.open(raw, "rb")))
+            while line := stream.readline(MOST_LINE):
+                yield line
+    except (OSError, EOFError, zlib.error) as problem:
+        raise UnusableInput(f"{name}: can't be read: {problem}") from None
 
 
 def _entry(line: bytes) -> Entry:

@@ -129,15 +129,8 @@ async def judge(
     resource, subresource = _resource_of(document)
     if not resource:
         return Judgement(document)
-    return await judge_request(routes, _request(document, resource, subresource, asker), document)
 
-
-async def judge_request(
-    routes: Mapping[str, Route],
-    request: Request,
-    document: Object,
-) -> Judgement:
-    """Return the verdict on a request about `document`."""
+    request = _request(document, resource, subresource, asker)
     route = _route(routes, request.group, request.resource, request.subresource, request.operation)
     if not route:
         return Judgement(document)

@@ -31,19 +31,12 @@ class DocumentObjects:
         for document in documents:
             self.add(document)
 
-    def add(self, document: Object) -> Object | None:
-        """Store a document. Returns it as it is stored, or None if it is left out."""
+    def add(self, document: Object) -> None:
+        """Store a document, unless it is to be left out."""
         resource = resource_of(document)
         metadata = map_at(document, "metadata")
-        if resource is None or not _can_be_stored(metadata):
-            return None
-        return self._store(resource, document, metadata.get("namespace") or "default")
-
-    def remove(self, resource: Resource, name: str, namespace: str) -> Object | None:
-        """Remove a document. Returns it, or None if there is none."""
-        return self._objects.get(resource, {}).pop(
-            (namespace if resource.namespaced else "", name), None
-        )
+        if resource is not None and _can_be_stored(metadata):
+            self._store(resource, document, metadata.get("namespace") or "default")
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from tests.fuzz.audit import AUDIT
-from tests.fuzz.audit_log import AUDIT_LOG
 from tests.fuzz.configuration import CONFIGURATION
 from tests.fuzz.connection import CONNECTION
 from tests.fuzz.console import CONSOLE
@@ -22,7 +21,6 @@ TARGETS: Mapping[str, Target] = {
         VALIDATE,
         MUTATE,
         DOCUMENTS,
-        AUDIT_LOG,
         CONFIGURATION,
         EXPLAIN,
         AUDIT,

@@ -15,7 +15,6 @@ import pytest_asyncio
 from app.commands import COMMANDS
 from tests.commands.test_explain import FULL
 from tests.commands.test_trial import logged
-from tests.dry_run.test_audit_log import pcs_event
 from tests.explain import fleet
 from tests.explain.fleet import facts
 from tests.integration.stage import staged
@@ -50,7 +49,6 @@ FORMS = {
 """What is asked of the cluster, and the exit code by the README of the commands."""
 OFFLINE = {
     "check": (["check", "manifests/examples"], 1),
-    "check of an audit log": (["check", "{audited}", "manifests/examples/facts"], 1),
     "trial": (["trial", "{logged}"], 1),
 }
 SCRIPTS = {
@@ -76,9 +74,7 @@ class Cluster:
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self._options = ["--kubeconfig", str(kubeconfig), "--context", "admin"]
-        self._files = {
-            name: str(folder / name) for name in ("levels", "audited", "logged", "certs")
-        }
+        self._files = {name: str(folder / name) for name in ("levels", "logged", "certs")}
 
     async def ask(self, name: str, *options: str) -> Ended:
         if name in FORMS:
@@ -95,7 +91,6 @@ class Cluster:
 async def cluster(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     folder = tmp_path_factory.mktemp("forms")
     (folder / "levels").write_text(LEVELS)
-    (folder / "audited").write_text(json.dumps(pcs_event("galaxy", "alice")))
     (folder / "logged").write_bytes(await logged("podgroup.mixed-case-name"))
     async with staged(folder, "design", [], kind) as (server, stage):
         await stage.show(facts(**FULL))
