@@ -34,6 +34,8 @@ WEBHOOKS = ".Values.webhooks.enabled"
 SERVER = ".Values.server.enabled"
 CERT_MANAGER = '(eq .Values.certificates "cert-manager")'
 NAMESPACE = "{{ .Release.Namespace }}"
+CLIENT_CA = "/etc/grove-admission-client-ca"
+"""Where the Deployment has the CA of the callers. `_names.tpl` names its file."""
 
 
 def replaced(text: str, former: str, new: str, times: int = 1) -> str:
@@ -152,6 +154,7 @@ def deployment() -> str:
     )
     text = _with_pod_settings(text)
     text = _with_resources(text)
+    text = _with_client_ca(text)
     text = replaced(
         text,
         "configMap: {name: grove-admission-configuration}",
@@ -177,6 +180,28 @@ def _optional(value: str, name: str) -> list[str]:
         f"      {name}: {{{{- toYaml . | nindent 8 }}}}\n",
         "      {{- end }}\n",
     ]
+
+
+def _with_client_ca(text: str) -> str:
+    """Return the Deployment with the ConfigMap that has the CA of the callers."""
+    mounts = "          volumeMounts:\n"
+    volumes = "      volumes:\n"
+    condition = "{{- with .Values.clientCaConfigMap }}"
+    text = replaced(
+        text,
+        mounts,
+        f"{mounts}            {condition}\n"
+        f"            - {{name: client-ca, mountPath: {CLIENT_CA}, readOnly: true}}\n"
+        "            {{- end }}\n",
+    )
+    return replaced(
+        text,
+        volumes,
+        f"{volumes}        {condition}\n"
+        "        - name: client-ca\n"
+        "          configMap: {name: {{ . }}}\n"
+        "        {{- end }}\n",
+    )
 
 
 def _with_resources(text: str) -> str:
@@ -480,6 +505,7 @@ def _properties() -> dict[str, Any]:
         "networkPolicy": _object(
             {"from": objects, "egress": _object({"enabled": switch, "to": objects})}
         ),
+        "clientCaConfigMap": text,
         "flowControl": _object({"enabled": switch}),
         "server": _object({"enabled": switch}),
         "webhooks": _object(

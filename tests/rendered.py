@@ -93,7 +93,11 @@ def configuration(objects: list[Object]) -> Configuration:
     container.
     """
     pod = of_kind(objects, "Deployment")["spec"]["template"]["spec"]
-    (name,) = [volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume]
+    (name,) = [
+        volume["configMap"]["name"]
+        for volume in pod["volumes"]
+        if volume["name"] == "configuration"
+    ]
     (text,) = [obj["data"]["config.yaml"] for obj in objects if obj["metadata"]["name"] == name]
     variables = container(objects)["env"]
     environment = {

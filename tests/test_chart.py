@@ -194,6 +194,20 @@ def test_each_setting_is_where_it_belongs() -> None:
     assert configuration(render(CHART, values)).mnnvl.claim_mode == "template"
 
 
+def test_the_server_reads_the_client_ca_where_it_is_mounted() -> None:
+    objects = render(CHART, {"clientCaConfigMap": "callers"})
+    pod = by_name(objects)["Deployment", "grove-admission"]["spec"]["template"]["spec"]
+    (folder,) = [
+        mount["mountPath"]
+        for mount in pod["containers"][0]["volumeMounts"]
+        if mount["name"] == "client-ca"
+    ]
+    read = configuration(objects).server
+    assert {"name": "client-ca", "configMap": {"name": "callers"}} in pod["volumes"]
+    assert read.client_ca_file == f"{folder}/ca.crt"
+    assert read.drain_seconds == DEFAULTS["config"]["server"]["drainSeconds"]
+
+
 @pytest.mark.parametrize(
     ("server", "port", "grace"),
     [

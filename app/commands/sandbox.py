@@ -25,7 +25,7 @@ from app.base import logs
 from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced
-from app.commands.files import objects_in
+from app.commands.files import stream_of
 from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
@@ -99,7 +99,7 @@ async def _run(configuration: Configuration, arguments: argparse.Namespace) -> N
     with _alone_in(arguments.state_dir):
         ready = arguments.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
-        objects = objects_in(arguments.objects) if arguments.objects else []
+        objects = list(stream_of([str(arguments.objects)])) if arguments.objects else []
         api = api_server(arguments)
         try:
             await api.start()

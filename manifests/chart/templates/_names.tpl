@@ -10,7 +10,12 @@
 {{- define "grove-admission.config" -}}
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
-{{ toYaml .Values.config }}
+{{- $config := deepCopy .Values.config -}}
+{{- if .Values.clientCaConfigMap -}}
+{{- $file := "/etc/grove-admission-client-ca/ca.crt" -}}
+{{- $config = mergeOverwrite $config (dict "server" (dict "clientCaFile" $file)) -}}
+{{- end }}
+{{ toYaml $config }}
 {{- end -}}
 
 {{- /* A changed configuration has another name, so that the replicas are replaced one by one. */ -}}
