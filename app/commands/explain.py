@@ -20,7 +20,6 @@ from app.base import logs
 from app.base.visible import visible, visible_json
 from app.cluster.connect import reading_client
 from app.commands.asked import neighbours, one_word, reference
-from app.commands.files import stream_of
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -30,11 +29,12 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
+from app.commands.records import add_record_options, facts_in, write_record
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.read import facts_of, read_for, read_list
+from app.explain.known.read import read_for, read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
@@ -81,8 +81,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files of any size, in place of a cluster",
+        help="judge YAML or JSON files of any size, or a record, in place of a cluster",
     )
+    add_record_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,15 +120,17 @@ def _require_files(names: Sequence[str]) -> None:
 def _offline(name: str, arguments: argparse.Namespace) -> int:
     if not name:
         _require_files(arguments.offline)
-    facts = facts_of(stream_of(arguments.offline), time.time())
+    facts = facts_in(arguments.offline)
     index = Index(facts)
     if not name:
+        write_record(facts, arguments, Ref("", arguments.namespace or "", ""))
         return print_list(index, arguments.namespace or "", arguments)
     ref = reference(name, arguments.namespace or "")
     others = _refs(facts, ref.kind)
     if not others:
         raise UnusableInput(f"there is no {ref.kind} in these files")
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
+    write_record(facts, arguments, ref)
     answer = explain(index, ref)
     if not answer:
         return _not_found(index, ref, others)
@@ -167,12 +170,14 @@ async def _list(namespace: str, arguments: argparse.Namespace) -> int:
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
+    write_record(facts, arguments, Ref("", within, ""))
     return print_list(Index(facts), within, arguments)
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
         index = Index(await _facts(client, ref, arguments))
+        write_record(index.facts, arguments, ref)
         answer = explain(index, ref)
         if not answer:
             return _not_found(index, ref, await neighbours(client, ref))

@@ -13,7 +13,7 @@ import uvloop
 from app.base import logs
 from app.base.value import Value
 from app.cluster.connect import reading_client
-from app.commands.files import objects_in, stream_of
+from app.commands.files import objects_in
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -22,6 +22,7 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
+from app.commands.records import facts_in
 from app.commands.whatif import add_option, edit_of, effects_of, print_unknown
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.preview import Preview, preview
@@ -31,7 +32,7 @@ from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
-from app.explain.known.read import facts_of, read_all
+from app.explain.known.read import read_all
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.words import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
@@ -89,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files, in place of a cluster",
+        help="judge YAML or JSON files, or a record of explain, in place of a cluster",
     )
 
 
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     edits = list(map(edit_of, arguments.edits))
     try:
         if arguments.offline:
-            facts = facts_of(stream_of(arguments.offline), time.time())
+            facts = facts_in(arguments.offline)
         else:
             facts = uvloop.run(_read(arguments, sets=levels is not None))
     except (ClusterError, OSError) as problem:

@@ -1,0 +1,79 @@
+"""Records of what was read, for bug reports: options, and how records are written and read."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.commands.files import stream_of
+from app.commands.options import complain
+from app.dry_run.budget import UnusableInput
+from app.explain.known.pseudonyms import Pseudonyms
+from app.explain.known.read import facts_of
+from app.explain.known.record import KIND, UnusableRecord, is_record, record_of, recorded_facts
+from app.explain.known.snapshot import Snapshot
+from app.facts.named import Ref
+
+_LOOKED_AT = 64
+"""Bytes of a file that tell whether it is a record."""
+
+
+def add_record_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write the facts behind the answer, for --offline and for bug reports",
+    )
+    parser.add_argument(
+        "--pseudonyms", action="store_true", help="replace names in what --record writes"
+    )
+
+
+def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
+    """Write the facts to the file of --record, if it is given, and say how to read it.
+
+    `asked` is the object that was asked for. Its name is "" if all of its namespace was. Raise
+    UnusableInput for --pseudonyms alone, and OSError if the file cannot be written.
+    """
+    if arguments.record is None:
+        if arguments.pseudonyms:
+            raise UnusableInput("--pseudonyms is about the file of --record")
+        return
+
+    if arguments.pseudonyms:
+        pseudonyms = Pseudonyms(facts)
+        facts = pseudonyms.replace_in(facts)
+        asked = Ref(asked.kind, *map(pseudonyms.of, asked.key))
+    arguments.record.write_bytes(record_of(facts))
+    words = (
+        f"{asked.kind.lower()}/{asked.name}" if asked.name else "",
+        f"-n {asked.namespace}" if asked.namespace else "",
+        f"--offline {arguments.record}",
+    )
+    complain(f"recorded: grove-admission explain {' '.join(filter(None, words))}")
+
+
+def facts_in(names: Sequence[str]) -> Snapshot:
+    """Return the facts of a record, or of the documents in files.
+
+    Raise UnusableInput for a record that cannot be read, or that is one of several files.
+    """
+    records = [name for name in names if _is_record(name)]
+    if not records:
+        return facts_of(stream_of(names), time.time())
+    if len(names) > 1:
+        raise UnusableInput(f"{records[0]}: it is a record: give it without other files")
+
+    try:
+        return recorded_facts(Path(records[0]).read_bytes())
+    except UnusableRecord as problem:
+        raise UnusableInput(f"{records[0]}: this {KIND} can't be read: {problem}") from None
+
+
+def _is_record(name: str) -> bool:
+    path = Path(name)
+    if name == "-" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return is_record(file.read(_LOOKED_AT))

@@ -1,0 +1,96 @@
+"""Facts in which names stand for other names, so that a record can be given to strangers.
+
+Names are replaced word by word, so that what is derived from a name is derived from its pseudonym:
+the PodGang of `llm-serve` is still called after it. Pseudonyms sort as the words do. Keys of
+labels, resources, classes of devices, reasons and uids stay as they are.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import convert, to_builtins
+
+from app.explain.known.snapshot import Snapshot
+
+_NAMES = frozenset(
+    (
+        *("base_podgang", "clique", "group", "parts", "pcs", "podgang", "pods", "subgroup"),
+        *("workload", "workload_group", "workload_part"),
+        *("claim", "pool", "storage_class", "template", "volumes"),
+        *("kai", "name", "namespace", "node", "parent", "queue", "topology", "topology_name"),
+        *("labels", "value", "values"),
+    )
+)
+"""The fields whose texts are names. A field that has fields decides for those that it names."""
+
+_TEXTS = frozenset(("message", "text", "unscheduled"))
+"""The fields whose texts are sentences with names in them."""
+
+_KEPT_KINDS = frozenset(("device_classes", "priorities", "unseen", "skipped", "absent"))
+_KEPT_WORDS = frozenset(
+    (
+        *("cd", "claim", "default", "mnnvl", "queue", "template"),
+        *("grove", "kai", "kube", "scheduler", "system", "topology"),
+    )
+)
+"""The words that rules look for in names."""
+
+_WORD = re.compile(r"[A-Za-z0-9]+")
+
+
+class Pseudonyms:
+    """The pseudonyms of the names in some facts, the same for the same facts."""
+
+    def __init__(self, facts: Snapshot) -> None:
+        names = sorted(set(_names(_kinds(facts))), key=lambda name: (-len(name), name))
+        words = {word for name in names for word in _WORD.findall(name)}
+        replaced = sorted(word for word in words if not word.isdigit() and word not in _KEPT_WORDS)
+        width = len(str(len(replaced)))
+        self._words = {word: f"w{number:0{width}}" for number, word in enumerate(replaced, 1)}
+        self._in_text = re.compile(
+            rf"(?<![\w./-])({'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])"
+        )
+
+    def of(self, name: str) -> str:
+        """Return the pseudonym of a name."""
+        return _WORD.sub(lambda word: self._words.get(word[0], word[0]), name)
+
+    def replace_in(self, facts: Snapshot) -> Snapshot:
+        """Return facts with pseudonyms in place of names."""
+        replaced = {kind: self._replaced(value, kind) for kind, value in _kinds(facts).items()}
+        return convert(to_builtins(facts) | replaced, Snapshot)
+
+    def _replaced(self, value: Any, field: str) -> Any:
+        if isinstance(value, dict):
+            of_names = field == "labels"
+            return {
+                key: self._replaced(item, field if of_names else key) for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._replaced(item, field) for item in value]
+        if not isinstance(value, str):
+            return value
+        if field in _NAMES:
+            return self.of(value)
+        if field in _TEXTS or value.startswith("claim "):
+            return self._in_text.sub(lambda name: self.of(name[0]), value)
+        return value
+
+
+def _kinds(facts: Snapshot) -> dict[str, Any]:
+    """Return the facts, as maps, of the kinds that have names of the cluster's users."""
+    kinds: dict[str, Any] = to_builtins(facts)
+    return {kind: value for kind, value in kinds.items() if kind not in _KEPT_KINDS}
+
+
+def _names(value: Any, field: str = "") -> Iterator[str]:
+    """Yield the names in facts."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _names(item, field if field == "labels" else key)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _names(item, field)
+    elif isinstance(value, str) and value and field in _NAMES:
+        yield value

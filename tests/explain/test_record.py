@@ -1,0 +1,179 @@
+"""Records of what was read: the same answer from a file, without what nobody should see."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app import __version__
+from app.cli import main
+from app.explain.answers.waiting import rows, workloads
+from app.explain.known.index import Index
+from app.explain.known.pseudonyms import Pseudonyms
+from app.explain.known.read import facts_of
+from app.explain.known.record import record_of, recorded_facts
+from app.explain.known.snapshot import Snapshot
+from app.explain.shown.waiting_text import list_document
+from tests.explain.fleet import facts
+from tests.explain.objects import objects_of
+from tests.explain.table.row import Row
+from tests.explain.test_grove_states import FOLDER, STATES
+from tests.explain.test_reasons import CASES, start
+
+OURS = f'{{"kind":"ExplainRecord","version":"{__version__}"'
+NO_ROOM: dict[str, Any] = {"unseen": {"pods": "no right to list"}, "skipped": frozenset({"nodes"})}
+NAMES = ("llm", "workers", "gpu-00", "rack-a1", "zone-b", "team-llm")
+
+
+def of_state(state: str) -> Snapshot:
+    document = json.loads((FOLDER / f"{state}.json").read_text())
+    return facts_of(document["items"], 1_800_000_000.0)
+
+
+def listed(snapshot: Snapshot) -> dict[str, Any]:
+    """The list of what waits, as the command prints it."""
+    index = Index(snapshot)
+    return list_document(rows(index, workloads(index, "")), snapshot)
+
+
+@pytest.mark.parametrize(("row", "dialect"), CASES)
+def test_the_facts_of_each_reason_are_read_back(row: Row, dialect: str) -> None:
+    snapshot = facts(**{**start(dialect), **row.hit, **NO_ROOM})
+    assert recorded_facts(record_of(snapshot)) == snapshot
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_recorded_state_has_the_same_list(state: str) -> None:
+    snapshot = of_state(state)
+    assert listed(recorded_facts(record_of(snapshot))) == listed(snapshot)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_pseudonyms_change_names_and_no_reason(state: str) -> None:
+    snapshot = of_state(state)
+    pseudonyms = Pseudonyms(snapshot)
+    before = listed(snapshot)["workloads"]
+    after = listed(pseudonyms.replace_in(snapshot))["workloads"]
+
+    expected = [(each["reason"]["id"], pseudonyms.of(each["object"]["name"])) for each in before]
+    found = [(each["reason"]["id"], each["object"]["name"]) for each in after]
+    assert sorted(found) == sorted(expected)
+
+
+def test_names_are_in_no_part_of_a_record_with_pseudonyms(tmp_path: Path, capsys: Any) -> None:
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({"kind": "List", "items": objects_of(facts())}))
+    record = tmp_path / "record"
+    options = ["--offline", str(cluster), "--record", str(record)]
+
+    code = main(["explain", "llm", *options])
+    assert [name for name in NAMES if name not in record.read_text()] == []
+    capsys.readouterr()
+
+    assert main(["explain", "llm", *options, "--pseudonyms"]) == code
+    told = re.sub(r'"uid-[^"]*"', "", record.read_text())
+    assert [name for name in NAMES if name in told] == []
+    (said,) = capsys.readouterr().err.splitlines()
+    command, _, question = said.partition(": grove-admission ")
+    assert command == "recorded"
+    assert main(question.split()) == code
+
+
+def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any) -> None:
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps({"kind": "List", "items": objects_of(facts())}))
+    record = str(tmp_path / "record")
+    for ask in (["llm"], []):
+        main(["explain", *ask, "--all", "--offline", str(cluster), "--record", record])
+        printed = capsys.readouterr().out
+        main(["explain", *ask, "--all", "--offline", record])
+        assert capsys.readouterr().out == printed
+
+    main(["topology", "--offline", str(cluster)])
+    printed = capsys.readouterr().out
+    assert main(["topology", "--offline", record]) in (0, 1)
+    assert capsys.readouterr().out == printed
+
+
+SECRET = "do-not-tell"
+
+
+def test_what_nobody_should_see_is_not_recorded() -> None:
+    container = {
+        "name": "c",
+        "image": f"registry.example/{SECRET}",
+        "command": [SECRET],
+        "args": [f"--password={SECRET}"],
+        "env": [
+            {"name": "PASSWORD", "value": SECRET},
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": SECRET, "key": SECRET}}},
+        ],
+        "envFrom": [{"secretRef": {"name": SECRET}}],
+    }
+    spec = {
+        "containers": [container],
+        "initContainers": [container],
+        "imagePullSecrets": [{"name": SECRET}],
+        "volumes": [{"name": "v", "secret": {"secretName": SECRET}}],
+    }
+    metadata = {
+        "name": "a",
+        "namespace": "b",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET, "x": SECRET},
+        "labels": {"token": SECRET},
+    }
+    template = {"cliques": [{"name": "w", "spec": {"replicas": 1, "podSpec": spec}}]}
+    documents = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": SECRET}},
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": metadata,
+            "spec": {"replicas": 1, "template": template},
+        },
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodClique",
+            "metadata": metadata,
+            "spec": {"podSpec": spec},
+        },
+    ]
+    snapshot = facts_of(documents, 0.0)
+    assert len(snapshot.pods) == len(snapshot.sets) == len(snapshot.cliques) == 1
+    assert SECRET.encode() not in record_of(snapshot)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (OURS + "}", "missing required field"),
+        ('{"kind":"ExplainRecord","version":"0.1.0"}', "it was written by version 0.1.0"),
+        (OURS + ',"facts":{"nodes":3}}', "nodes"),
+        ('{"kind":"ExplainRecord","version":', "truncated"),
+    ],
+    ids=["nothing in it", "of another version", "of another form", "damaged"],
+)
+def test_a_record_that_can_not_be_read_is_named(
+    content: str, said: str, tmp_path: Path, capsys: Any
+) -> None:
+    record = tmp_path / "record"
+    record.write_text(content)
+    assert main(["explain", "llm", "--offline", str(record)]) == 2
+    printed = capsys.readouterr().err
+    assert f"{record}: this ExplainRecord can't be read" in printed
+    assert said in printed
+
+
+def test_options_of_records_that_can_not_be_followed(tmp_path: Path, capsys: Any) -> None:
+    record = tmp_path / "record"
+    record.write_bytes(record_of(facts()))
+    assert main(["explain", "llm", "--offline", str(record), str(record)]) == 2
+    assert "give it without other files" in capsys.readouterr().err
+    assert main(["explain", "llm", "--offline", str(record), "--pseudonyms"]) == 2
+    assert "--pseudonyms is about the file of --record" in capsys.readouterr().err
+    missing = tmp_path / "missing" / "record"
+    assert main(["explain", "llm", "--offline", str(record), "--record", str(missing)]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
