@@ -2,16 +2,18 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from msgspec import Struct
 
 from app import __version__
 from app.cli import main
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.pseudonyms import Pseudonyms
+from app.explain.known.pseudonyms import NAMES, TEXTS, Pseudonyms
 from app.explain.known.read import facts_of
 from app.explain.known.record import record_of, recorded_facts
 from app.explain.known.snapshot import Snapshot
@@ -24,7 +26,7 @@ from tests.explain.test_reasons import CASES, start
 
 OURS = f'{{"kind":"ExplainRecord","version":"{__version__}"'
 NO_ROOM: dict[str, Any] = {"unseen": {"pods": "no right to list"}, "skipped": frozenset({"nodes"})}
-NAMES = ("llm", "workers", "gpu-00", "rack-a1", "zone-b", "team-llm")
+USED = ("llm", "workers", "gpu-00", "rack-a1", "zone-b", "team-llm")
 
 
 def of_state(state: str) -> Snapshot:
@@ -69,12 +71,12 @@ def test_names_are_in_no_part_of_a_record_with_pseudonyms(tmp_path: Path, capsys
     options = ["--offline", str(cluster), "--record", str(record)]
 
     code = main(["explain", "llm", *options])
-    assert [name for name in NAMES if name not in record.read_text()] == []
+    assert [name for name in USED if name not in record.read_text()] == []
     capsys.readouterr()
 
     assert main(["explain", "llm", *options, "--pseudonyms"]) == code
     told = re.sub(r'"uid-[^"]*"', "", record.read_text())
-    assert [name for name in NAMES if name in told] == []
+    assert [name for name in USED if name in told] == []
     (said,) = capsys.readouterr().err.splitlines()
     command, _, question = said.partition(": grove-admission ")
     assert command == "recorded"
@@ -95,6 +97,45 @@ def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any)
     printed = capsys.readouterr().out
     assert main(["topology", "--offline", record]) in (0, 1)
     assert capsys.readouterr().out == printed
+
+
+KEPT = {
+    *("absent", "allocatable", "allocated", "aliases", "classes", "depends_on", "device", "domain"),
+    *("driver", "effect", "epoch", "finalizers", "gates", "gpus", "group_replica", "held_by"),
+    *("key", "keys", "kind", "operator", "owner", "owners", "pack_domain", "pack_required"),
+    *("phase", "preemptibility", "preferred", "pressure", "priority_class", "quota", "reason"),
+    *("replica", "requests", "required", "role", "scheduler", "set_uid", "skipped", "source"),
+    *("status", "type", "uid", "unseen", "waiting"),
+}
+"""The fields with text that pseudonyms leave as they are."""
+
+
+def test_each_field_with_text_is_decided_upon() -> None:
+    decided = KEPT | NAMES | TEXTS
+    assert sorted(set(fields_of_text(Snapshot, set())) - decided) == []
+
+
+def fields_of_text(of: Any, seen: set[Any]) -> Iterator[str]:
+    """The fields of a struct, and of those in it, that are text, or have some."""
+    if of in seen:
+        return
+    seen.add(of)
+    for name, type_of_field in get_type_hints(of).items():
+        if name not in of.__struct_fields__:
+            continue
+        within = list(parts_of(type_of_field))
+        if str in within:
+            yield name
+        for part in within:
+            if isinstance(part, type) and issubclass(part, Struct):
+                yield from fields_of_text(part, seen)
+
+
+def parts_of(of: Any) -> Iterator[Any]:
+    """A type, and the types that it has in it."""
+    yield of
+    for part in get_args(of):
+        yield from parts_of(part)
 
 
 SECRET = "do-not-tell"

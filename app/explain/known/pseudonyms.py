@@ -13,18 +13,28 @@ from msgspec import convert, to_builtins
 
 from app.explain.known.snapshot import Snapshot
 
-_NAMES = frozenset(
+NAMES = frozenset(
     (
-        *("base_podgang", "clique", "group", "parts", "pcs", "podgang", "pods", "subgroup"),
-        *("workload", "workload_group", "workload_part"),
-        *("claim", "pool", "storage_class", "template", "volumes"),
+        *(
+            "base_podgang",
+            "clique",
+            "cliques",
+            "group",
+            "groups",
+            "parts",
+            "pcs",
+            "podgang",
+            "pods",
+        ),
+        *("aimless", "pods", "subgroup", "workload", "workload_group", "workload_part"),
+        *("claim", "mnnvl_groups", "pool", "storage_class", "template", "volume", "volumes"),
         *("kai", "name", "namespace", "node", "parent", "queue", "topology", "topology_name"),
         *("labels", "value", "values"),
     )
 )
 """The fields whose texts are names. A field that has fields decides for those that it names."""
 
-_TEXTS = frozenset(("message", "text", "unscheduled"))
+TEXTS = frozenset(("drift", "message", "text", "unscheduled"))
 """The fields whose texts are sentences with names in them."""
 
 _KEPT_KINDS = frozenset(("device_classes", "priorities", "unseen", "skipped", "absent"))
@@ -71,9 +81,9 @@ class Pseudonyms:
             return [self._replaced(item, field) for item in value]
         if not isinstance(value, str):
             return value
-        if field in _NAMES:
+        if field in NAMES:
             return self.of(value)
-        if field in _TEXTS or value.startswith("claim "):
+        if field in TEXTS or value.startswith("claim "):
             return self._in_text.sub(lambda name: self.of(name[0]), value)
         return value
 
@@ -92,5 +102,5 @@ def _names(value: Any, field: str = "") -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _names(item, field)
-    elif isinstance(value, str) and value and field in _NAMES:
+    elif isinstance(value, str) and value and field in NAMES:
         yield value
