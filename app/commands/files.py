@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from app.dry_run.budget import OF_FILE, Budget, NoDocument, UnusableInput
+from app.dry_run.budget import OF_FILE, Budget, NoDocument, ReadingLimits, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.stream import stream_documents
 from app.kube.api import Object
@@ -24,8 +24,10 @@ def files_in(names: Sequence[str], suffixes: tuple[str, ...] = _SUFFIXES) -> lis
     return [file for name in names for file in _files(name, suffixes)]
 
 
-def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
+def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), with their file's name.
+
+    `limits` are those of each file.
 
     Raise UnusableInput.
     """
@@ -33,16 +35,16 @@ def documents_of(names: Sequence[str]) -> list[tuple[str, Object]]:
     without: list[str] = []
     for path in files_in(names):
         with _named(path, without):
-            read = read_documents(text_of(path), Budget(OF_FILE))
+            read = read_documents(text_of(path), Budget(limits))
             documents += [(path, document) for document in read]
     if without and not documents:
         raise UnusableInput(without[0])
     return documents
 
 
-def objects_in(name: str | Path) -> list[Object]:
+def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object]:
     """Return the documents in a file, a directory or standard input (-). Raise UnusableInput."""
-    return [document for _, document in documents_of([str(name)])]
+    return [document for _, document in documents_of([str(name)], limits)]
 
 
 def stream_of(names: Sequence[str]) -> Iterator[Object]:

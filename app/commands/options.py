@@ -41,7 +41,7 @@ def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of
     `default` describes the cluster without a kubeconfig.
     """
     add_config(parser)
-    _add_cluster(parser, default)
+    add_cluster(parser, default)
 
 
 def add_config(
@@ -55,11 +55,12 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
 
     The cluster is read with the rights of the user.
     """
-    _add_cluster(parser, LIKE_KUBECTL)
+    add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 
 
-def _add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
+def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the options that name a cluster. `default` describes the cluster without them."""
     parser.add_argument(
         "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})"
     )

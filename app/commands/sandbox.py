@@ -25,12 +25,12 @@ from app.base import logs
 from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced
-from app.commands.files import stream_of
+from app.commands.files import objects_in
 from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.console.settings import ConsoleSettings
-from app.dry_run.budget import UnusableInput
+from app.dry_run.budget import TO_CREATE, UnusableInput
 from app.facts.table import BINDINGS, TOPOLOGIES
 from app.kube.api import ClusterError, Object
 from app.objects.shape import map_at
@@ -99,7 +99,7 @@ async def _run(configuration: Configuration, arguments: argparse.Namespace) -> N
     with _alone_in(arguments.state_dir):
         ready = arguments.state_dir / "ready.json"
         ready.unlink(missing_ok=True)
-        objects = list(stream_of([str(arguments.objects)])) if arguments.objects else []
+        objects = objects_in(arguments.objects, TO_CREATE) if arguments.objects else []
         api = api_server(arguments)
         try:
             await api.start()

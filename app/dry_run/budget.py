@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from app.base.value import Value
 
 MIB = 2**20
@@ -45,6 +47,9 @@ OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds
 OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
 """Of one file that is named on a command line: as much as its reader has patience for."""
 
+TO_CREATE = replace(OF_FILE, documents=100_000)
+"""Of one file whose objects the sandbox creates: nobody judges them at once."""
+
 
 class Budget:
     """What is left of some limits. `clock` is monotonic, in seconds.
@@ -86,7 +91,7 @@ class Budget:
         if self._documents < 0:
             raise UnusableInput(
                 f"there are more than {self.limits.documents} documents in it, which is the most"
-                " that is judged at once"
+                " that is read at once"
             )
 
     def check_time(self) -> None:

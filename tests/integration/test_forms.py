@@ -58,7 +58,7 @@ SCRIPTS = {
     "certs": ["certs", "make", "{certs}"],
 }
 """What is printed for programs, or has no text that could be too wide."""
-SERVERS = ("serve", "console", "sandbox")
+SERVERS = ("serve", "console", "sandbox", "mcp")
 """What runs until it is stopped."""
 
 
