@@ -42,6 +42,8 @@ SAMPLES: dict[str, str] = {
     "objects/time.py _DURATION": "1.5h30ms",
     "explain/answers/whatif/edits.py _VALUE": "rack-a.1_b",
     "explain/known/guesses.py _NUMBER": "node-a1-22",
+    "explain/known/pseudonyms.py _PATH": "a/b-0.",
+    "explain/known/pseudonyms.py _WORD": "aB3",
     "kube/impersonation.py _UNSAFE": "a\x00\nb",
     "objects/names.py _LABEL": "ab-c-0",
     "objects/names.py _QUALIFIED": "Ab-c_d.0",

@@ -47,20 +47,18 @@ _KEPT_WORDS = frozenset(
 """The words that rules look for in names."""
 
 _WORD = re.compile(r"[A-Za-z0-9]+")
+_PATH = re.compile(r"[\w./-]+")
 
 
 class Pseudonyms:
     """The pseudonyms of the names in some facts, the same for the same facts."""
 
     def __init__(self, facts: Snapshot) -> None:
-        names = sorted(set(_names(_kinds(facts))), key=lambda name: (-len(name), name))
-        words = {word for name in names for word in _WORD.findall(name)}
+        self._known = frozenset(_names(_kinds(facts)))
+        words = {word for name in self._known for word in _WORD.findall(name)}
         replaced = sorted(word for word in words if not word.isdigit() and word not in _KEPT_WORDS)
         width = len(str(len(replaced)))
         self._words = {word: f"w{number:0{width}}" for number, word in enumerate(replaced, 1)}
-        self._in_text = re.compile(
-            rf"(?<![\w./-])({'|'.join(map(re.escape, names))})(?![A-Za-z0-9_])"
-        )
 
     def of(self, name: str) -> str:
         """Return the pseudonym of a name."""
@@ -84,8 +82,23 @@ class Pseudonyms:
         if field in NAMES:
             return self.of(value)
         if field in TEXTS or value.startswith("claim "):
-            return self._in_text.sub(lambda name: self.of(name[0]), value)
+            return _PATH.sub(lambda path: self._in_sentence(path[0]), value)
         return value
+
+    def _in_sentence(self, path: str) -> str:
+        """Return a word of a sentence, or several between slashes, with pseudonyms for names.
+
+        A word that goes on behind a name, such as that of a Pod, has the pseudonym at its begin. A
+        word with a domain before the slash, such as `nvidia.com/gpu`, is no name.
+        """
+        parts = path.split("/")
+        return path if "." in parts[0].rstrip(".") else "/".join(map(self._begun, parts))
+
+    def _begun(self, word: str) -> str:
+        begin = word.rstrip(".")
+        while begin and begin not in self._known:
+            begin = begin.rpartition("-")[0]
+        return self.of(begin) + word[len(begin) :]
 
 
 def _kinds(facts: Snapshot) -> dict[str, Any]:
