@@ -17,13 +17,22 @@ from typing import Any, Protocol
 _RECORD = 16 * 1024
 """The most bytes that one TLS record contains."""
 
-_TURN_BYTES = _RECORD
-_TURN_RECORDS = 64
-"""What is read of a connection before others have their turn.
+_TURN = _RECORD
+"""What is decrypted of a connection before others have their turn, in bytes of ciphertext.
 
 uvloop reads up to 8 MiB of one connection at once. While 100 clients sent 500 requests each,
-another one waited for 3 s.
+another one waited for 3 s. Bytes of plaintext can't be counted instead, because messages such as
+KeyUpdate have none: one connection that sent 48,000 of them in a second stopped a server.
 """
+
+_FRUITLESS = 2 * _RECORD
+"""The most bytes of ciphertext without plaintext. A record of data is shorter."""
+
+_SHAKING_HANDS = 128 * 1024
+"""The most bytes of a handshake. A chain of certificates takes a few thousand."""
+
+_OVERHEAD = 32
+"""The most bytes of ciphertext for one byte of plaintext: a record of one byte takes 23."""
 
 
 class Door(Protocol):
@@ -55,6 +64,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_above",
         "_context",
         "_door",
+        "_fruitless",
         "_has_ended",
         "_incoming",
         "_is_closing",
@@ -68,6 +78,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_seconds",
         "_timer",
         "_tls",
+        "_undecrypted",
     )
 
     _raw: asyncio.Transport
@@ -91,6 +102,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False
         self._is_next_turn = False
         self._has_ended = False
+        self._undecrypted = memoryview(b"")
+        self._fruitless = _FRUITLESS - _SHAKING_HANDS
+        """Bytes of ciphertext without plaintext, below zero because a handshake may have more."""
         self._timer: asyncio.TimerHandle | None = None
 
     # what the socket calls
@@ -115,7 +129,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._outgoing = ssl.MemoryBIO()
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._door.began(self)
-        self._incoming.write(data)
+        rest = self._undecrypted
+        self._undecrypted = memoryview(b"".join((rest, data)) if rest else data)
         self._go_on(self._tls)
 
     def eof_received(self) -> bool:
@@ -194,6 +209,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # the two states
 
     def _go_on(self, tls: ssl.SSLObject) -> None:
+        """Decrypt as much as belongs to one turn, and wait for the next one if there is more."""
+        taken = self._undecrypted[:_TURN]
+        self._undecrypted = self._undecrypted[_TURN:]
+        self._fruitless += len(taken)
+        self._incoming.write(taken)
         try:
             if self._is_open:
                 self._read(tls)
@@ -203,6 +223,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._send()  # the alert with the reason
             self._is_closing = True
             self._raw.close()
+            return
+
+        if self._fruitless > _FRUITLESS:
+            self.abort()
+        elif self._undecrypted:
+            self._wait_for_turn()
 
     def _shake_hands(self, tls: ssl.SSLObject) -> None:
         if self._is_closing:
@@ -216,34 +242,37 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._send()
         self._stop_timer()
         self._is_open = True
+        self._fruitless = 0
         self._above = self._make()
         self._door.entered(self)
         self._above.connection_made(self)
         self._read(tls)
 
     def _read(self, tls: ssl.SSLObject) -> None:
-        size = 0
-        records = 0
-        has_more = True
+        """Pass on the plaintext of this turn, in one piece however small its records are."""
+        pieces = []
+        failure = None
+        has_ended = False
         try:
-            while has_more:
-                if size >= _TURN_BYTES or records == _TURN_RECORDS:
-                    self._wait_for_turn()
-                    break
+            while not has_ended:
                 data = tls.read(_RECORD)
-                if not data:
-                    self._end()
-                    break
-                has_more = len(data) == _RECORD or self._incoming.pending > 0
-                size += len(data)
-                records += 1
-                if not self._is_closing:
-                    self._above.data_received(data)
+                pieces.append(data)
+                has_ended = not data
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLError as problem:
+            failure = problem  # what came before it counts
 
+        plaintext = b"".join(pieces)
+        self._fruitless = max(0, self._fruitless - _OVERHEAD * len(plaintext))
         if self._outgoing.pending:
             self._send()
+        if plaintext and not self._is_closing:
+            self._above.data_received(plaintext)
+        if failure is not None:
+            raise failure
+        if has_ended:
+            self._end()
 
     def _wait_for_turn(self) -> None:
         """Let other connections be read before the rest of this one."""
@@ -255,9 +284,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _take_turn(self) -> None:
         self._is_next_turn = False
-        if self._tls is None or not self._is_open:
+        if self._tls is None or self._raw.is_closing():
             return
-        if not self._is_paused and not self._raw.is_closing():
+        if not self._is_paused:
             self._raw.resume_reading()
         self._go_on(self._tls)
 

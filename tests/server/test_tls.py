@@ -7,7 +7,7 @@ import contextlib
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from app.admission.serving import ConnectionLimits
 from app.server.listener import Listener
 from tests.server.crowds import hello
+from tests.server.records import Records, open_records
 from tests.server.test_listener import (
     LONG,
     SLOW,
@@ -289,3 +290,45 @@ async def test_a_client_that_sends_very_much_takes_turns_with_others(waiting: Wa
     for client in (greedy, other):
         client.writer.close()
     await waiting.until_closed()
+
+
+MESSAGES_WITHOUT_DATA: dict[str, Callable[[Records], bytes]] = {
+    "KeyUpdates": lambda records: records.update_keys(),
+    "empty records": lambda records: records.encrypt(b""),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES_WITHOUT_DATA)
+async def test_a_connection_with_much_ciphertext_and_no_data_is_ended(
+    waiting: Waiting, tmp_path: Path, name: str
+) -> None:
+    make = MESSAGES_WITHOUT_DATA[name]
+    (reader, writer), records, _ = await open_records(
+        waiting.listener.port, waiting.directory / "ca.crt", tmp_path / "log"
+    )
+    async with asyncio.timeout(PATIENCE):
+        writer.write(b"".join(make(records) for _ in range(2000)))
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        await waiting.until_closed()
+    writer.close()
+
+
+async def test_data_in_records_of_a_byte_and_with_new_keys_is_read(
+    waiting: Waiting, tmp_path: Path
+) -> None:
+    ca_file = waiting.directory / "ca.crt"
+    (reader, writer), records, theirs = await open_records(
+        waiting.listener.port, ca_file, tmp_path / "log"
+    )
+    sent = verdict_request() * 20
+    async with asyncio.timeout(PATIENCE):
+        for at in range(0, len(sent), 5000):
+            small = (records.encrypt(bytes([byte])) for byte in sent[at : at + 5000])
+            writer.write(records.update_keys() + b"".join(small))
+        writer.write(records.encrypt(b"\x01\x00", 0x15))  # the end of TLS
+        received = await reader.read()
+        await waiting.until_closed()
+    assert len(sent) > 5000
+    assert theirs.decrypt(received).count(b"HTTP/1.1 200") == 20
+    writer.close()
