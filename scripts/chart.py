@@ -258,7 +258,7 @@ def webhooks() -> str:
     )
     ours = "    grove-admission.grove.io/paths: managed\n"
     end = "    {{- end }}\n"
-    text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}")
+    text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}", kinds)
 
     return template("base/webhooks.yaml", _with_policies(text), WEBHOOKS)
 

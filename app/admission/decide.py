@@ -70,10 +70,11 @@ class Route(Value):
 
     def for_request(self, request: Request) -> "Route":
         """Return the route of this path for the kind of `request`, or this one."""
-        for route in self.others:
-            if route.takes(request):
+        taking = [route for route in self.others if route.takes(request)]
+        for route in taking:
+            if request.operation in route.operations:
                 return route
-        return self
+        return next(iter(taking), self)
 
     def takes(self, request: Request) -> bool:
         """Return whether objects of this group and kind are judged.

@@ -117,15 +117,16 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
 
     client = map_at(stored, "clientConfig")
     token, _ = split_token(path_of(client))  # which is never shown
-    if name in PATHS and not token:
+    is_as_installed = True
+    for difference in _client_differences(name, client, desired["clientConfig"]):
+        is_as_installed = False
+        yield problem(f"{name}: {difference}", _INSTALL)
+    if is_as_installed and not token:
         message = (
-            f"{name}: its path has no token, so that its reviews cause no writes: the leader makes"
-            " MNNVL resources, later"
+            f"{name}: its path has no token, so that its reviews count as those of strangers: they"
+            " cause no writes, which the leader does later, and are the first to wait"
         )
         yield warning(message, _NO_TOKEN)
-
-    for difference in _client_differences(name, client, desired["clientConfig"]):
-        yield problem(f"{name}: {difference}", _INSTALL)
 
 
 def while_down(webhook: JsonMap) -> str:
@@ -187,7 +188,7 @@ def _client_differences(
     desired: JsonMap,
 ) -> Iterator[str]:
     """Yield how a clientConfig differs. A token in its path is left out."""
-    path = PATHS.get(name) or desired["service"]["path"]
+    path = PATHS[name]
     actual = split_token(path_of(stored))[1]
     if "url" in stored:
         if not actual.endswith(path):
@@ -195,8 +196,7 @@ def _client_differences(
         return
 
     # The server writes a path that the manifests leave out.
-    if name in PATHS and not actual:
-        actual = path
+    actual = actual or path
     service = {"port": 443, **map_at(stored, "service"), "path": actual}
     installed = {**desired["service"], "path": path}
     if service != installed:

@@ -29,13 +29,16 @@ from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.metadata import annotations_of
-from app.objects.resource import MUTATING_WEBHOOKS, POD
+from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import map_at
 from app.objects.tokens import new_token, seconds_left
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
 
 FORMER_SECONDS = 60.0
 """The time for which a token is valid after it was replaced."""
+
+CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+"""Both have our name, and the same token."""
 
 OUR_PODS = "app.kubernetes.io/name=grove-admission"
 
@@ -59,7 +62,7 @@ def takes_tokens(pod: Object) -> bool:
 
 
 class ReviewTokens(Part):
-    """The token in the webhook configuration, and the paths with it in `routes`.
+    """The token in the webhook configurations, and the paths with it in `routes`.
 
     `now` is the time in seconds since the epoch. `clock` is monotonic, in seconds.
     """
@@ -82,7 +85,9 @@ class ReviewTokens(Part):
         routes["/"] = root_route(routes)
         self._now = now
         self._clock = clock
-        self._configurations = WatchStore[Object](lambda obj: obj)
+        self._configurations = {
+            resource: WatchStore[Object](lambda obj: obj) for resource in CONFIGURATIONS
+        }
         self._pods = WatchStore[bool](takes_tokens)
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
@@ -93,15 +98,16 @@ class ReviewTokens(Part):
 
     async def run(self) -> None:
         name = self._settings.webhook_configurations
-        configuration = Selection(MUTATING_WEBHOOKS, fields=f"metadata.name={name}")
         pods = Selection(POD, self._settings.namespace, labels=OUR_PODS)
-        for store in (self._configurations, self._pods):
-            store.subscribe(lambda _key, _before, _after: self._loop.add_all())
+        self._pods.subscribe(lambda _key, _before, _after: self._loop.add_all())
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                run_store(self._client, self._configurations, configuration), name="watch paths"
-            )
+            for resource, configurations in self._configurations.items():
+                configurations.subscribe(lambda _key, _before, _after: self._loop.add_all())
+                selection = Selection(resource, fields=f"metadata.name={name}")
+                tasks.create_task(
+                    run_store(self._client, configurations, selection), name="watch paths"
+                )
             tasks.create_task(run_store(self._client, self._pods, pods), name="watch our Pods")
             tasks.create_task(self._loop.run(), name=self.name)
             await self._pods.until_synced()
@@ -111,13 +117,18 @@ class ReviewTokens(Part):
         return [("", self._settings.webhook_configurations)]
 
     async def reconcile(self, key: Key) -> float | None:
-        configuration = self._configurations.get(*key)
-        if configuration is None or not are_ours(configuration):
+        found = {resource: store.get(*key) for resource, store in self._configurations.items()}
+        managed = {
+            resource: configuration
+            for resource, configuration in found.items()
+            if configuration is not None and are_ours(configuration)
+        }
+        if not managed:
             self._accept(())
             self._note = "reviews cause no writes: no webhook configuration of ours asks for tokens"
             return FORMER_SECONDS
 
-        stored = tokens_in(configuration) - {""}
+        stored = set[str]().union(*map(tokens_in, managed.values())) - {""}
         token = self._wanted(stored)
         if token is None:
             self._accept(stored)
@@ -125,9 +136,10 @@ class ReviewTokens(Part):
             return None
 
         self._accept({*stored, token} - {""})
-        if not await self._write(configuration, token):
-            self._note = "somebody keeps changing the paths of the webhook configuration"
-            return FORMER_SECONDS
+        for resource, configuration in managed.items():
+            if not await self._write(resource, configuration, token):
+                self._note = "somebody keeps changing the paths of a webhook configuration"
+                return FORMER_SECONDS
         return self._wait(token)
 
     def _wanted(self, stored: Iterable[str]) -> str | None:
@@ -144,21 +156,21 @@ class ReviewTokens(Part):
         usable = [token for token in stored if seconds_left(token, now) > 0]
         return max(usable, default="") or new_token(now)
 
-    async def _write(self, configuration: Object, token: str) -> bool:
+    async def _write(self, resource: Resource, configuration: Object, token: str) -> bool:
         """Write the paths if they differ. Returns False if somebody keeps changing them."""
         webhooks = with_token(configuration, token)
         if webhooks == configuration.get("webhooks"):
             return True
 
         name = configuration["metadata"]["name"]
-        if not self._rewrites.may(same("paths", {"has_token": bool(token)})):
+        if not self._rewrites.may(same(resource.kind, {"has_token": bool(token)})):
             return False
-        logger.info("writing the paths of %s %s", MUTATING_WEBHOOKS.kind, name)
+        logger.info("writing the paths of %s %s", resource.kind, name)
         version = {"resourceVersion": configuration["metadata"]["resourceVersion"]}
         changed = await self._client.patch(
-            ObjectRef(MUTATING_WEBHOOKS, name), {"metadata": version, "webhooks": webhooks}
+            ObjectRef(resource, name), {"metadata": version, "webhooks": webhooks}
         )
-        self._configurations.note(changed)
+        self._configurations[resource].note(changed)
         return True
 
     def _wait(self, token: str) -> float | None:

@@ -50,7 +50,11 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
         {
             "apiVersion": API_VERSION,
             "kind": f"{kind}WebhookConfiguration",
-            "metadata": _metadata(mutating=mutating),
+            "metadata": {
+                "name": NAME,
+                "labels": {"app.kubernetes.io/name": NAME},
+                "annotations": {PATHS_ARE_OURS: MANAGED},
+            },
             "webhooks": [
                 _entry(webhook, target, namespaces)
                 for webhook in WEBHOOKS
@@ -71,13 +75,6 @@ def outside(namespaces: Iterable[str]) -> Object:
 def expressions(items: Iterable[tuple[str, str]]) -> list[Object]:
     """Return names with expressions of CEL, such as matchConditions."""
     return [{"name": name, "expression": expression} for name, expression in items]
-
-
-def _metadata(*, mutating: bool) -> Object:
-    metadata: Object = {"name": NAME, "labels": {"app.kubernetes.io/name": NAME}}
-    if mutating:
-        metadata["annotations"] = {PATHS_ARE_OURS: MANAGED}
-    return metadata
 
 
 def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> Object:
@@ -116,7 +113,5 @@ def _client_config(webhook: Webhook, target: Target) -> Object:
     if isinstance(target, UrlTarget):
         bundle = base64.b64encode(target.ca_bundle).decode("ascii")
         return {"url": f"{target.url.rstrip('/')}{webhook.path}", "caBundle": bundle}
-    service = {"namespace": target.namespace, "name": target.name}
-    if not webhook.needs_token:
-        service["path"] = webhook.path
-    return {"service": {**service, "port": 443}}
+    # the server writes the path, with a token
+    return {"service": {"namespace": target.namespace, "name": target.name, "port": 443}}

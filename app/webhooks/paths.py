@@ -1,7 +1,7 @@
-"""The paths of the webhooks whose reviews can cause writes, in a stored webhook configuration.
+"""The paths of the webhooks in a stored webhook configuration.
 
-The manifests leave these paths out, so that no `kubectl apply` and no GitOps tool takes them for
-its own. The server writes them, with a token (`objects.tokens`).
+The manifests leave the paths out, so that no `kubectl apply` and no GitOps tool takes them for its
+own. The server writes them, with a token (`objects.tokens`).
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,8 @@ MANAGED = "managed"
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
 """The annotation of Pods whose version knows tokens: "true". Version 0.6 answers 404 to them."""
 
-PATHS: Mapping[str, str] = {
-    webhook.name: webhook.path for webhook in WEBHOOKS if webhook.needs_token
-}
-"""The path without a token of each webhook whose reviews can cause writes, by its name."""
+PATHS: Mapping[str, str] = {webhook.name: webhook.path for webhook in WEBHOOKS}
+"""The path without a token of each webhook, by its name."""
 
 
 def are_ours(configuration: JsonMap) -> bool:

@@ -66,14 +66,6 @@ class Webhook(Value, eq=False):
         return self.path.startswith("/mutate/")
 
     @property
-    def needs_token(self) -> bool:
-        """Whether a review causes writes only with a token.
-
-        `/validate/podgang` needs none: it gives back only what the leader gives back anyway.
-        """
-        return self.mutating and self.side_effects == "NoneOnDryRun"
-
-    @property
     def name(self) -> str:
         """The fully qualified name, which kubectl shows with a rejection."""
         verb, _, subject = self.path.strip("/").partition("/")

@@ -76,6 +76,7 @@ class Installation:
         self.version: Object = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
         mutating, validating = webhook_configurations(ServiceTarget())
         mutating["webhooks"] = with_token(mutating, TOKEN)
+        validating["webhooks"] = with_token(validating, TOKEN)
         for webhook in (*mutating["webhooks"], *validating["webhooks"]):
             webhook["clientConfig"]["caBundle"] = encoded(CA.cert_pem)
         self.objects: dict[str, Object] = {

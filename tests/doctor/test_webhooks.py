@@ -56,8 +56,8 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert [
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
-        f"{name}.mutate.grove-admission.grove.io: its path has no token, so that its reviews cause no writes: the leader makes MNNVL resources, later"
-        for name in ("podclique", "podgang")
+        f"{name}.mutate.grove-admission.grove.io: its path has no token, so that its reviews count as those of strangers: they cause no writes, which the leader does later, and are the first to wait"
+        for name in ("podclique", "podgang", "pod-binding", "pod")
     ]
 
     renamed = stored(MUTATING)

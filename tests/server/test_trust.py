@@ -16,7 +16,7 @@ from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.config.schema import Certificates, Configuration
 from app.kube.api import Object, ObjectRef, Unavailable
-from app.objects.resource import MUTATING_WEBHOOKS, POD
+from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.tokens import LIFE_SECONDS, new_token, split_token
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
@@ -50,8 +50,14 @@ def pod(name: str, *, knows: bool = True, phase: str = "Running") -> Object:
 class World:
     """A cluster with our configuration and Pods, and replicas that write tokens."""
 
-    def __init__(self, *pods: Object, configuration: Object | None = None) -> None:
-        self.client = MemoryClient([configuration or installed(), *pods])
+    def __init__(self, *pods: Object, managed: bool = True, token: str = "") -> None:
+        configurations = webhook_configurations(ServiceTarget())
+        for configuration in configurations:
+            if token:
+                configuration["webhooks"] = with_token(configuration, token)
+            if not managed:
+                del configuration["metadata"]["annotations"][PATHS_ARE_OURS]
+        self.client = MemoryClient([*configurations, *pods])
         self.replicas: list[tuple[ReviewTokens, Exchange]] = []
         self.offline = OfflineCluster([])
         self.ahead = 0.0
@@ -84,10 +90,12 @@ class World:
         return stored
 
     def paths(self) -> dict[str, str]:
+        """The paths of both configurations."""
+        (judging,) = self.client.objects(VALIDATING_WEBHOOKS)
         return {
             webhook["name"]: path_of(webhook["clientConfig"])
-            for webhook in self.configuration()["webhooks"]
-            if webhook["name"] in PATHS
+            for stored in (self.configuration(), judging)
+            for webhook in stored["webhooks"]
         }
 
     def token(self) -> str:
@@ -182,9 +190,7 @@ def test_a_token_is_replaced_after_its_life_and_the_former_one_is_trusted_for_a_
 def test_a_token_that_is_too_old_or_of_the_future_is_replaced(age: float) -> None:
     async def story() -> None:
         former = new_token(START - age)
-        configuration = installed()
-        configuration["webhooks"] = with_token(configuration, former)
-        world = World(pod("a"), configuration=configuration)
+        world = World(pod("a"), token=former)
         async with world.running():
             assert world.token() not in ("", former)
 
@@ -231,9 +237,7 @@ def test_a_pod_that_has_ended_does_not_count() -> None:
 
 def test_a_configuration_without_the_annotation_is_left_alone() -> None:
     async def story() -> None:
-        configuration = installed()
-        del configuration["metadata"]["annotations"][PATHS_ARE_OURS]
-        world = World(pod("a"), configuration=configuration)
+        world = World(pod("a"), managed=False)
         async with world.running():
             assert world.client.writes() == []
             assert "no writes" in world.replicas[0][0].notes()["callers"]
