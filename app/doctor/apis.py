@@ -96,13 +96,12 @@ async def _check_version(read: Read) -> Checks:
     except NotFound:
         return []
 
-    parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
-    major, minor = (int(part[0]) if part else 0 for part in parts)
-    if not major:
+    number = version_number(version)
+    if number < (1,):
         return []
 
-    shown = text_at(version, "gitVersion") or f"{major}.{minor}"
-    if (major, minor) >= _MATCH_CONDITIONS:
+    shown = text_at(version, "gitVersion") or ".".join(map(str, number))
+    if number >= _MATCH_CONDITIONS:
         return [ok(f"Kubernetes {shown}")]
 
     message = (
@@ -112,6 +111,12 @@ async def _check_version(read: Read) -> Checks:
     needed = ".".join(map(str, _MATCH_CONDITIONS))
 
     return [problem(message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
+
+
+def version_number(version: JsonMap) -> tuple[int, ...]:
+    """Return major and minor of what an API server says of its version, 0 for each unknown one."""
+    parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
+    return tuple(int(part[0]) if part else 0 for part in parts)
 
 
 async def _check(

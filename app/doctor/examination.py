@@ -12,6 +12,7 @@ from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor import (
     apis,
+    binder,
     certificate,
     claims,
     grove,
@@ -112,6 +113,7 @@ def _further_questions(
     yield "dialect", topology.check_dialects(client)
     yield "claims", claims.check_claims(client, configuration)
     yield "claims", claims.check_lost_claims(client)
+    yield "claims", binder.check_binder(client, patient.read)
     yield "owners", ownership.check_owners(client, configuration)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:

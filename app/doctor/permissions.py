@@ -6,7 +6,7 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 from collections.abc import Mapping, Sequence
 
 from app.base.value import Value
-from app.config.schema import ACCOUNT, Configuration, own_account
+from app.config.schema import ACCOUNT, Configuration
 from app.doctor.report import Check, Checks, Status, ok
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
@@ -218,7 +218,7 @@ async def check_permissions(client: Client, needs: Sequence[Need], namespace: st
     missing: Checks = []
     for need in needs:
         refused = [
-            verb for verb in need.verbs if not await _is_allowed(client, need, verb, namespace)
+            verb for verb in need.verbs if not await is_allowed(client, need, verb, namespace)
         ]
         if refused:
             message = f"{subject} may not {', '.join(refused)} {need}: {need.purpose}"
@@ -238,14 +238,19 @@ def _remedy(need: Need) -> str:
     return _REMEDY
 
 
-async def _is_allowed(
+async def is_allowed(
     client: Client,
     need: Need,
     verb: str,
     namespace: str | None,
+    account: str = ACCOUNT,
 ) -> bool:
+    """Return whether a service account, or this process, may do it.
+
+    The arguments are those of `access_review`. Raise ClusterError.
+    """
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
-    answer = await client.create(resource, access_review(need, verb, namespace))
+    answer = await client.create(resource, access_review(need, verb, namespace, account))
     return (answer.get("status") or {}).get("allowed") is True
 
 
@@ -253,8 +258,9 @@ def access_review(
     need: Need,
     verb: str,
     namespace: str | None,
+    account: str = ACCOUNT,
 ) -> Object:
-    """Return a SubjectAccessReview of our service account in `namespace`.
+    """Return a SubjectAccessReview of a service account in `namespace`, by default our own.
 
     It is a SelfSubjectAccessReview if the namespace of the account is None.
     """
@@ -276,6 +282,6 @@ def access_review(
             f"system:serviceaccounts:{namespace}",
             "system:authenticated",
         ]
-        spec |= {"user": own_account(namespace), "groups": groups}
+        spec |= {"user": f"system:serviceaccount:{namespace}:{account}", "groups": groups}
 
     return {"spec": spec}

@@ -33,7 +33,7 @@ class Release(Value):
 RELEASES = (
     Release(
         "Grove",
-        "with PodGangMaps, 0.1.0-alpha.12 or later",
+        "with PodGangMaps, 0.1.0-alpha.13 or near",
         "616762f7",
         "podgangmaps.grove.io",
         has_bindings=True,

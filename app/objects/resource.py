@@ -67,6 +67,13 @@ NAMESPACE = built_in("", "namespaces", "Namespace", namespaced=False)
 SERVICE = built_in("", "services", "Service")
 ENDPOINT_SLICE = built_in("discovery.k8s.io", "endpointslices", "EndpointSlice")
 
+CLUSTER_ROLE_BINDING = built_in(
+    "rbac.authorization.k8s.io",
+    "clusterrolebindings",
+    "ClusterRoleBinding",
+    namespaced=False,
+)
+
 _REVIEWS = "authorization.k8s.io"
 _REGISTRATION = "admissionregistration.k8s.io"
 ACCESS_REVIEW = built_in(_REVIEWS, "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
@@ -123,6 +130,7 @@ OF_KUBERNETES = (
     DEPLOYMENT,
     LEASE,
     CRD,
+    CLUSTER_ROLE_BINDING,
     NAMESPACE,
     SERVICE,
     ENDPOINT_SLICE,

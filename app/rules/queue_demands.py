@@ -139,9 +139,10 @@ DEMANDS_OF_GROUPS = (
         reason="Forbidden",
     ),
 )
-"""KAI d5bc503a, and all before, knows a PodGroup by its name, without the namespace.
+"""KAI without its pull request 2095 knows a PodGroup by its name, without the namespace.
 
-Source: https://github.com/kai-scheduler/KAI-Scheduler/pull/2095
+Source: https://github.com/kai-scheduler/KAI-Scheduler/pull/2095, of August 2026, merged into the
+branches v0.9, v0.12, v0.14, v0.16 and v0.17 in September. No CRD tells whether KAI has it.
 """
 
 

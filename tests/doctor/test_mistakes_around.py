@@ -31,6 +31,35 @@ EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in t
 DENIES = "it denies what our leader writes to PodGangs and PodCliques"
 USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
 
+KAI_BINDER = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "kai-binder"},
+    "subjects": [
+        {"kind": "ServiceAccount", "name": "binder", "namespace": "kai-scheduler"},
+        {"kind": "User", "name": "somebody"},
+    ],
+    "roleRef": {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "ClusterRole",
+        "name": "kai-binder",
+    },
+}
+
+
+def with_kai(*denied: str, minor: str = "36") -> Change:
+    """KAI is installed on Kubernetes 1.`minor`; its binder lacks the verbs `denied`."""
+
+    def change(installation: Installation) -> None:
+        installation.objects["KAI"] = KAI_BINDER
+        installation.version = {"major": "1", "minor": minor, "gitVersion": f"v1.{minor}.0"}
+        installation.denied = lambda asked: (
+            asked.get("subresource") == "binding" and asked["verb"] in denied
+        )
+
+    return change
+
+
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
     "Kubernetes is older than the webhooks need": (
         old_kubernetes,
@@ -40,6 +69,22 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "problem",
                 "Kubernetes v1.27.9 has no matchConditions, by which the webhooks say what they are called for",
                 "Upgrade the cluster to Kubernetes 1.28 or later.",
+            )
+        ],
+    ),
+    "KAI's binder has the right of Kubernetes 1.36": (with_kai(), []),
+    "KAI's binder lacks the right that Kubernetes 1.35 does not ask for": (
+        with_kai("update", "patch", minor="35"),
+        [],
+    ),
+    "KAI's binder lacks the right of Kubernetes 1.36": (
+        with_kai("update", "patch"),
+        [
+            Finding(
+                "claims",
+                "problem",
+                "service account kai-scheduler/binder may not update, patch resourceclaims/binding.resource.k8s.io: from Kubernetes 1.36 on, KAI can't bind a Pod whose ResourceClaim is not allocated yet",
+                "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (0.13 has no release with it), or add to ClusterRole kai-binder: apiGroups [resource.k8s.io], resources [resourceclaims/binding], verbs [update, patch].",
             )
         ],
     ),

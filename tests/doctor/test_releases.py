@@ -45,7 +45,7 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
         ),
         (
             [crd(SETS), crd(BINDINGS), crd(MAPS)],
-            ["Grove with PodGangMaps, 0.1.0-alpha.12 or later: tried at 616762f7"],
+            ["Grove with PodGangMaps, 0.1.0-alpha.13 or near: tried at 616762f7"],
         ),
         ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tried at d5bc503a"]),
         ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tried with this version"]),
