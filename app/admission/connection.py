@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 from http import HTTPStatus
 
 from app.admission.body import Body, Chunked, Sized
+from app.admission.crowd import Rank
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Headers, status
 from app.admission.head import END, Head, NotHttp, answer_head, path_and_query
@@ -49,6 +50,7 @@ class State(enum.Enum):
 
 # globals, because reading an attribute of an enum is slower
 _AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
+_STRANGER, _GUEST, _CALLER = Rank
 
 
 class Connection(asyncio.Protocol):
@@ -73,11 +75,11 @@ class Connection(asyncio.Protocol):
         "_is_last",
         "_is_paused",
         "_is_retired",
-        "_is_welcome",
         "_kept",
         "_limits",
         "_loop",
         "_query",
+        "_rank",
         "_review",
         "_review_bytes",
         "_route",
@@ -108,7 +110,7 @@ class Connection(asyncio.Protocol):
         self._is_last = False
         self._is_paused = False
         self._task: asyncio.Task[None] | None = None
-        self._is_welcome = False
+        self._rank = _STRANGER
         self._holds = 0
         self._is_active = False
         self._has_ended = False
@@ -170,6 +172,10 @@ class Connection(asyncio.Protocol):
     @property
     def review_size(self) -> int:
         return len(self._review)
+
+    @property
+    def is_trusted(self) -> bool:
+        return self._exchange.only_known or (self._route is not None and self._route.trusted)
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
@@ -346,14 +352,19 @@ class Connection(asyncio.Protocol):
         self._asked_at = None
         self._review = review
         self._review_bytes = len(review)
-        if not self._is_welcome:
-            self._is_welcome = True
-            self._serving.crowd.welcome(self)
+        if self._rank < _CALLER:
+            self._show(_CALLER if self.is_trusted else _GUEST)
         if self._serving.judges_later(self, is_at_end):
             return
         answer = self.judge()
         if answer is not None:
             self.take(answer)
+
+    def _show(self, rank: Rank) -> None:
+        """Take note of what the client has shown by its request."""
+        if rank > self._rank:
+            self._rank = rank
+            self._serving.crowd.welcome(self, rank)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
         try:

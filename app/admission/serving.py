@@ -56,6 +56,10 @@ class Asking(Protocol):
     """A connection with a request that is complete."""
 
     @property
+    def is_trusted(self) -> bool:
+        """Whether the request is one of an API server."""
+
+    @property
     def review_size(self) -> int:
         """The bytes of its review."""
 
@@ -129,14 +133,15 @@ class Serving:
     def _begin_turn(self) -> None:
         """Judge and answer what waits, or as much as takes TURN_SECONDS.
 
-        If some requests are left over, short reviews are judged before long ones, as those of API
-        servers are. The one that has waited longest is judged too, so that none waits forever.
+        If some requests are left over, those of API servers are judged before others, and short
+        reviews before long ones. The one that has waited longest is judged too, so that none waits
+        forever.
         """
         self._turn_end = time.perf_counter() + TURN_SECONDS
         answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]] = []
         waiting = list(self._asking)
         if self._is_late:
-            waiting.sort(key=lambda asking: asking.review_size)
+            waiting.sort(key=lambda asking: (not asking.is_trusted, asking.review_size))
         for connection in waiting:
             del self._asking[connection]
             answers.append((connection, connection.judge()))

@@ -694,7 +694,7 @@ async def test_a_review_leaves_the_memory_before_its_connection(is_lost: bool) -
 
 @pytest.mark.parametrize("behind", [b"", b"P"], ids=["alone", "with more behind it"])
 async def test_reviews_that_wait_for_the_next_turn_are_held(behind: bytes) -> None:
-    serving = several(held_bytes=MAX_BODY * 3 // 2)
+    serving = several(held_bytes=MAX_BODY * 3)
     waiting = [Waits(serving)]
     waiting[0].connections[1].data_received(behind)
     assert serving.crowd.closed_early == 0

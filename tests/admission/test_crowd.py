@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.admission.crowd import Crowd
+from app.admission.crowd import Crowd, Rank
 
 STAYS: list[str] = []
 
@@ -40,7 +40,10 @@ NUMBERS = {
     "of callers that are equal, the oldest goes": ("a*5 b*5 c*5 d", ["a"]),
     "a busy caller stays": ("a*busy b*5 c*busy d", ["b"]),
     "if all others are busy callers, the newest goes": ("a*busy b*busy c*busy d", ["d"]),
+    "a guest goes before a caller that has been idle for longer": ("a*1 b+5 c*2 d", ["b"]),
+    "a stranger goes before a guest": ("a+1 b+2 c d", ["c"]),
 }
+RANKS = {"*": Rank.CALLER, "+": Rank.GUEST}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -49,11 +52,11 @@ def test_of_too_many_connections_the_least_useful_one_is_closed(name: str) -> No
     log: list[str] = []
     crowd = Crowd(3, 100)
     for described in names.split():
-        guest_name, star, since = described.partition("*")
-        guest = Guest(guest_name, log, None if since == "busy" else float(since or 0))
+        since = described[2:]
+        guest = Guest(described[0], log, None if since == "busy" else float(since or 0))
         crowd.add(guest)
-        if star:
-            crowd.welcome(guest)
+        if described[1:]:
+            crowd.welcome(guest, RANKS[described[1]])
     assert (log, crowd.closed_early, len(crowd)) == (
         closed,
         len(closed),
@@ -67,7 +70,7 @@ def test_a_connection_that_goes_leaves_room() -> None:
     guests = [Guest(str(number), log) for number in range(4)]
     for guest in guests[:3]:
         crowd.add(guest)
-        crowd.welcome(guest)
+        crowd.welcome(guest, Rank.CALLER)
     assert log == ["0"]
     crowd.remove(guests[0])
     crowd.remove(guests[1])
@@ -86,19 +89,52 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("welcome", ["", "ab", "abcd"])
+@pytest.mark.parametrize("rank", Rank)
 @pytest.mark.parametrize("name", HELD)
 def test_of_those_that_hold_too_many_bytes_the_one_that_holds_most_is_closed(
-    name: str, welcome: str
+    name: str, rank: Rank
 ) -> None:
     steps, closed = HELD[name]
+    most = 100 if rank is Rank.CALLER else 200
+    assert closed_of(steps, most, dict.fromkeys("abcd", rank)) == closed
+
+
+OF_RANKS = {
+    "strangers go before a guest that holds more": ([("a", 30), ("b", 15), ("c", 10)], ["b"]),
+    "a guest goes if no stranger holds anything": ([("a", 51)], ["a"]),
+    "a caller may hold what others may not": ([("d", 100)], STAYS),
+    "others go for a caller": ([("a", 20), ("b", 30), ("d", 60)], ["b"]),
+    "a caller goes if nobody else holds anything": ([("a", 40), ("d", 101)], ["a", "d"]),
+}
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_those_of_a_lower_rank_are_closed_first(name: str) -> None:
+    steps, closed = OF_RANKS[name]
+    ranks = {"a": Rank.GUEST, "b": Rank.STRANGER, "c": Rank.STRANGER, "d": Rank.CALLER}
+    assert closed_of(steps, 100, ranks) == closed
+
+
+def test_a_rank_is_never_lost() -> None:
     log: list[str] = []
     crowd = Crowd(10, 100)
-    guests = {guest: Guest(guest, log) for guest in "abcd"}
-    for guest in guests.values():
+    guest = Guest("a", log)
+    crowd.add(guest)
+    crowd.hold(guest, 40)
+    for rank in (Rank.CALLER, Rank.GUEST):
+        crowd.welcome(guest, rank)
+    crowd.hold(guest, 90)
+    assert log == STAYS
+
+
+def closed_of(steps: list[tuple[str, int]], most: int, ranks: dict[str, Rank]) -> list[str]:
+    """Who is closed if connections of some ranks hold these bytes, one after the other."""
+    log: list[str] = []
+    crowd = Crowd(10, most)
+    guests = {name: Guest(name, log) for name in ranks}
+    for name, guest in guests.items():
         crowd.add(guest)
-        if guest.name in welcome:
-            crowd.welcome(guest)
-    for guest_name, size in steps:
-        crowd.hold(guests[guest_name], size)
-    assert log == closed
+        crowd.welcome(guest, ranks[name])
+    for name, size in steps:
+        crowd.hold(guests[name], size)
+    return log

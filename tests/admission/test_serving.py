@@ -14,8 +14,11 @@ from tests.reviews import Seen
 class Judged:
     """A request whose verdict takes some seconds."""
 
-    def __init__(self, review_size: int, judged: Callable[[int], None]) -> None:
+    def __init__(
+        self, review_size: int, judged: Callable[[int], None], *, is_trusted: bool = False
+    ) -> None:
         self.review_size = review_size
+        self.is_trusted = is_trusted
         self._judged = judged
 
     def judge(self) -> tuple[int, bytes]:
@@ -49,6 +52,29 @@ async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
     later = [serving.judges_later(Judged(size, note), True) for size in (1, 8, 9, 2, 5)]
     assert later == [False, True, True, True, True]
     for turn in [*turns, []]:
+        judged.clear()
+        await asyncio.sleep(0)
+        assert judged == turn
+
+
+async def test_reviews_of_api_servers_are_judged_before_those_of_strangers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    judged: list[int] = []
+
+    def note(size: int) -> None:
+        nonlocal now
+        now += TURN_SECONDS / 2
+        judged.append(size)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    serving = Serving(Exchange({}, Seen()), lambda *_: None)
+    for size in (1, 2, 3, 4, 5, 6):
+        serving.judges_later(Judged(size, note), True)
+    for size in (900, 800):
+        serving.judges_later(Judged(size, note, is_trusted=True), True)
+    for turn in ([2, 3, 4], [800, 900, 5, 6]):
         judged.clear()
         await asyncio.sleep(0)
         assert judged == turn
