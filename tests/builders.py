@@ -5,12 +5,13 @@ Everything that a test is about is an argument.
 
 from typing import Any
 
+from app.facts.carrier import read_carrier
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
-from app.rules.mnnvl.wanted import CliqueFacts, read_written
+from app.rules.mnnvl.wanted import CliqueFacts
 
 Object = dict[str, Any]
 
@@ -174,9 +175,10 @@ def injection_into(
     pcs: PodCliqueSet | None = None,
 ) -> Injection:
     """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
-    clique = read_written(obj, old, namespace)
-    known = pcs or PodCliqueSet(namespace, clique.member.place.pcs, mnnvl=inherited)
-    return inject(clique, CliqueFacts(known), mode)
+    carrier = read_carrier(obj, namespace)
+    before = None if old is None else read_carrier(old, namespace)
+    known = pcs or PodCliqueSet(namespace, carrier.place.pcs, mnnvl=inherited)
+    return inject(carrier, before, CliqueFacts(known), mode)
 
 
 def managed(

@@ -12,11 +12,12 @@ from app.objects.metadata import key_of
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
+    Unclaimed,
     held_in_deletion,
     lacks_claim,
-    read_unclaimed,
+    read_clique,
 )
-from app.rules.mnnvl.wanted import read_demand
+from app.rules.mnnvl.wanted import ClaimedClique
 from app.stores.stores import Stores
 
 LACKS = (
@@ -45,8 +46,9 @@ class ClaimAudit:
 
     def of_clique(self, obj: Object) -> Finding | None:
         """Return the finding about a stored PodClique if it or its Pods have no claim."""
-        if read_demand(obj) is None:
-            return self._without_claim(obj)
+        clique = read_clique(obj)
+        if not isinstance(clique, ClaimedClique):
+            return self._without_claim(obj, clique)
 
         pods = self._pods.get(key_of(obj))
         if pods is None:
@@ -54,8 +56,7 @@ class ClaimAudit:
         problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
-    def _without_claim(self, obj: Object) -> Finding | None:
-        clique = read_unclaimed(obj)
+    def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:
         if not clique:
             return None
 

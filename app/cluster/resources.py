@@ -9,8 +9,6 @@ their preconditions.
 
 import asyncio
 
-from msgspec.structs import replace
-
 from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import StoredGang
@@ -166,7 +164,7 @@ class MnnvlResources:
 
         # the cache may still have a former set of this name
         assert stored is not None
-        plan = _owned_by(plan, stored["metadata"]["uid"])
+        plan = plan.owned_by(stored["metadata"]["uid"])
         return await self._ensure_all(plan, dry_run=False)
 
     async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
@@ -186,8 +184,7 @@ class MnnvlResources:
             if stored is None:
                 stored = await self._read(needed, plan) if dry_run else None
             if stored is None:
-                owner = await self._find_owner(plan)
-                plan = _owned_by(plan, owner)
+                plan = plan.owned_by(await self._find_owner(plan))
                 stored = await self._create_or_read(needed, plan, created, dry_run=dry_run)
             if stored is not None:
                 await self._check(needed, stored, plan)
@@ -336,10 +333,6 @@ def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
     return None
 
 
-def _owned_by(plan: Plan, set_uid: str) -> Plan:
-    return replace(plan, member=replace(plan.member, set_uid=set_uid))
-
-
 def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
     if not _is_ours(stored, plan):
         raise NotOurs(
@@ -353,7 +346,7 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
 
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
-    return stored.managed and plan.is_at(stored.place)
+    return stored.managed and plan.unit.is_at(stored.place)
 
 
 def _former_set(name: str) -> str:

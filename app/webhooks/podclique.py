@@ -24,10 +24,11 @@ from app.admission.verdict import (
 from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.view import ClusterView
+from app.facts.carrier import Carrier, read_carrier
 from app.kube.api import ClusterError, Object, Rejected
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, Plan
-from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, read_written
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 4.0
@@ -40,13 +41,13 @@ class PodCliqueWebhook(Value):
     configured_mode: ConfiguredMode
 
     def __call__(self, request: Request) -> Verdict | Later:
-        clique = read_written(request.object, request.old, request.namespace)
-        if clique.own.refuses:
+        clique = read_carrier(request.object, request.namespace)
+        if clique.annotations.refuses:
             return ALLOWED
 
-        name = clique.member.place.pcs
-        facts = self.facts.about_clique(request.namespace, name, clique.member.set_uid)
-        if facts.pcs is None and name and not clique.own.are_complete:
+        name = clique.place.pcs
+        facts = self.facts.about_clique(request.namespace, name, clique.set_uid)
+        if facts.pcs is None and name and not clique.annotations.are_complete:
             return Later(lambda: self._with_set(request, clique, facts))
 
         return self._judge(request, clique, facts)
@@ -54,15 +55,15 @@ class PodCliqueWebhook(Value):
     async def _with_set(
         self,
         request: Request,
-        clique: WrittenClique,
+        clique: Carrier,
         facts: CliqueFacts,
     ) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
-        name = clique.member.place.pcs
+        name = clique.place.pcs
         unread: tuple[str, ...] = ()
         try:
             async with patience(PATIENCE_SECONDS):
-                uid = clique.member.set_uid
+                uid = clique.set_uid
                 facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name, uid))
         except ClusterError as problem:
             unread = (
@@ -74,11 +75,12 @@ class PodCliqueWebhook(Value):
     def _judge(
         self,
         request: Request,
-        clique: WrittenClique,
+        clique: Carrier,
         facts: CliqueFacts,
         unread: tuple[str, ...] = (),
     ) -> Verdict | Later:
-        injection = inject(clique, facts, self.configured_mode)
+        old = None if request.old is None else read_carrier(request.old, request.namespace)
+        injection = inject(clique, old, facts, self.configured_mode)
         warnings = [*unread, *injection.warnings]
         plan = injection.plan
         if plan is None or self.resources.is_ensured(plan):

@@ -22,13 +22,14 @@ from typing import Any
 
 import yaml
 
+from app.facts.carrier import read_carrier
 from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
-from app.rules.mnnvl.wanted import read_member
+from app.rules.mnnvl.unit import NvlinkUnit
 from app.sandbox.sandbox import Sandbox
 from benches.common import (
     ServerInPod,
@@ -269,8 +270,7 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     """The ComputeDomain and the claim of a stored PodGang, which owns them."""
     pcs, _, replica = gang["metadata"]["name"].rpartition("-")
     plan = Plan(
-        read_member(pod_clique(pcs, int(replica), "leader"), "default"),
-        "replica",
+        NvlinkUnit(read_carrier(pod_clique(pcs, int(replica), "leader"), "default"), "replica"),
         DEFAULT_DEVICE_CLASS,
     )
     owner = POD_GANG.owner_reference(gang["metadata"]["name"], gang["metadata"]["uid"])

@@ -33,10 +33,11 @@ import msgspec
 
 from app.admission.review import parse
 from app.certificates.files import ensure_development_certificate
+from app.facts.carrier import read_carrier
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts, read_written
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.sandbox.processes import free_port
 from benches.common import ENVIRONMENT, ROOT
 
@@ -195,8 +196,8 @@ def facts() -> bytes:
     """
     pcs = msgspec.json.decode(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
-    clique = read_written(request.object, None, request.namespace)
-    injection = inject(clique, CliqueFacts(), "shared")
+    clique = read_carrier(request.object, request.namespace)
+    injection = inject(clique, None, CliqueFacts(), "shared")
     if injection.plan is None:
         raise ValueError("the recorded PodClique asks for no MNNVL")
 

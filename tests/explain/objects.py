@@ -315,7 +315,7 @@ def pod_clique(fact: PodClique) -> Object:
     errors = last_errors(fact.errors)
     status = {"scheduledReplicas": fact.scheduled, "replicas": fact.scheduled, "lastErrors": errors}
     metadata: Object = {"labels": labels(fact.place)}
-    own = fact.unclaimed.own.enabled if fact.unclaimed is not None else None
+    own = fact.unclaimed.annotations.enabled if fact.unclaimed is not None else None
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": own}} if own is not None else {}
     return made(
         "grove.io/v1alpha1",

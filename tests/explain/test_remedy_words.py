@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.shown.text import tree_lines
+from app.facts.carrier import CLAIM
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.kai.queue import Queue
@@ -19,7 +20,6 @@ from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
 from app.facts.named import Ref
 from app.facts.place import Place
-from app.rules.mnnvl.plan import CLAIM
 from tests.explain.fleet import (
     GANG_REF,
     GPU,

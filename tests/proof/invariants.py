@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, levels_of_cluster_topology
 from app.facts.kinds import (
@@ -18,7 +19,7 @@ from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.wanted import ClaimedClique, read_demand
+from app.rules.mnnvl.wanted import ClaimedClique, claimed
 from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 
@@ -108,7 +109,10 @@ async def violations(
     except ClusterError as error:
         return [f"not readable: {error.message}"]
     broken = _as_desired(desired, sets, cliques, gangs) + await foreign.changed()
-    demands = {name: read_demand(item) for name, item in cliques.items()}
+    demands = {
+        name: claimed(read_carrier(item, item["metadata"]["namespace"]))
+        for name, item in cliques.items()
+    }
     broken += _complete(demands, desired, domains, claims)
     bases = {demand.base_name for demand in demands.values() if demand is not None}
     for item in (*domains.values(), *claims.values()):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from app.facts.carrier import read_carrier
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE,
@@ -24,7 +25,7 @@ from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.mnnvl.wanted import ClaimedClique, read_demand
+from app.rules.mnnvl.wanted import ClaimedClique, claimed
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import DesiredGroups, EpochOperator
 from tests.proof.grove import GROUP, Operator
@@ -291,7 +292,12 @@ class Migration(Schedule):
 
     async def _demands(self, admin: HttpClient) -> dict[str, ClaimedClique | None]:
         cliques = await listed(admin, POD_CLIQUE, self.namespace)
-        return {clique["metadata"]["name"]: read_demand(clique) for clique in cliques}
+        return {
+            clique["metadata"]["name"]: claimed(
+                read_carrier(clique, clique["metadata"]["namespace"])
+            )
+            for clique in cliques
+        }
 
     async def _calm(self, admin: HttpClient, operator: Operator) -> None:
         """The network is well, the servers are those of this version, and nothing changes.

@@ -5,7 +5,7 @@ from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claim
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, text_at
-from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
+from app.rules.mnnvl.missing import Unclaimed, read_clique
 
 
 class PodClique(Namespaced):
@@ -31,6 +31,7 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
     spec = map_at(obj, "spec")
     pod_spec = map_at(spec, "podSpec")
     status = map_at(obj, "status")
+    clique = read_clique(obj)
     return PodClique(
         *read_key(metadata),
         uid=text_at(metadata, "uid"),
@@ -40,5 +41,5 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
         shape=read_shape(pod_spec),
         claims=read_pod_claims(pod_spec),
         errors=read_last_errors(status),
-        unclaimed=read_unclaimed(obj),
+        unclaimed=clique if isinstance(clique, Unclaimed) else None,
     )

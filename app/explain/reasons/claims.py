@@ -9,15 +9,14 @@ from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
+from app.facts.carrier import CLAIM, GROVE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
-from app.rules.mnnvl.plan import CLAIM
 from app.rules.mnnvl.sets import GROVE_FINALIZER
-from app.rules.mnnvl.wanted import GROVE_CLAIM
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"

@@ -10,10 +10,10 @@ from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, Who, about
 from app.explain.reasons.words import ago, counted, listed
+from app.facts.carrier import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_QUEUE
-from app.rules.mnnvl.plan import CLAIM
 
 MOST_CONSUMERS = 256
 

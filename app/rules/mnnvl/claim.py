@@ -9,32 +9,14 @@ from typing import Any, Literal
 from msgspec import field
 
 from app.base.value import Value
+from app.facts.carrier import CLAIM, Carrier, Entry, named
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
-from app.facts.kubernetes.gpus import has_gpus
 from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    Findings,
-    as_map,
-    invalid,
-    quote,
-    walk_list,
-    walk_map,
-)
+from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
-from app.objects.shape import JsonMap, Object, int_of, map_of
-from app.rules.mnnvl.plan import (
-    CLAIM,
-    ClaimMode,
-    Entry,
-    Plan,
-    device_class_of,
-    plan_of,
-    read_entry,
-)
-from app.rules.mnnvl.wanted import CliqueFacts, WrittenClique, own_entry, wanted_by
+from app.rules.mnnvl.plan import ClaimMode, Plan, device_class_of, plan_of, read_entry
+from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 
@@ -53,18 +35,6 @@ MAX_RESERVED = 256
 Source: `status.reservedFor` in resource.k8s.io.
 """
 
-_ROOT = FieldPath("")
-_SPEC = FieldPath("spec")
-_POD_SPEC = FieldPath("spec.podSpec")
-_CONTAINERS = {field: _POD_SPEC.child(field) for field in ("initContainers", "containers")}
-
-
-class GpuContainer(Value):
-    """A container or init container that asks for a GPU. `path` is its JSON pointer."""
-
-    path: str
-    content: Object
-
 
 class Injection(Value):
     """The result of the rule.
@@ -78,14 +48,6 @@ class Injection(Value):
     findings: Findings = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     new_mode: ClaimMode = "shared"
-
-
-class ClaimingPods(Value):
-    """The pods of a PodClique: their spec, their number, and their containers with GPUs."""
-
-    spec: Object
-    replicas: int
-    with_gpus: list[GpuContainer]
 
 
 def claim_mode(
@@ -105,14 +67,15 @@ def claim_mode(
 
 
 def inject(
-    clique: WrittenClique,
+    carrier: Carrier,
+    old: Carrier | None,
     facts: CliqueFacts,
     configured: ConfiguredMode,
 ) -> Injection:
-    """Return the resources that `clique` needs, and the patch that injects the claim.
+    """Return the resources that `carrier` needs, and the patch that injects the claim.
 
-    Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the PodClique isn't
-    being deleted.
+    Nothing is needed unless MNNVL is enabled, a container requests GPUs, and it isn't being
+    deleted. `old` is what an UPDATE replaces, or None.
 
     `configured` is the form of new claims. A stored claim keeps its form and scope, see
     `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
@@ -120,68 +83,33 @@ def inject(
     """
     findings: Findings = []
     warnings: list[str] = []
-    annotations = wanted_by(clique, facts, findings, warnings)
-    metadata = map_of(clique.content.get("metadata"))
-    if not annotations.enables or metadata.get("deletionTimestamp") is not None:
+    annotations = wanted_by(carrier, old, facts, findings, warnings)
+    if not annotations.enables or carrier.deleting:
         return Injection(findings=findings, warnings=warnings)
 
-    pods = _read_pods(clique.content, findings)
-    if not pods.with_gpus and not findings:
-        return Injection(warnings=_without_gpus(clique))
+    findings += carrier.findings
+    if not carrier.containers and not findings:
+        return Injection(warnings=_without_gpus(carrier))
 
-    plan = plan_of(clique.member, annotations, clique.stored, findings, warnings)
+    stored = None if old is None else old.claim
+    plan = plan_of(carrier, annotations, stored, findings, warnings)
     if plan is None or findings:
         return Injection(findings=findings)
 
     new_mode = claim_mode(configured, annotations, facts.classes)
-    plan = _with_claim(plan, new_mode, pods, clique.stored, findings)
+    plan = _with_claim(plan, new_mode, carrier, stored, findings)
     if findings:
         return Injection(findings=findings)
 
-    warnings += claim_warnings(plan, pods.replicas, facts)
-    return Injection(plan, _operations(pods, plan), warnings=warnings, new_mode=new_mode)
+    warnings += claim_warnings(plan, carrier.replicas, facts)
+    return Injection(plan, _operations(carrier, plan), warnings=warnings, new_mode=new_mode)
 
 
-def _read_pods(obj: JsonMap, findings: Findings) -> ClaimingPods:
-    spec = walk_map(obj, "spec", _ROOT, findings)
-    pod_spec = walk_map(spec, "podSpec", _SPEC, findings)
-    replicas = int_of(spec.get("replicas"), 1)
-    return ClaimingPods(pod_spec, replicas, _gpu_containers(pod_spec, findings))
-
-
-def requests_gpus(pod_spec: JsonMap) -> bool:
-    """Return whether a container or init container of a stored `pod_spec` requests a GPU."""
-    return bool(_gpu_containers(dict(pod_spec), []))
-
-
-def _gpu_containers(pod_spec: JsonMap, findings: Findings) -> list[GpuContainer]:
-    """Return the containers and init containers that request a GPU."""
-    containers: list[GpuContainer] = []
-    for name, path in _CONTAINERS.items():
-        for position, item in enumerate(walk_list(pod_spec, name, _POD_SPEC, findings)):
-            at = path.index(position)
-            container = as_map(item, at, findings)
-            if container is not None and _requests_gpu(container, at, findings):
-                containers.append(GpuContainer(f"/spec/podSpec/{name}/{position}", container))
-    return containers
-
-
-def _requests_gpu(container: JsonMap, at: FieldPath, findings: Findings) -> bool:
-    resources = walk_map(container, "resources", at, findings)
-    if not resources:
-        return False
-    at = at.child("resources")
-    walk_list(resources, "claims", at, findings)
-    limits = walk_map(resources, "limits", at, findings)
-    requests = walk_map(resources, "requests", at, findings)
-    return has_gpus(limits, requests)
-
-
-def _without_gpus(clique: WrittenClique) -> list[str]:
-    if not clique.own.enables:
+def _without_gpus(carrier: Carrier) -> list[str]:
+    if not carrier.annotations.enables:
         return []
     return [
-        f'PodClique "{clique.member.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
+        f'PodClique "{carrier.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
         " asks for nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
         " created"
     ]
@@ -190,7 +118,7 @@ def _without_gpus(clique: WrittenClique) -> list[str]:
 def _with_claim(
     plan: Plan,
     new_mode: ClaimMode,
-    pods: ClaimingPods,
+    carrier: Carrier,
     stored: Entry | None,
     findings: Findings,
 ) -> Plan:
@@ -199,34 +127,32 @@ def _with_claim(
     A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one. Adds a
     finding if another claim has the name of ours.
     """
-    claims = walk_list(pods.spec, "resourceClaims", _POD_SPEC, findings)
-    entry = own_entry(claims)
+    entry = carrier.claim
     # Grove's operator removes the entry from the spec
-    known = read_entry(plan.member, entry or stored, plan.device_class)
-    mode = new_mode if known is None else known.mode
-    wanted = Plan(plan.member, plan.scope, plan.device_class, mode)
+    known = read_entry(carrier, entry or stored, plan.device_class)
+    wanted = Plan(plan.unit, plan.device_class, new_mode if known is None else known.mode)
     if entry is None or entry == wanted.entry:
         return wanted
     if known is not None and entry == stored:
         return known
 
-    findings.append(_name_taken(wanted.entry, claims.index(entry), entry))
+    findings.append(_name_taken(wanted.entry, carrier, entry))
     return wanted
 
 
-def _operations(pods: ClaimingPods, plan: Plan) -> list[Operation]:
+def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
     """Return the operations that add what is missing.
 
     This is the entry of `plan` in the pod spec, and a reference to it in each container.
     """
     added: list[Operation] = []
-    claims = pods.spec.get("resourceClaims")
-    if own_entry(claims or ()) is None:
-        added.append(_append("/spec/podSpec/resourceClaims", claims, plan.entry))
-    for container in pods.with_gpus:
-        used = container.content["resources"].get("claims")
-        if own_entry(used or ()) is None:
-            added.append(_append(f"{container.path}/resources/claims", used, {"name": CLAIM}))
+    if carrier.claim is None:
+        pointer = f"{carrier.at.pointer}/resourceClaims"
+        added.append(_append(pointer, carrier.claims, plan.entry))
+    for container in carrier.containers:
+        if named(container.claims, CLAIM) is None:
+            pointer = f"{container.pointer}/resources/claims"
+            added.append(_append(pointer, container.claims, {"name": CLAIM}))
     return added
 
 
@@ -240,12 +166,13 @@ def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
     return {"op": "add", "path": f"{path}/-", "value": item}
 
 
-def _name_taken(claim: Entry, position: int, entry: Entry) -> FieldError:
+def _name_taken(claim: Entry, carrier: Carrier, entry: Entry) -> FieldError:
     detail = (
         f'a different claim is already called "{CLAIM}"; rename it, or make it {quote(claim)} to'
         " share this one"
     )
-    return invalid(_POD_SPEC.child("resourceClaims").index(position), entry, detail)
+    position = (carrier.claims or []).index(entry)
+    return invalid(carrier.at.path.child("resourceClaims").index(position), entry, detail)
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
@@ -293,12 +220,12 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     With scope `replica`, these are the cliques in no scaling group, those of its own group, and
     those of groups that inherit that scope.
     """
-    if plan.scope == "clique":
+    if plan.unit.scope == "clique":
         return replicas
 
-    own_group = plan.member.place.group
+    own_group = plan.unit.member.place.group
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    if plan.scope == "scalingGroupReplica":
+    if plan.unit.scope == "scalingGroupReplica":
         group = pcs.group_of(own_group)
         return 0 if group is None else _pods_in(group, replicas_of)
 

@@ -6,23 +6,13 @@ template, without the claim. The operator sees no difference afterwards, so it d
 
 from collections.abc import Sequence
 
-from msgspec.structs import asdict
-
-from app.facts.grove.annotations import MnnvlAnnotations, read_mnnvl
+from app.facts.carrier import UnitMember, read_carrier, read_pod
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
-from app.objects.metadata import annotations_of
+from app.objects.fields import Findings
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
-from app.rules.mnnvl.claim import requests_gpus
 from app.rules.mnnvl.plan import read_plan
-from app.rules.mnnvl.wanted import (
-    ClaimedClique,
-    StoredMember,
-    both_in_clique,
-    own_entry,
-    read_demand,
-    read_member,
-)
+from app.rules.mnnvl.wanted import ClaimedClique, claimed
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -34,43 +24,32 @@ REPLACE = (
     " them, and the new ones have the claim."
 )
 
-_ENABLED = MnnvlAnnotations("true")
 
-
-class Unclaimed(StoredMember):
-    """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one.
-
-    `own` are its own annotations. `in_group` is whether it is in an MNNVL group of Grove.
-    """
-
-    own: MnnvlAnnotations
-    in_group: bool
+class Unclaimed(UnitMember):
+    """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one."""
 
 
 def read_clique(obj: JsonMap) -> ClaimedClique | Unclaimed | None:
     """Read a stored PodClique.
 
-    Returns None if it has no claim of ours and can't need one.
+    Returns None if it has no claim of ours and can't need one: without GPUs, if its own annotation
+    says so, and if a different claim has the name of ours.
     """
-    return read_demand(obj) or read_unclaimed(obj)
-
-
-def read_unclaimed(obj: JsonMap) -> Unclaimed | None:
-    """Read a stored PodClique that has no claim of ours.
-
-    Returns None if it can't need one: without GPUs, if its own annotation says so, and if a
-    different claim has the name of ours.
-    """
-    own = read_mnnvl(annotations_of(obj))
-    pod_spec = map_at(obj, "spec", "podSpec")
-    if own.refuses or _has_claim(pod_spec) or not requests_gpus(pod_spec):
+    carrier = read_carrier(obj, text_at(map_at(obj, "metadata"), "namespace"))
+    if carrier.claim is not None:
+        return claimed(carrier)
+    if carrier.annotations.refuses or not carrier.containers:
         return None
 
-    metadata = map_at(obj, "metadata")
-    member = read_member(obj, text_at(metadata, "namespace"))
-    deleting = metadata.get("deletionTimestamp") is not None
-    in_group = both_in_clique(obj, _ENABLED) is not None
-    return Unclaimed(**asdict(member), deleting=deleting, own=own, in_group=in_group)
+    return Unclaimed(
+        carrier.namespace,
+        carrier.name,
+        carrier.place,
+        carrier.set_uid,
+        carrier.deleting,
+        carrier.annotations,
+        carrier.foreign_group,
+    )
 
 
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
@@ -79,11 +58,13 @@ def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bo
     `pcs` is its PodCliqueSet, or None if that is not known. `reads_groups` is whether Grove reads
     its own MNNVL annotation: its groups then exclude our claim.
     """
-    if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.in_group):
+    if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.foreign_group):
         return False
 
-    annotations = clique.own.over(pcs.mnnvl_at(clique.place))
-    return annotations.enables and read_plan(clique, annotations, []) is not None
+    annotations = clique.annotations.over(pcs.mnnvl_at(clique.place))
+    problems: Findings = []
+    read_plan(clique, annotations, problems)
+    return annotations.enables and not problems
 
 
 def clique_of_pod(pod: JsonMap) -> str:
@@ -98,8 +79,10 @@ def runs_without_claim(pod: JsonMap) -> bool:
 
     False if it has finished or is being deleted.
     """
-    spec = map_at(pod, "spec")
-    return not is_ending(pod) and not _has_claim(spec) and requests_gpus(spec)
+    if is_ending(pod):
+        return False
+    carrier = read_pod(pod)
+    return carrier.claim is None and bool(carrier.containers)
 
 
 def is_ending(pod: JsonMap) -> bool:
@@ -131,7 +114,3 @@ def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
         " is then gone, the leader creates it again, and the new Pods start."
     )
     return problem, remedy
-
-
-def _has_claim(pod_spec: JsonMap) -> bool:
-    return own_entry(maps_at(pod_spec, "resourceClaims")) is not None

@@ -6,107 +6,53 @@ entry its pods refer to them.
 
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from app.base.value import Value
+from app.facts.carrier import CLAIM, Entry, UnitMember
 from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
-from app.facts.labels import (
-    CLIQUE_NAME,
-    GROVE_PCS_NAME,
-    GROVE_PCS_REPLICA,
-    GROVE_PCSG_NAME,
-    GROVE_PCSG_REPLICA,
-    MANAGED_BY,
-    MANAGER,
-    MNNVL_DEVICE_CLASS,
-    MNNVL_MANAGED,
-    MNNVL_SCOPE,
-    PCS_NAME,
-    PCS_REPLICA,
-    PCSG_NAME,
-    PCSG_REPLICA,
-)
+from app.facts.kinds import COMPUTE_DOMAIN
+from app.facts.labels import MNNVL_DEVICE_CLASS
 from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.facts.place import Place
-from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
-from app.objects.names import MAX_LABEL, is_subdomain
+from app.objects.fields import FieldPath, Findings, invalid
+from app.objects.names import is_subdomain
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, Object
+from app.objects.shape import Object
+from app.rules.mnnvl.unit import KINDS, NvlinkUnit, unit_of
 
 ClaimMode = Literal["shared", "template"]
-Scope = Literal["replica", "clique", "scalingGroupReplica"]
-
-SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
 DEFAULT_DEVICE_CLASS = "compute-domain.nvidia.com"
 
 NO_DEVICE_CLASS = f"must be the name of a DeviceClass, such as {DEFAULT_DEVICE_CLASS}"
 
-CLAIM = "mnnvl"
-"""The name of our claim in the pods."""
-
-Entry = JsonMap
-"""An item of `spec.podSpec.resourceClaims`."""
-
 _MODES: tuple[ClaimMode, ...] = ("shared", "template")
-
-_LABELS = FieldPath("metadata.labels")
-
-_ANNOTATIONS = FieldPath("metadata.annotations")
-
-
-class CliqueMember(Value):
-    """The parts of a PodClique on which its resources depend.
-
-    These are the names, labels and first owner of the resources: the PodCliqueSet, whose uid is ""
-    if it is not known.
-    """
-
-    namespace: str
-    name: str
-    place: Place
-    set_uid: str
-
-    def base_of(self, scope: Scope) -> str:
-        """Return the text with which the names of the resources begin.
-
-        For the scope `clique`, that is the name of the PodClique, which is unique for each replica.
-        """
-        place = self.place
-        if scope == "clique":
-            return self.name
-        if scope == "scalingGroupReplica":
-            return f"{place.pcs}-{place.replica}-{place.group}-{place.group_replica}"
-        return f"{place.pcs}-{place.replica}"
 
 
 class Plan(Value):
-    """The resources that `member` shares with the others of its `scope`.
+    """The resources of a unit. `mode` is the form of its claim."""
 
-    `mode` is the form of its claim.
-    """
-
-    member: CliqueMember
-    scope: Scope
+    unit: NvlinkUnit
     device_class: str
     mode: ClaimMode = "shared"
 
     @property
     def namespace(self) -> str:
-        return self.member.namespace
+        return self.unit.member.namespace
 
     @property
     def set_name(self) -> str:
         """The PodCliqueSet, which is the first owner of the resources."""
-        return self.member.place.pcs
+        return self.unit.member.place.pcs
 
     @property
     def set_uid(self) -> str:
-        return self.member.set_uid
+        return self.unit.member.set_uid
 
     @property
     def base_name(self) -> str:
         """The text with which the names of the resources begin."""
-        return self.member.base_of(self.scope)
+        return self.unit.base_name
 
     @property
     def compute_domain(self) -> str:
@@ -128,179 +74,62 @@ class Plan(Value):
             return {"name": CLAIM, "resourceClaimName": self.claim}
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of the resources, which name the replica that shares them.
-
-        No label names a PodGang, because Grove replaces PodGangs while pods run.
-        """
-        place = self.member.place
-        labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
-        if self._is_in_group:
-            labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
-        if self.scope == "clique":
-            labels[CLIQUE_NAME] = _clique_name(self.member)
-        labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
-        return {key: value for key, value in labels.items() if _as_label(value)}
-
-    def is_at(self, place: Place) -> bool:
-        """Return whether `place`, which was read of a resource, is the replica of `labels`."""
-        own = self.member.place
-        if place.pcs != own.pcs or place.replica != own.replica:
-            return False
-        if not self._is_in_group:
-            return not place.group and not place.group_replica
-
-        group = _as_label(own.group)
-        return place.group == group and place.group_replica == _as_label(own.group_replica)
-
-    @property
-    def _is_in_group(self) -> bool:
-        """Whether the resources belong to one replica of a scaling group."""
-        place = self.member.place
-        return self.scope != "replica" and bool(place.group and place.group_replica)
+    def owned_by(self, set_uid: str) -> "Plan":
+        """Return this plan with the set of this uid as the owner."""
+        member = replace(self.unit.member, set_uid=set_uid)
+        return replace(self, unit=replace(self.unit, member=member))
 
 
 def plan_of(
-    member: CliqueMember,
+    member: UnitMember,
     annotations: MnnvlAnnotations,
     stored: Entry | None,
     findings: Findings,
     warnings: list[str],
 ) -> Plan | None:
-    """Return the plan of a PodClique. None if its annotations are invalid, which adds findings.
+    """Return the plan of a member. None if its annotations are invalid, which adds findings.
 
     If it has a `stored` claim, the plan is that of this claim, with warnings, so that Grove can
     still scale it.
     """
     problems: Findings = []
     plan = read_plan(member, annotations, problems)
-    if plan is not None:
+    if not problems:
         return plan
 
-    plan = read_entry(member, stored, usable_device_class(annotations.device_class))
-    if plan is None:
+    kept = read_entry(member, stored, usable_device_class(annotations.device_class))
+    if kept is None:
         findings += problems
     else:
         warnings += (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
-    return plan
+    return kept
 
 
-def read_entry(member: CliqueMember, entry: Entry | None, device_class: str) -> Plan | None:
+def read_plan(member: UnitMember, annotations: MnnvlAnnotations, findings: Findings) -> Plan:
+    """Return the plan of a member for which `annotations` count. Adds problems to `findings`."""
+    unit = unit_of(member, annotations, findings)
+    device_class = device_class_of(annotations)
+    if not is_device_class(device_class):
+        path = FieldPath("metadata.annotations").key(MNNVL_DEVICE_CLASS)
+        findings.append(invalid(path, device_class, NO_DEVICE_CLASS))
+    return Plan(unit, str(device_class))
+
+
+def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Plan | None:
     """Return the plan for which `entry` is the claim of `member`.
 
-    None if it is not a claim of ours, or if a PodClique without these labels can have none.
+    None if it is not a claim of ours, or if a member without its labels can have none.
     """
-    place = member.place
-    if entry is None or not (place.pcs and place.replica and member.name):
+    if entry is None:
         return None
 
-    scopes: tuple[Scope, ...] = ("replica", "clique")
-    if place.group and place.group_replica:
-        scopes = SCOPES
-    for scope in scopes:
+    for scope in KINDS[member.owner_kind].scopes:
+        unit = NvlinkUnit(member, scope)
         for mode in _MODES:
-            plan = Plan(member, scope, device_class, mode)
-            if entry == plan.entry:
+            plan = Plan(unit, device_class, mode)
+            if unit.base_name and entry == plan.entry:
                 return plan
     return None
-
-
-def read_plan(
-    member: CliqueMember,
-    annotations: MnnvlAnnotations,
-    findings: Findings,
-) -> Plan | None:
-    """Return the plan of a PodClique for which `annotations` count.
-
-    Adds problems to `findings`, and returns None if there are any, including earlier ones.
-    """
-    scope = _scope(annotations, findings)
-    _check(member, scope, findings)
-    device_class = _device_class(annotations, findings)
-    return None if findings else Plan(member, scope, device_class)
-
-
-def _scope(annotations: MnnvlAnnotations, findings: Findings) -> Scope:
-    value = annotations.scope or "replica"
-    for scope in SCOPES:
-        if value == scope:
-            return scope
-    findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), value, SCOPES))
-    return "replica"
-
-
-def _check(member: CliqueMember, scope: Scope, findings: Findings) -> None:
-    """Add findings about labels that `scope` needs and about a name that contradicts them."""
-    before = len(findings)
-    place = member.place
-    name = member.name
-    _need(place.pcs, _PCS_LABEL, findings)
-    _need(place.replica, _REPLICA_LABEL, findings)
-    if scope == "scalingGroupReplica":
-        _need(place.group, _GROUP_LABEL, findings)
-        _need(place.group_replica, _GROUP_REPLICA_LABEL, findings)
-
-    if not name:
-        findings.append(required(FieldPath("metadata.name"), "MNNVL resources are named after it"))
-        return
-
-    prefix = f"{place.pcs}-{place.replica}-"
-    if len(findings) == before and not name.startswith(prefix):
-        detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
-        findings.append(invalid(FieldPath("metadata.name"), name, detail))
-
-    longest = f"{member.base_of(scope)}{TEMPLATE_SUFFIX}"
-    if len(findings) == before and not is_subdomain(longest):
-        detail = (
-            f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
-            " characters"
-        )
-        findings.append(invalid(FieldPath("metadata.name"), name, detail))
-
-
-class _NeededLabel(Value):
-    """The label `at` a path that MNNVL needs, and Grove's own one, which can stand in for it.
-
-    `is_index` is whether its value is the index of a replica.
-    """
-
-    at: FieldPath
-    grove_key: str
-    meaning: str
-    is_index: bool = False
-
-
-_PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")
-_REPLICA_LABEL = _NeededLabel(
-    _LABELS.key(PCS_REPLICA), GROVE_PCS_REPLICA, "the PodCliqueSet replica", True
-)
-_GROUP_LABEL = _NeededLabel(
-    _LABELS.key(PCSG_NAME), GROVE_PCSG_NAME, "the name of the scaling group"
-)
-_GROUP_REPLICA_LABEL = _NeededLabel(
-    _LABELS.key(PCSG_REPLICA), GROVE_PCSG_REPLICA, "the scaling group replica", True
-)
-
-
-def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
-    if not value:
-        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
-        findings.append(required(label.at, detail))
-        return
-
-    if len(value) > MAX_LABEL:
-        findings.append(invalid(label.at, value, f"must be no more than {MAX_LABEL} characters"))
-    if label.is_index and not (value.isascii() and value.isdecimal()):
-        detail = f"must be the index of {label.meaning}, a number from 0"
-        findings.append(invalid(label.at, value, detail))
-
-
-def _device_class(annotations: MnnvlAnnotations, findings: Findings) -> str:
-    value = device_class_of(annotations)
-    if not is_device_class(value):
-        findings.append(invalid(_ANNOTATIONS.key(MNNVL_DEVICE_CLASS), value, NO_DEVICE_CLASS))
-    return str(value)
 
 
 def device_class_of(annotations: MnnvlAnnotations) -> Any:
@@ -318,16 +147,6 @@ def is_device_class(value: Any) -> bool:
     return value == DEFAULT_DEVICE_CLASS or (isinstance(value, str) and is_subdomain(value))
 
 
-def _as_label(value: str) -> str:
-    return value if len(value) <= MAX_LABEL else ""
-
-
-def _clique_name(member: CliqueMember) -> str:
-    place = member.place
-    name = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
-    return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
-
-
 def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
     """Return the ComputeDomain or the ResourceClaim of `plan` for the API `version`."""
     if resource is COMPUTE_DOMAIN:
@@ -343,8 +162,8 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
         "metadata": {
             "name": name,
             "namespace": plan.namespace,
-            "labels": plan.labels,
-            "ownerReferences": [POD_CLIQUE_SET.owner_reference(plan.set_name, plan.set_uid)],
+            "labels": plan.unit.labels,
+            "ownerReferences": [plan.unit.kind.owner.owner_reference(plan.set_name, plan.set_uid)],
         },
         "spec": spec,
     }

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass
 from app.facts.kubernetes.pod import PodClaim
-from app.rules.mnnvl.missing import Unclaimed, read_unclaimed
+from app.rules.mnnvl.missing import Unclaimed, read_clique
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,
@@ -48,7 +48,7 @@ def written(name: str, **annotations: str) -> Unclaimed | None:
         "app.kubernetes.io/part-of": "llm",
         "grove.io/podcliqueset-replica-index": "0",
     }
-    return read_unclaimed(
+    clique = read_clique(
         {
             "metadata": {
                 "namespace": NAMESPACE,
@@ -59,6 +59,7 @@ def written(name: str, **annotations: str) -> Unclaimed | None:
             "spec": {"podSpec": {"containers": [container]}},
         }
     )
+    return clique if isinstance(clique, Unclaimed) else None
 
 
 REFUSES = {"grove.io/mnnvl-enabled": "false"}

@@ -5,18 +5,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.facts.carrier import UnitMember
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.place import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
-from app.rules.mnnvl.plan import CliqueMember, Plan
+from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.unit import NvlinkUnit
 from app.rules.mnnvl.wanted import CliqueFacts
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
 
 
-PLAN = Plan(CliqueMember("ns", "pcs-0-worker", Place("pcs", "0"), ""), "replica", DESIGN)
+PLAN = Plan(NvlinkUnit(UnitMember("ns", "pcs-0-worker", Place("pcs", "0")), "replica"), DESIGN)
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.carrier import Carrier, read_carrier
 from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import base_of, claim_names, is_made_by_us, is_reserved, uses
 from app.rules.mnnvl.wanted import (
     ClaimedClique,
+    claimed,
     inherited_by,
     plan_for,
-    read_demand,
-    read_written,
 )
 from tests import builders
 from tests.builders import injection_into
@@ -43,9 +43,13 @@ def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
 
 
 def demand(obj: dict[str, Any], mode: Any = "shared") -> ClaimedClique:
-    read = read_demand(stored(obj, mode))
+    read = claimed(carrier(stored(obj, mode)))
     assert read is not None
     return read
+
+
+def carrier(obj: dict[str, Any]) -> Carrier:
+    return read_carrier(obj, "ns")
 
 
 def pcs(uid: str = "u", deleting: bool = False, **fields: Any) -> PodCliqueSet:
@@ -86,11 +90,11 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     assert admitted is not None
     planned = plan_for([read], pcs())
     assert planned is not None
-    assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)
+    assert (planned.base_name, planned.unit.labels) == (admitted.base_name, admitted.unit.labels)
     assert (planned.set_name, planned.set_uid) == ("train", "u")
     assert planned.device_class == "compute-domain.nvidia.com"
-    written = read_written(obj, stored(obj, mode), "ns")
-    assert inherited_by(written, None) == MnnvlAnnotations("true", scope, None)
+    new, old = carrier(obj), carrier(stored(obj, mode))
+    assert inherited_by(new, old, None) == MnnvlAnnotations("true", scope, None)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +112,12 @@ def test_without_its_set_a_clique_inherits_what_the_stored_one_had(
     annotations = {"grove.io/mnnvl-device-class": device_class}
     before = {**before, "metadata": {**before["metadata"], "annotations": annotations}}
 
-    written = read_written(obj, before, "ns")
-    assert inherited_by(written, None) == MnnvlAnnotations("true", "replica", inherited)
+    assert inherited_by(carrier(obj), carrier(before), None) == MnnvlAnnotations(
+        "true", "replica", inherited
+    )
 
     other = {**clique(), "metadata": {**before["metadata"], "labels": {}}}
-    assert inherited_by(read_written(obj, other, "ns"), None) == NO_ANNOTATIONS
+    assert inherited_by(carrier(obj), carrier(other), None) == NO_ANNOTATIONS
 
 
 OTHERS = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
@@ -134,7 +139,7 @@ OTHERS = {"name": "mnnvl", "resourceClaimName": "somebody-s"}
     ],
 )
 def test_no_demand(obj: dict[str, Any]) -> None:
-    assert read_demand(obj) is None
+    assert claimed(carrier(obj)) is None
 
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -142,12 +147,9 @@ DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 def owned(name: str, uid: str, **metadata: Any) -> ClaimedClique:
     reference = {"kind": "PodCliqueSet", "name": "train", "uid": uid}
-    read = read_demand(
-        {
-            **(obj := stored(clique(name))),
-            "metadata": {**obj["metadata"], "ownerReferences": [reference], **metadata},
-        }
-    )
+    obj = stored(clique(name))
+    metadata = {**obj["metadata"], "ownerReferences": [reference], **metadata}
+    read = claimed(carrier({**obj, "metadata": metadata}))
     assert read is not None
     return read
 
@@ -171,7 +173,7 @@ def test_whose_resources_are_made_again(known: PodCliqueSet, names: list[str]) -
     ]
     assert [read.name for read in demands if read.is_of(known)] == names
     planned = plan_for(demands, known)
-    assert (planned.member.name if planned else None) == min(names, default=None)
+    assert (planned.unit.member.name if planned else None) == min(names, default=None)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def test_the_device_class_of_what_is_made_again(
     obj = stored(clique())
     annotations = {"grove.io/mnnvl-device-class": own} if own else {}
     first = demand(clique())
-    read = read_demand({**obj, "metadata": {**obj["metadata"], "annotations": annotations}})
+    read = claimed(carrier({**obj, "metadata": {**obj["metadata"], "annotations": annotations}}))
     assert read is not None
     known = pcs(mnnvl=MnnvlAnnotations(device_class=inherited))
     planned = plan_for([first, read], known)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.carrier import read_carrier
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.template import read_template
 from app.rules.mnnvl.sets import (
@@ -13,7 +14,7 @@ from app.rules.mnnvl.sets import (
     shared_domains,
     validate_annotations,
 )
-from app.rules.mnnvl.wanted import both_in_clique
+from app.rules.mnnvl.wanted import has_both
 
 GROUP = "grove.io/mnnvl-group"
 ENABLED = "grove.io/mnnvl-enabled"
@@ -212,17 +213,15 @@ THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
         pytest.param({ENABLED: "true"}, NO_ANNOTATIONS, None, False, id="ours alone"),
     ],
 )
-def test_both_in_clique_on_one_pod_clique(
+def test_both_vocabularies_on_one_pod_clique(
     annotations: dict[str, str], inherited: MnnvlAnnotations, claims: Any, both: bool
 ) -> None:
     obj = {
         "metadata": {"annotations": annotations},
         "spec": {"podSpec": {"resourceClaims": claims}},
     }
-    finding = both_in_clique(obj, read_mnnvl(annotations).over(inherited))
-    assert (None if finding is None else finding.field) == (
-        "metadata.annotations" if both else None
-    )
+    carrier = read_carrier(obj, "ns")
+    assert has_both(carrier, carrier.annotations.over(inherited)) is both
 
 
 @pytest.mark.parametrize(

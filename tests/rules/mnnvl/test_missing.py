@@ -13,7 +13,6 @@ from app.rules.mnnvl.missing import (
     held_in_deletion,
     lacks_claim,
     read_clique,
-    read_unclaimed,
     reserving_pods,
     runs_without_claim,
 )
@@ -80,8 +79,8 @@ GROUP = {"grove.io/mnnvl-group": "g"}
 def test_a_podclique_lacks_a_claim_if_the_webhook_would_inject_one(
     obj: Object, lacks: bool
 ) -> None:
-    read = read_unclaimed(obj)
-    assert read is not None
+    read = read_clique(obj)
+    assert isinstance(read, Unclaimed)
     known = PodCliqueSet("ns", read.place.pcs, "u")
     assert lacks_claim(read, known, reads_groups=True) is lacks
 
@@ -104,12 +103,12 @@ def test_a_podclique_with_a_claim_is_a_demand_and_one_without_is_not() -> None:
     admitted = apply_patch(obj, list(injection_into(obj, "ns").patch))
     assert isinstance(read_clique(admitted), ClaimedClique)
     assert isinstance(read_clique(obj), Unclaimed)
-    assert read_unclaimed(claims(OURS)) is None
+    assert isinstance(read_clique(claims(OURS)), ClaimedClique)
 
 
 def test_a_group_of_grove_counts_only_if_grove_reads_it() -> None:
-    read = read_unclaimed(clique(annotations=ENABLED | GROUP))
-    assert read is not None
+    read = read_clique(clique(annotations=ENABLED | GROUP))
+    assert isinstance(read, Unclaimed)
     assert lacks_claim(read, pcs(), reads_groups=False)
 
 
@@ -147,7 +146,7 @@ STORED = [
 def test_the_podcliques_of_a_set_that_lack_a_claim(
     known: PodCliqueSet | None, names: list[str]
 ) -> None:
-    rows = [row for obj in STORED if (row := read_unclaimed(obj)) is not None]
+    rows = [row for row in map(read_clique, STORED) if isinstance(row, Unclaimed)]
     lacking = [row.name for row in rows if lacks_claim(row, known, reads_groups=True)]
     assert lacking == names
 

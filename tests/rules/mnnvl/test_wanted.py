@@ -56,8 +56,9 @@ def plan_of(name: str, place: dict[str, str], scope: str = "replica", **more: An
 
 
 def of_replica(plan: Plan, replica: str) -> Plan:
-    place = replace(plan.member.place, replica=replica)
-    return replace(plan, member=replace(plan.member, place=place))
+    unit = plan.unit
+    place = replace(unit.member.place, replica=replica)
+    return replace(plan, unit=replace(unit, member=replace(unit.member, place=place)))
 
 
 ALONE = plan_of("set-1-alone", labels("set", 1, "set-1"))

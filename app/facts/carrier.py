@@ -1,0 +1,204 @@
+"""What carries claims for pods, read once and completely: a PodClique, or a Pod.
+
+Rules see these values and never the object that they were read from. A field that a rule needs is
+read here, and must be in `facts/grove/podclique.py` too.
+"""
+
+from sys import intern
+from typing import Any
+
+from app.base.value import Value
+from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.kubernetes.gpus import has_gpus
+from app.facts.place import Place, read_place
+from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
+
+CLAIM = "mnnvl"
+"""The name of our claim in the pods."""
+
+GROVE_CLAIM = "mnnvl-claim"
+"""The name of the claim that Grove injects for a group."""
+
+Entry = JsonMap
+"""An item of `resourceClaims` of a pod spec."""
+
+_ROOT = FieldPath("")
+_SPEC = FieldPath("spec")
+
+
+class PodSpecAt(Value):
+    """The place of the pod spec in an object of a kind.
+
+    `steps` are the fields that lead to it, each with the path of what has it. `path` and `pointer`
+    are its path and its JSON pointer.
+    """
+
+    steps: tuple[tuple[str, FieldPath], ...]
+    path: FieldPath
+    pointer: str
+
+
+_OF_CLIQUE = PodSpecAt(
+    (("spec", _ROOT), ("podSpec", _SPEC)),
+    FieldPath("spec.podSpec"),
+    "/spec/podSpec",
+)
+_OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
+
+
+class UnitMember(Value):
+    """Something with pods, as far as its unit of NVLink and its wishes depend on it.
+
+    `set_uid` is the uid of its PodCliqueSet, "" if it is not known. `annotations` are its own.
+    `foreign_group` is the MNNVL group of Grove that it is in, "" for none. `owner_kind` is the kind
+    of what owns the resources of its unit.
+    """
+
+    namespace: str
+    name: str
+    place: Place
+    set_uid: str = ""
+    deleting: bool = False
+    annotations: MnnvlAnnotations = NO_ANNOTATIONS
+    foreign_group: str = ""
+    owner_kind: str = POD_CLIQUE_SET.kind
+
+    def is_of(self, pcs: PodCliqueSet) -> bool:
+        """Return whether it is part of `pcs`, and neither is being deleted.
+
+        PodCliques of a former set of that name are not.
+        """
+        is_current = self.place.pcs == pcs.name and pcs.has_uid(self.set_uid)
+        return is_current and not (self.deleting or pcs.deleting)
+
+
+class GpuContainer(Value):
+    """A container or init container that asks for a GPU.
+
+    `pointer` is its JSON pointer, and `claims` is None if it has no such field.
+    """
+
+    pointer: str
+    claims: list[Any] | None
+
+
+class Carrier(UnitMember, kw_only=True):
+    """A PodClique or a Pod, with all that rules about claims read of it.
+
+    `replicas` is the number of its pods. `claims` are their claims, None if there is no such field,
+    and `claim` is the first one with the name of ours. `containers` are those with GPUs. `findings`
+    are about parts that don't have the shape of the CRD, which count as absent.
+    """
+
+    at: PodSpecAt
+    replicas: int
+    claims: list[Any] | None
+    claim: Entry | None
+    containers: list[GpuContainer]
+    findings: Findings
+
+
+def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
+    """Read a PodClique.
+
+    A value in its metadata that is missing or has the wrong type is "" in the result.
+    """
+    return _read(obj, namespace, _OF_CLIQUE)
+
+
+def read_pod(obj: JsonMap) -> Carrier:
+    """Read a Pod as `read_carrier` reads a PodClique."""
+    return _read(obj, text_at(map_of(obj.get("metadata")), "namespace"), _OF_POD)
+
+
+def _read(obj: JsonMap, namespace: str, at: PodSpecAt) -> Carrier:
+    """Read an object with a pod spec.
+
+    Equal namespaces and uids are one object, because there may be very many PodCliques.
+    """
+    metadata = map_of(obj.get("metadata"))
+    annotations = map_of(metadata.get("annotations"))
+    place = read_place(map_of(metadata.get("labels")))
+
+    findings: Findings = []
+    holder = obj
+    replicas = 1
+    for field, path in at.steps:
+        replicas = int_of(holder.get("replicas"), 1)
+        holder = walk_map(holder, field, path, findings)
+    containers = _containers(holder, at, findings)
+    walk_list(holder, "resourceClaims", at.path, findings)
+    claims = holder.get("resourceClaims")
+
+    return Carrier(
+        intern(namespace),
+        text_at(metadata, "name"),
+        place,
+        intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
+        metadata.get("deletionTimestamp") is not None,
+        read_mnnvl(annotations),
+        _foreign_group(annotations, claims),
+        at=at,
+        replicas=replicas,
+        claims=claims,
+        claim=named(claims, CLAIM),
+        containers=containers,
+        findings=findings,
+    )
+
+
+def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[GpuContainer]:
+    """Return the containers and init containers that ask for a GPU."""
+    containers: list[GpuContainer] = []
+    for field in ("initContainers", "containers"):
+        path = at.path.child(field)
+        for position, item in enumerate(walk_list(pod_spec, field, at.path, findings)):
+            container = as_map(item, path.index(position), findings)
+            if not container:
+                continue
+            resources = walk_map(container, "resources", path.index(position), findings)
+            if resources and _asks(resources, path.index(position), findings):
+                pointer = f"{at.pointer}/{field}/{position}"
+                containers.append(GpuContainer(pointer, resources.get("claims")))
+    return containers
+
+
+def _asks(resources: JsonMap, container: FieldPath, findings: Findings) -> bool:
+    """Return whether the `resources` of a container, which is at a path, have a GPU."""
+    path = container.child("resources")
+    walk_list(resources, "claims", path, findings)
+    limits = walk_map(resources, "limits", path, findings)
+    requests = walk_map(resources, "requests", path, findings)
+    return has_gpus(limits, requests)
+
+
+def named(claims: Any, name: str) -> Entry | None:
+    """Return the first of the `claims` of a pod or container that has this name, or None."""
+    return next((claim for claim in maps_of(claims) if claim.get("name") == name), None)
+
+
+def _set_uid(references: Any, pcs: str) -> str:
+    """Return the uid of the PodCliqueSet `pcs`.
+
+    "" if it does not own the object directly, but through a scaling group.
+    """
+    for reference in maps_of(references):
+        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == pcs:
+            return str(reference.get("uid") or "")
+    return ""
+
+
+def _foreign_group(annotations: JsonMap, claims: Any) -> str:
+    """Return the MNNVL group of Grove.
+
+    It is that of the annotation, else the ComputeDomain whose claim Grove has injected.
+    """
+    group = group_in(annotations)
+    if group is not None:
+        return group
+
+    claim = named(claims, GROVE_CLAIM)
+    return "" if claim is None else str(claim.get("resourceClaimTemplateName") or "")

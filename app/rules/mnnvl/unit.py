@@ -1,0 +1,209 @@
+"""The unit of NVLink that a member belongs to: which pods share one ComputeDomain, and who owns it.
+
+`KINDS` has a row for each kind of owner. A new kind of workload is a new row.
+"""
+
+from collections.abc import Callable
+
+from app.base.value import Value
+from app.facts.carrier import UnitMember
+from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.labels import (
+    CLIQUE_NAME,
+    GROVE_PCS_NAME,
+    GROVE_PCS_REPLICA,
+    GROVE_PCSG_NAME,
+    GROVE_PCSG_REPLICA,
+    MANAGED_BY,
+    MANAGER,
+    MNNVL_MANAGED,
+    MNNVL_SCOPE,
+    PCS_NAME,
+    PCS_REPLICA,
+    PCSG_NAME,
+    PCSG_REPLICA,
+)
+from app.facts.nvidia.mnnvl import TEMPLATE_SUFFIX
+from app.facts.place import Place
+from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
+from app.objects.names import MAX_LABEL, is_subdomain
+from app.objects.resource import Resource
+
+Scope = str
+"""Which members share a unit. Each kind has its own scopes."""
+
+_LABELS = FieldPath("metadata.labels")
+_NAME = FieldPath("metadata.name")
+_ANNOTATIONS = FieldPath("metadata.annotations")
+
+
+class NvlinkUnit(Value):
+    """The pods that share a ComputeDomain: those of `member`, and of the others of its `scope`."""
+
+    member: UnitMember
+    scope: Scope
+
+    @property
+    def kind(self) -> "UnitKind":
+        return KINDS[self.member.owner_kind]
+
+    @property
+    def base_name(self) -> str:
+        """The text with which the names of its resources begin, "" if a label for it is missing."""
+        return self.kind.base_name(self.member, self.scope)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its resources, without those that would be too long.
+
+        No label names a PodGang, because Grove replaces PodGangs while pods run.
+        """
+        labels = self.kind.labels(self.member, self.scope)
+        labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
+        return {key: value for key, value in labels.items() if _as_label(value)}
+
+    def is_at(self, place: Place) -> bool:
+        """Return whether `place`, which was read of a resource, is what `labels` name."""
+        labels = self.kind.labels(self.member, self.scope)
+        own = tuple(_as_label(labels.get(key, "")) for key in _PLACE_LABELS)
+        return own == place.of_replica
+
+
+class UnitKind(Value):
+    """A row of `KINDS`: how the units of a kind of owner are known, named and labelled.
+
+    `scopes` begin with the default. `check` adds findings about a member that can't have a scope.
+    """
+
+    owner: Resource
+    scopes: tuple[Scope, ...]
+    base_name: Callable[[UnitMember, Scope], str]
+    labels: Callable[[UnitMember, Scope], dict[str, str]]
+    check: Callable[[UnitMember, Scope, Findings], None]
+
+
+def unit_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findings) -> NvlinkUnit:
+    """Return the unit of a member for which `annotations` count.
+
+    Adds findings about a scope that its kind doesn't have, or that it can't have.
+    """
+    kind = KINDS[member.owner_kind]
+    scope = annotations.scope or kind.scopes[0]
+    if scope not in kind.scopes:
+        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, kind.scopes))
+        scope = kind.scopes[0]
+
+    kind.check(member, scope, findings)
+    return NvlinkUnit(member, scope)
+
+
+def _as_label(value: str) -> str:
+    return value if len(value) <= MAX_LABEL else ""
+
+
+# PodCliques: one for each replica of the set, of a scaling group, or for each PodClique.
+
+SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
+
+_PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA)
+
+
+def _base_name(member: UnitMember, scope: Scope) -> str:
+    """Return the base name of a PodClique.
+
+    In the scope `clique`, that is its own name, which is unique for each replica.
+    """
+    place = member.place
+    parts = [place.pcs, place.replica]
+    if scope == "scalingGroupReplica":
+        parts += [place.group, place.group_replica]
+    if not (all(parts) and member.name):
+        return ""
+    return member.name if scope == "clique" else "-".join(parts)
+
+
+def _labels(member: UnitMember, scope: Scope) -> dict[str, str]:
+    place = member.place
+    labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
+    if scope != "replica" and place.group and place.group_replica:
+        labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
+    if scope == "clique":
+        labels[CLIQUE_NAME] = _clique_name(member)
+    return labels
+
+
+def _clique_name(member: UnitMember) -> str:
+    place = member.place
+    name = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
+    return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
+
+
+def _check(member: UnitMember, scope: Scope, findings: Findings) -> None:
+    """Add findings about labels that `scope` needs and about a name that contradicts them."""
+    before = len(findings)
+    place = member.place
+    name = member.name
+    _need(place.pcs, _PCS_LABEL, findings)
+    _need(place.replica, _REPLICA_LABEL, findings)
+    if scope == "scalingGroupReplica":
+        _need(place.group, _GROUP_LABEL, findings)
+        _need(place.group_replica, _GROUP_REPLICA_LABEL, findings)
+
+    if not name:
+        findings.append(required(_NAME, "MNNVL resources are named after it"))
+        return
+
+    prefix = f"{place.pcs}-{place.replica}-"
+    if len(findings) == before and not name.startswith(prefix):
+        detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
+        findings.append(invalid(_NAME, name, detail))
+
+    longest = f"{_base_name(member, scope)}{TEMPLATE_SUFFIX}"
+    if len(findings) == before and not is_subdomain(longest):
+        detail = (
+            f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
+            " characters"
+        )
+        findings.append(invalid(_NAME, name, detail))
+
+
+class _NeededLabel(Value):
+    """The label `at` a path that MNNVL needs, and Grove's own one, which can stand in for it.
+
+    `is_index` is whether its value is the index of a replica.
+    """
+
+    at: FieldPath
+    grove_key: str
+    meaning: str
+    is_index: bool = False
+
+
+_PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")
+_REPLICA_LABEL = _NeededLabel(
+    _LABELS.key(PCS_REPLICA), GROVE_PCS_REPLICA, "the PodCliqueSet replica", True
+)
+_GROUP_LABEL = _NeededLabel(
+    _LABELS.key(PCSG_NAME), GROVE_PCSG_NAME, "the name of the scaling group"
+)
+_GROUP_REPLICA_LABEL = _NeededLabel(
+    _LABELS.key(PCSG_REPLICA), GROVE_PCSG_REPLICA, "the scaling group replica", True
+)
+
+
+def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
+    if not value:
+        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
+        findings.append(required(label.at, detail))
+        return
+
+    if len(value) > MAX_LABEL:
+        findings.append(invalid(label.at, value, f"must be no more than {MAX_LABEL} characters"))
+    if label.is_index and not (value.isascii() and value.isdecimal()):
+        detail = f"must be the index of {label.meaning}, a number from 0"
+        findings.append(invalid(label.at, value, detail))
+
+
+KINDS = {POD_CLIQUE_SET.kind: UnitKind(POD_CLIQUE_SET, SCOPES, _base_name, _labels, _check)}
+"""How units are known, by the kind of the owner of their resources."""
