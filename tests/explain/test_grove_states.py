@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.shown.text import text
-from app.facts.named import Ref
 from app.objects.time import seconds_since_1970
 
 FOLDER = Path(__file__).parents[1] / "testdata" / "grove-states"
@@ -23,15 +23,26 @@ HOLDER = "holder"
 """The set that only takes room."""
 
 
-def said(state: str) -> str:
-    """The whole answer about each PodCliqueSet of a state."""
+def index_of(state: str) -> Index:
     document = json.loads((FOLDER / f"{state}.json").read_text())
     facts = facts_of(document["items"], seconds_since_1970(document["now"]) or 0.0)
     # a kind that is not in the file was not in the cluster
-    index = Index(replace(facts, skipped=frozenset()))
-    names = sorted(pcs.name for pcs in index.facts.sets if pcs.name != HOLDER)
-    answers = [explain(index, Ref("PodCliqueSet", document["namespace"], name)) for name in names]
+    return Index(replace(facts, skipped=frozenset()))
+
+
+def said(state: str) -> str:
+    """The whole answer about each PodCliqueSet of a state."""
+    index = index_of(state)
+    refs = sorted(pcs.ref for pcs in index.facts.sets if pcs.name != HOLDER)
+    answers = [explain(index, ref) for ref in refs]
     return "\n".join(f"{text(each, everything=True)}\n" for each in answers if each is not None)
+
+
+@pytest.mark.parametrize("state", ["base-gang-waits", "base-gang-waits-epochs"])
+def test_the_list_shows_the_cause_before_what_follows_from_it(state: str) -> None:
+    index = index_of(state)
+    [row] = [row for row in rows(index, workloads(index)) if row.ref.name == "s"]
+    assert (row.id, row.more) == ("NoDomainFits", 1)
 
 
 @pytest.mark.parametrize("state", STATES)

@@ -19,6 +19,7 @@ NAMES = frozenset(
             "base_podgang",
             "clique",
             "cliques",
+            "foreign_group",
             "group",
             "groups",
             "parts",

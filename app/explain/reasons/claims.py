@@ -1,6 +1,6 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
@@ -15,6 +15,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, base_of
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 
@@ -250,29 +251,42 @@ def _waits_for_channel(gang: Gang) -> bool:
 def domain_not_ready(gang: Gang) -> Reasons:
     """Pods are placed and wait for their ComputeDomain."""
     for domain in compute_domains_of(gang):
-        pods = [pod for pod in gang.placed if _uses(pod, domain)]
-        if any(CREATING in pod.waiting for pod in pods):
-            yield from _lacking_nodes(gang, domain, sorted({pod.node for pod in pods}))
+        pods = [pod for pod in gang.placed if _uses(gang.index, pod, domain)]
+        nodes = sorted({pod.node for pod in pods})
+        if any(map(_is_being_created, pods)) and _lacks(gang.index, domain, nodes):
+            yield _lacking_nodes(gang, domain, nodes)
 
 
-def _lacking_nodes(
-    gang: Gang,
-    domain: ComputeDomain,
-    nodes: list[str],
-) -> Reasons:
+def _is_being_created(pod: Pod) -> bool:
+    """Return whether no container of a pod was started, and no other cause is known."""
+    return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
+
+
+def waits_for_domain(gang: Gang, pod: Pod) -> bool:
+    """Return whether the ComputeDomain of a placed pod is not ready."""
+    return any(
+        _uses(gang.index, pod, domain) and _lacks(gang.index, domain, [pod.node])
+        for domain in gang.facts.compute_domains
+    )
+
+
+def _lacks(index: Index, domain: ComputeDomain, nodes: Iterable[str]) -> bool:
+    """Return whether a ComputeDomain is not ready, or not on all of these nodes."""
+    waits = not domain.ready and domain.number > 0
+    return waits or not ready_nodes(index, domain).issuperset(nodes)
+
+
+def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Reason:
     """`nodes` are those of pods that wait for it."""
     ready = ready_nodes(gang.index, domain)
     missing = [name for name in nodes if name not in ready]
-    if not missing and (domain.ready or domain.number == 0):
-        return
-
     total = max(domain.number, len(nodes))
     lacking = f", missing {listed(missing)}" if missing else ""
     well = min(len(ready), total - len(missing))
     text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
     evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
     remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-    yield about(evidence, "DomainNotReady", text, remedy, "platform")
+    return about(evidence, "DomainNotReady", text, remedy, "platform")
 
 
 def domain_deleted(gang: Gang) -> Reasons:
@@ -294,13 +308,25 @@ def domain_deleted(gang: Gang) -> Reasons:
             yield about(evidence, "DomainDeleted", text, remedy, "platform")
 
 
-def _uses(pod: Pod, domain: ComputeDomain) -> bool:
-    if pod.namespace != domain.namespace:
-        return False
-    by_template = any(claim.template and claim.template == domain.template for claim in pod.claims)
-    return by_template or bool(
-        pod.claims and domain.place.podgang and domain.place.podgang == pod.place.podgang
+def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
+    return pod.namespace == domain.namespace and any(
+        _is_of(index, claim, domain) for claim in pod.claims
     )
+
+
+def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
+    """Return whether a claim is for a ComputeDomain: by what it says, else by the names of plans.
+
+    The shared claim of the designs says nothing of its ComputeDomain.
+    """
+    stored = index.claims.get((domain.namespace, claim.claim))
+    if stored and stored.domain:
+        return stored.domain == domain.uid
+    if claim.template:
+        return claim.template == domain.template
+
+    base = base_of(domain.kind, domain.name)
+    return bool(base) and claim.claim == f"{base}{CLAIM_SUFFIX}"
 
 
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
@@ -317,4 +343,6 @@ def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
 def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
     """Return the ComputeDomains that pods of the gang use."""
     domains = gang.facts.compute_domains
-    return [domain for domain in domains if any(_uses(pod, domain) for pod in gang.pods)]
+    return [
+        domain for domain in domains if any(_uses(gang.index, pod, domain) for pod in gang.pods)
+    ]

@@ -3,15 +3,21 @@
 import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
+from app.explain.reasons.claims import waits_for_domain
 from app.explain.reasons.gates import dead_nodes, grouped, refs
-from app.explain.reasons.reason import Evidence, Reasons, about
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import is_of_kai
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.words import ago, counted, listed
+from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+
+MOST_STARTING = 60.0
+"""Seconds within which pods are started, if nothing is wrong."""
 
 
 def required_violated(gang: Gang) -> Reasons:
@@ -78,6 +84,37 @@ def node_not_ready(gang: Gang) -> Reasons:
         yield about(
             evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=see
         )
+
+
+def not_started(gang: Gang) -> Reasons:
+    """Pods have had a node for a while and were not started, and no other reason says why."""
+    now = gang.facts.now
+    late = [
+        pod
+        for pod in gang.placed
+        if pod.bound is not None
+        and now - pod.bound > MOST_STARTING
+        and pod.is_alive
+        and not waits_for_domain(gang, pod)
+    ]
+    unfit = dead_nodes(gang.index)
+    known = [pod for pod in late if pod.node in gang.domains.positions and pod.node not in unfit]
+    for state, pods in grouped((listed(pod.waiting), pod) for pod in known):
+        yield _not_started(gang, state, pods)
+
+
+def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
+    since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+    of_gang = f"of {gang.ref.name}"
+    have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
+    text = f"{have} had a node for {since} without being started: {state or 'no state is told'}"
+
+    first = min(pods, key=attrgetter("name"))
+    evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
+    see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    remedy = "see what the kubelet says in the events of the pod"
+
+    return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))
 
 
 def _by_node(

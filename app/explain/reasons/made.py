@@ -11,16 +11,15 @@ from app.facts.labels import KAI_SCHEDULER
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
 """Seconds in which Grove has made something of a set, if its operator runs."""
-_OF_KAI = {"pod_groups", "queues", "kai_topologies"}
 _OF_GROVE = {"gangs", "cliques"}
 
 
 def kai_missing(gang: Gang) -> Reasons:
     """Pods wait for KAI, and its APIs are not served."""
     schedulers = {pod.scheduler for pod in gang.waiting}
-    if not gang.facts.absent >= _OF_KAI or KAI_SCHEDULER not in schedulers:
+    if "pod_groups" not in gang.facts.absent or KAI_SCHEDULER not in schedulers:
         return
-    text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: its APIs are not served"
+    text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: no API has its PodGroups"
     evidence = Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER)
     remedy = "install KAI, or name another scheduler in the pod templates"
     yield about(evidence, "KaiMissing", text, remedy, "platform")

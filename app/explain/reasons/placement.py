@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, whole_demand
 from app.explain.known.amounts import gpus_of
+from app.explain.known.domains import shared_depth
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
@@ -180,7 +181,8 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
     needs = pods_of(short.shapes)
     has = best.pods if best else 0
     if level == "cluster":
-        text = f"The nodes have no room for {needs}, only for {has}"
+        only = f", only for {has}" if has else ""
+        text = f"{_open_nodes(obstacle)} have no room for {needs}{only}"
     elif not best:
         return f"No {level} has room for {needs}: no node has the labels of all levels"
     else:
@@ -191,6 +193,22 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
         text = f"No {level} has room for all parts of {short.name} together; {where} has for each"
 
     return text + _in_pieces(obstacle)
+
+
+def _open_nodes(obstacle: Obstacle) -> str:
+    """Return which nodes are open to the pods: of their domain, if it is not that of all nodes."""
+    if len(obstacle.open) == len(obstacle.nodes):
+        return "The nodes"
+
+    domains = obstacle.placements.domains
+    usable = domains.nodes_at(obstacle.open)
+    paths = domains.paths_of(node.name for node in usable)
+    depth = shared_depth(paths) if len(paths) == len(usable) else 0
+    if not depth:
+        return "The nodes"
+
+    level = obstacle.gang.topology.levels[depth - 1].domain
+    return f"The open nodes, all of {level} {'/'.join(paths[0][:depth])},"
 
 
 def _in_pieces(obstacle: Obstacle) -> str:

@@ -34,7 +34,7 @@ class Reason(Value):
     `objects` are all objects that it holds for: the first stands for them. `evidence` is one value
     that shows it, or one for each label that is missing. `commands` are shell commands that help,
     never run by this program. `parts` are the parts of a gang (PodCliques, replicas of a scaling
-    group) that it is about.
+    group) that it is about. If it `follows` from the reasons before it, it ends with them.
     """
 
     id: str
@@ -46,6 +46,7 @@ class Reason(Value):
     commands: tuple[str, ...] = ()
     severity: Severity = "problem"
     parts: tuple[str, ...] = ()
+    follows: bool = False
 
 
 def about(

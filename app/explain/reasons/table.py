@@ -73,6 +73,9 @@ EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """What must be known of nodes without pods."""
 ROOMS = (*EMPTY, ROOM)
 
+EFFECTS = {"GateBaseGang"}
+"""What a gang waits for has reasons of its own, which are examined too."""
+
 RULES: tuple[Rule, ...] = (
     Rule(
         made.kai_missing,
@@ -298,6 +301,7 @@ RULES: tuple[Rule, ...] = (
     Rule(kept.required_violated, ("pods", "nodes", *TOPOLOGY)),
     Rule(kept.node_gone, ("pods", "nodes")),
     Rule(kept.node_not_ready, ("pods", "nodes")),
+    Rule(kept.not_started, ("pods", "nodes")),
     Rule(
         kept.binding_failed,
         ("pods", "events"),
@@ -389,7 +393,19 @@ def examine(gangs: Iterable[Gang]) -> Examined:
         elif not facts.absent.intersection(needs):
             reasons += itertools.chain.from_iterable(map(rule.check, applying))
 
-    return Examined(tuple(_merged(reasons)), tuple(unknown.values()), tuple(skipped))
+    in_order = _causes_first(_merged(reasons))
+
+    return Examined(tuple(in_order), tuple(unknown.values()), tuple(skipped))
+
+
+def _causes_first(reasons: list[Reason]) -> list[Reason]:
+    """Put what only follows from other problems behind them."""
+    causes = [reason for reason in reasons if reason.id not in EFFECTS]
+    if not any(reason.severity == "problem" for reason in causes):
+        return reasons
+
+    effects = (replace(reason, follows=True) for reason in reasons if reason.id in EFFECTS)
+    return [*causes, *effects]
 
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:

@@ -71,6 +71,9 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
         count = f" ({objects} objects)" if objects > 1 and not reason.text[:1].isdigit() else ""
         line = f"  {number}  {reason.text}.{count}"
         yield f"{line:{_IDS_FROM}}  {reason.id}"
+        if reason.follows:
+            yield "     follows from what stands before it"
+            continue
         yield f"     helps: {reason.remedy}{_WHO[reason.who]}"
         yield from (f"            {command}" for command in reason.commands)
 

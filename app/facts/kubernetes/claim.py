@@ -41,6 +41,7 @@ class ResourceClaim(Namespaced):
 
     `classes` has the DeviceClass of each device that it asks for. `devices` are those that it is
     allocated, and `nodes` the terms of the allocation's nodeSelector. `queue` is that of its label.
+    `domain` is the uid of the ComputeDomain that its configuration names for NVIDIA's driver.
     """
 
     kind = "ResourceClaim"
@@ -52,15 +53,17 @@ class ResourceClaim(Namespaced):
     place: Place = NOWHERE
     deleting: float | None = None
     queue: str = ""
+    domain: str = ""
 
 
 def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
     status = map_at(obj, "status")
     allocation = map_at(status, "allocation")
     return ResourceClaim(
         *read_key(metadata),
-        classes=_classes(map_at(obj, "spec")),
+        classes=_classes(spec),
         allocated=bool(allocation),
         devices=_devices(allocation),
         nodes=node_selector_terms(allocation.get("nodeSelector")),
@@ -68,7 +71,15 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
         place=read_place(map_at(metadata, "labels")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
         queue=text_at(map_at(metadata, "labels"), KAI_QUEUE),
+        domain=_domain(spec),
     )
+
+
+def _domain(spec: JsonMap) -> str:
+    """Return the uid of the ComputeDomain that a claim is for, "" if it names none."""
+    configurations = maps_at(spec, "devices", "config")
+    named = (text_at(map_at(item, "opaque", "parameters"), "domainID") for item in configurations)
+    return next(filter(None, named), "")
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:

@@ -107,7 +107,7 @@ class Pod(Namespaced):
     `workload_group` (since 1.36) are what it references in the Kubernetes Workload API.
     `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False. `waiting`
     has the reasons for which containers wait. `volumes` are the PersistentVolumeClaims that it
-    names.
+    names. `bound` is when it got its node, None once it has started, or if that is not known.
     """
 
     kind = "Pod"
@@ -132,6 +132,7 @@ class Pod(Namespaced):
     finalizers: tuple[str, ...] = ()
     created: float | None = None
     volumes: tuple[str, ...] = ()
+    bound: float | None = None
 
     @property
     def finished(self) -> bool:
@@ -167,6 +168,7 @@ def read_pod(obj: JsonMap) -> Pod:
         finalizers=tuple(texts_at(metadata, "finalizers")),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
+        bound=_bound(status),
         **_groups(labels, annotations, spec),
     )
 
@@ -194,12 +196,23 @@ def _controller(obj: JsonMap) -> str:
 
 
 def _unscheduled(status: JsonMap) -> str:
-    for condition in maps_of(status.get("conditions")):
-        is_false = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
-        if is_false and condition.get("reason") != GATED:
-            return text_at(condition, "message") or text_at(condition, "reason")
+    condition = _scheduled(status)
+    if condition.get("status") != "False" or condition.get("reason") == GATED:
+        return ""
+    return text_at(condition, "message") or text_at(condition, "reason")
 
-    return ""
+
+def _bound(status: JsonMap) -> float | None:
+    condition = _scheduled(status)
+    if status.get("phase") != "Pending" or condition.get("status") != "True":
+        return None
+    return seconds_since_1970(condition.get("lastTransitionTime"))
+
+
+def _scheduled(status: JsonMap) -> JsonMap:
+    """Return the condition PodScheduled; empty if there is none."""
+    conditions = maps_of(status.get("conditions"))
+    return next((known for known in conditions if known.get("type") == "PodScheduled"), {})
 
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:

@@ -64,6 +64,24 @@ def written(name: str, **annotations: str) -> Unclaimed | None:
 
 REFUSES = {"grove.io/mnnvl-enabled": "false"}
 
+BY_NAME = domain("gpu-00", "gpu-01", number=3)
+"""The designs' claim by name, of a ComputeDomain that waits for a third node."""
+BY_NAME |= {
+    "pods": tuple(
+        replace(pod, claims=(PodClaim("mnnvl", "llm-0-mnnvl-claim"),)) for pod in BY_NAME["pods"]
+    ),
+    "claims": (replace(CLAIM, name="llm-0-mnnvl-claim", allocated=True),),
+}
+NAMING = domain("gpu-00", "gpu-01")
+"""A claim of a user, whose configuration names the ComputeDomain."""
+NAMING |= {
+    "pods": tuple(
+        replace(pod, claims=(PodClaim("channel", "own"),), phase="Pending", waiting=())
+        for pod in NAMING["pods"]
+    ),
+    "claims": (replace(CLAIM, name="own", domain="uid-cd", allocated=True),),
+}
+
 CLAIMS = (
     Row(
         "ClaimBeingDeleted",
@@ -265,6 +283,24 @@ CLAIMS = (
         "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
         "platform",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "DomainNotReady",
+        "a claim by name, of the plan's names, and one node that is missing",
+        BY_NAME,
+        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "platform",
+        {**BY_NAME, "claims": (replace(BY_NAME["claims"][0], domain="uid-of-another"),)},
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "DomainNotReady",
+        "a claim that names its ComputeDomain, and pods without a state",
+        NAMING,
+        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "platform",
+        {**NAMING, "pods": tuple(replace(pod, phase="Running") for pod in NAMING["pods"])},
         also=("NotAsPreferred",),
     ),
 )

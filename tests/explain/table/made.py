@@ -25,9 +25,17 @@ MADE = (
         "KaiMissing",
         "the APIs of KAI are not served",
         {"absent": KAI, "pod_groups": (), "queues": (), "kai_topologies": ()},
-        "The pods wait for kai-scheduler, and KAI is not installed: its APIs are not served",
+        "The pods wait for kai-scheduler, and KAI is not installed: no API has its PodGroups",
         "platform",
         {"absent": frozenset({"queues"}), "queues": ()},
+    ),
+    Row(
+        "KaiMissing",
+        "only KAI's Topology is served",
+        {"absent": frozenset({"pod_groups"}), "pod_groups": ()},
+        "The pods wait for kai-scheduler, and KAI is not installed: no API has its PodGroups",
+        "platform",
+        {},
     ),
     Row(
         "GroveMissing",

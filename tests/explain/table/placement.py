@@ -8,6 +8,7 @@ from app.facts.grove.podgang import GangPart
 from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.selectors import Requirement, Taint
 from tests.explain.fleet import (
+    NOW,
     RACK,
     RACKS,
     ROUTER,
@@ -49,6 +50,14 @@ ELASTIC = {
     ),
 }
 """A gang that runs with two of three workers, anywhere."""
+
+HANGING = tuple(
+    replace(pod, phase="Pending", waiting=("ContainerCreating",), bound=NOW - 840)
+    if pod.name.endswith(("workers-1", "workers-2"))
+    else pod
+    for pod in placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+)
+"""The gang has its nodes, and two of its pods were never started there."""
 
 PLACEMENT = (
     Row(
@@ -166,7 +175,7 @@ PLACEMENT = (
         "NoDomainFits",
         "the minimum runs without a constraint, and the cluster is full",
         {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=OWN))},
-        "The nodes have no room for 1 pod of 8 GPUs, only for 0",
+        "The nodes have no room for 1 pod of 8 GPUs",
         "wait",
         {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=(*OWN, "gpu-15")))},
     ),
@@ -326,6 +335,14 @@ PLACEMENT = (
         "2 pods of llm-0 are on node gpu-01, which is not ready",
         "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01")},
+    ),
+    Row(
+        "NotStarted",
+        "pods have been in ContainerCreating for 14 minutes",
+        {"pods": HANGING},
+        "2 pods of llm-0 have had a node for 14 minutes without being started: ContainerCreating",
+        "you",
+        {"pods": tuple(replace(pod, bound=NOW - 60 if pod.bound else None) for pod in HANGING)},
     ),
     Row(
         "BindingFailed",
