@@ -20,6 +20,11 @@ from app.kube.api import WatchEvent
 from app.stores.stores import Stores
 
 NAMED: dict[str, Any] = {"metadata": {"namespace": "ns", "name": "a"}}
+SCHEDULED = {
+    "type": "PodScheduled",
+    "status": "True",
+    "lastTransitionTime": "2027-01-15T08:00:00Z",
+}
 
 
 @pytest.mark.parametrize(
@@ -156,3 +161,55 @@ def test_small_kinds() -> None:
     assert read_domain_clique({**NAMED, "daemons": daemons}).nodes == nodes
     assert read_priority_class({**NAMED, "value": 7}) == PriorityClass("a", 7)
     assert read_name(NAMED) == "a"
+
+
+@pytest.mark.parametrize(
+    ("backoff", "conditions", "given_up"),
+    [
+        pytest.param(1, [("default", "1")], True, id="tried once"),
+        pytest.param(1, [], False, id="not tried yet"),
+        pytest.param(None, [("default", "1")], False, id="tried in each cycle by default"),
+        pytest.param(-1, [("default", "1")], False, id="tried in each cycle"),
+        pytest.param(1, [("gold", "2"), ("default", "1")], False, id="tried in another pool since"),
+        pytest.param(1, [("gold", ""), ("default", "1")], True, id="a condition without a number"),
+    ],
+)
+def test_a_pod_group_that_is_tried_once_is_given_up(
+    backoff: int | None, conditions: list[tuple[str, str]], given_up: bool
+) -> None:
+    stored = [{"nodePool": pool, "transitionID": number} for pool, number in conditions]
+    group = read_kai_pod_group(
+        {
+            **NAMED,
+            "spec": {"schedulingBackoff": backoff},
+            "status": {"schedulingConditions": stored},
+        }
+    )
+    assert group.given_up is given_up
+
+
+@pytest.mark.parametrize(
+    ("status", "bound"),
+    [
+        pytest.param({"phase": "Pending"}, None, id="without a node"),
+        pytest.param({"phase": "Pending", "conditions": [SCHEDULED]}, 1_800_000_000.0, id="bound"),
+        pytest.param({"phase": "Running", "conditions": [SCHEDULED]}, None, id="started"),
+        pytest.param(
+            {"phase": "Pending", "conditions": [{**SCHEDULED, "status": "False"}]},
+            None,
+            id="no node was found",
+        ),
+    ],
+)
+def test_when_a_pod_got_its_node_is_kept_until_it_starts(
+    status: dict[str, Any], bound: float | None
+) -> None:
+    assert read_pod({**NAMED, "status": status}).bound == bound
+
+
+def test_a_claim_names_its_compute_domain_in_its_configuration() -> None:
+    other = {"opaque": {"driver": "gpu.nvidia.com", "parameters": {"kind": "GpuConfig"}}}
+    channel = {"opaque": {"parameters": {"kind": "ComputeDomainChannelConfig", "domainID": "u1"}}}
+    spec = {"devices": {"config": [other, channel]}}
+    assert read_resource_claim({**NAMED, "spec": spec}).domain == "u1"
+    assert read_resource_claim(NAMED).domain == ""

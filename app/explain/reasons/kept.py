@@ -88,19 +88,17 @@ def node_not_ready(gang: Gang) -> Reasons:
 
 def not_started(gang: Gang) -> Reasons:
     """Pods have had a node for a while and were not started, and no other reason says why."""
-    now = gang.facts.now
-    late = [
-        pod
-        for pod in gang.placed
-        if pod.bound is not None
-        and now - pod.bound > MOST_STARTING
-        and pod.is_alive
-        and not waits_for_domain(gang, pod)
-    ]
-    unfit = dead_nodes(gang.index)
-    known = [pod for pod in late if pod.node in gang.domains.positions and pod.node not in unfit]
-    for state, pods in grouped((listed(pod.waiting), pod) for pod in known):
+    latest = gang.facts.now - MOST_STARTING
+    late = [pod for pod in gang.placed if pod.bound is not None and pod.bound < latest]
+    unexplained = (pod for pod in late if _has_node(gang, pod) and not waits_for_domain(gang, pod))
+    for state, pods in grouped((listed(pod.waiting), pod) for pod in unexplained):
         yield _not_started(gang, state, pods)
+
+
+def _has_node(gang: Gang, pod: Pod) -> bool:
+    """Return whether the node of a pod exists and is ready."""
+    position = gang.domains.positions.get(pod.node)
+    return position is not None and gang.domains.nodes[position].ready
 
 
 def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:

@@ -1,5 +1,6 @@
 """Reasons in KAI's queues, and in what KAI itself says of a PodGroup."""
 
+import shlex
 from collections.abc import Sequence
 
 from app.explain.gangs.gang import Gang
@@ -42,6 +43,21 @@ def queue_missing(gang: Gang) -> Reasons:
         remedy = "set the label kai.scheduler/queue of the workload to one of them"
         text = f"Queue {group.queue} {wrong}; {others}"
         yield about(evidence, "QueueMissing", text, remedy, "you")
+
+
+def given_up(gang: Gang) -> Reasons:
+    """KAI has tried once to place the gang, as its PodGroup asks, and passes over it since then."""
+    group = gang.pod_group
+    if not group or not group.given_up:
+        return
+
+    text = f"KAI tried once to place {group.name} and won't again: its schedulingBackoff is 1"
+    evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
+    patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
+    named = f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
+    commands = (f"kubectl patch {named} --type merge -p {patch}",)
+    remedy = "let KAI try again in each cycle"
+    yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 
 
 def queue_limit(gang: Gang) -> Reasons:

@@ -162,6 +162,11 @@ RULES: tuple[Rule, ...] = (
         _grouped,
     ),
     Rule(
+        queue.given_up,
+        ("pod_groups",),
+        _grouped,
+    ),
+    Rule(
         refused.preferred_broader,
         (),
         _waits_constrained,

@@ -1,6 +1,6 @@
 """KAI's PodGroups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import field
@@ -34,6 +34,10 @@ class SubGroup(Value):
     topology: str = ""
 
 
+_DEFAULT_POOL = "default"
+"""What KAI calls the nodes without a node pool in conditions."""
+
+
 class Said(Value):
     """The reason why KAI says that it can't place a PodGroup.
 
@@ -52,7 +56,8 @@ class KaiPodGroup(Namespaced):
     """A PodGroup of scheduling.run.ai.
 
     `owners` are uids. `delay` is preemptionDelay in seconds. `aimless` are the names of the parts,
-    its own too, that name a topology and no level of it.
+    its own too, that name a topology and no level of it. `given_up` is whether KAI has tried to
+    place it, and won't again.
     """
 
     kind = "PodGroup"
@@ -73,12 +78,14 @@ class KaiPodGroup(Namespaced):
     unnamed: SchedulerConstraint = UNBOUND
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
+    given_up: bool = False
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
     annotations = map_at(metadata, "annotations")
+    pool = text_at(map_at(metadata, "labels"), NODE_POOL)
     told, unnamed = _constraints(spec)
     return KaiPodGroup(
         *read_key(metadata),
@@ -89,17 +96,41 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
         preemptibility=text_at(spec, "preemptibility"),
         delay=duration(spec.get("preemptionDelay")),
         evicted=seconds_since_1970(annotations.get(LAST_EVICTION)),
-        pool=text_at(map_at(metadata, "labels"), NODE_POOL),
+        pool=pool,
         topology=_topology(spec),
         told=told,
         subgroups=tuple(map(_subgroup, maps_of(spec.get("subGroups")))),
-        said=_said(map_at(obj, "status").get("schedulingConditions")),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         needed=_minimum_of_subgroups(spec),
         unnamed=unnamed,
         priority_class=text_at(spec, "priorityClassName"),
         aimless=tuple(_aimless(text_at(metadata, "name"), spec)),
+        **_attempts(obj, pool),
     )
+
+
+def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
+    """Return the fields of a `KaiPodGroup` about KAI's attempts to place it in this node pool."""
+    conditions = maps_of(map_at(obj, "status").get("schedulingConditions"))
+    tries_once = int_of(map_at(obj, "spec").get("schedulingBackoff"), -1) != -1
+    return {
+        "said": _said(conditions),
+        "given_up": tries_once and _is_tried(conditions, pool),
+    }
+
+
+def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
+    """Return whether KAI's last try to place a PodGroup was in this node pool.
+
+    Source: `isPodGroupUpForScheduler` in `pkg/scheduler/cache/cluster_info/cluster_info.go` of KAI.
+    """
+    last = max(conditions, key=_transition, default=None)
+    return last is not None and last.get("nodePool") == (pool or _DEFAULT_POOL)
+
+
+def _transition(condition: JsonMap) -> int:
+    number = text_at(condition, "transitionID")
+    return int(number) if number.isdecimal() else -1
 
 
 def _subgroup(item: JsonMap) -> SubGroup:
@@ -150,13 +181,13 @@ def _topology(spec: JsonMap) -> str:
     return next(filter(None, map(_named_topology, holders)), "")
 
 
-def _said(conditions: Any) -> tuple[Said, ...]:
+def _said(conditions: Sequence[JsonMap]) -> tuple[Said, ...]:
     """Return the reasons of the last UnschedulableOnNodePool condition of each node pool.
 
     They are the condition's own words if it has no reasons, as in older releases.
     """
     latest: dict[str, JsonMap] = {}
-    for condition in maps_of(conditions):
+    for condition in conditions:
         if condition.get("type") == "UnschedulableOnNodePool":
             latest[text_at(condition, "nodePool")] = condition
 

@@ -35,6 +35,14 @@ QUEUES = (
         {"pod_groups": (pod_group(queue="root"),), "queues": (Queue("root"),)},
     ),
     Row(
+        "GivenUp",
+        "KAI may try once to place it, and has done so",
+        {"pod_groups": (pod_group(given_up=True),)},
+        "KAI tried once to place llm-0 and won't again: its schedulingBackoff is 1",
+        "you",
+        {},
+    ),
+    Row(
         "QueueLimit",
         "the queue's limit leaves room for 23 GPUs, and 24 are asked for",
         {"queues": queues(limit=64_000, allocated=41_000)},
