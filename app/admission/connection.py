@@ -11,15 +11,14 @@ verdict that has to wait.
 import asyncio
 import enum
 import logging
-import re
+import math
 from collections.abc import Awaitable
-from http import HTTPStatus
 
 from app.admission.body import Body, Chunked, Sized
 from app.admission.crowd import Rank
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Headers, status
-from app.admission.head import END, Head, NotHttp, answer_head, path_and_query
+from app.admission.head import END, Head, NotHttp, answer_head, path_and_query, refused
 from app.admission.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -30,18 +29,12 @@ MAX_HEAD = 64 * 1024
 API servers send a few hundred.
 """
 
-_REFUSAL = (
-    b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%b"
-)
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_FOLDED = rb"[^\r]*(?:\r\n[ \t][^\r]*)*"
-_EXPECT = re.compile(rb"\r\nexpect:" + _FOLDED, re.IGNORECASE)
-_UPGRADE = re.compile(rb"\r\nupgrade:" + _FOLDED, re.IGNORECASE)
 
 
 class State(enum.Enum):
-    HEAD = "waits for a head, or the rest of it"
+    IDLE = "waits for a request"
+    HEAD = "waits for the rest of a head"
     BODY = "waits for the rest of a body"
     SKIP = "has answered, and drops the rest of the body"
     WAIT = "waits for a verdict"
@@ -49,7 +42,7 @@ class State(enum.Enum):
 
 
 # globals, because reading an attribute of an enum is slower
-_AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
+_IDLE, _AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
 _STRANGER, _GUEST, _CALLER = Rank
 
 
@@ -62,19 +55,15 @@ class Connection(asyncio.Protocol):
     # slots are read faster than a dict: without TLS, a verdict takes 2 % less time
     __slots__ = (
         "__weakref__",
-        "_asked_at",
         "_body",
         "_exchange",
         "_has_ended",
         "_head",
         "_headers",
         "_holds",
-        "_idle_at",
-        "_is_active",
         "_is_known",
         "_is_last",
         "_is_paused",
-        "_is_retired",
         "_kept",
         "_limits",
         "_loop",
@@ -84,6 +73,7 @@ class Connection(asyncio.Protocol):
         "_review_bytes",
         "_route",
         "_serving",
+        "_since",
         "_state",
         "_task",
         "_transport",
@@ -104,7 +94,9 @@ class Connection(asyncio.Protocol):
         self._limits = serving.limits
         self._exchange = serving.exchange
         self._loop = asyncio.get_running_loop()
-        self._state = State.HEAD
+        self._state = State.IDLE
+        self._since = self._loop.time()
+        """When the request in progress began, or when the last one ended."""
         self._kept = b""
         self._head = b""
         self._is_last = False
@@ -112,11 +104,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._rank = _STRANGER
         self._holds = 0
-        self._is_active = False
         self._has_ended = False
-        self._is_retired = False
-        self._idle_at = self._loop.time()
-        self._asked_at: float | None = None
         self._unread_at: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -154,17 +142,15 @@ class Connection(asyncio.Protocol):
             self._close_if_done()
 
     def idle_since(self) -> float | None:
-        if self._state is not State.HEAD or self._kept or self._unread_at is not None:
-            return None
-        return self._loop.time() if self._is_active else self._idle_at
+        return self._since if self._state is State.IDLE and self._unread_at is None else None
 
     def finish(self) -> None:
-        if self._state is State.HEAD and not self._kept:
+        if self._state is State.IDLE:
             self._close()
             self._loop.call_later(self._limits.close_seconds, self.abort)
 
     def retire(self) -> None:
-        self._is_retired = True
+        self._is_last = True
 
     def abort(self) -> None:
         self._transport.abort()
@@ -208,14 +194,13 @@ class Connection(asyncio.Protocol):
 
     def _read(self, data: bytes) -> None:
         """Answer the requests in `data`, and keep the rest if one has to wait or is incomplete."""
-        self._is_active = True
         self._kept = b""
         position = -1
         behind = 0
         size = len(data)
         while position < behind < size and self._unread_at is None:
             position = behind
-            if self._state is _AT_HEAD:
+            if self._state is _IDLE or self._state is _AT_HEAD:
                 behind = self._read_head(data, position)
             elif self._state is _IN_BODY or self._state is _SKIPPING:
                 behind = self._read_body(data, position)
@@ -224,15 +209,23 @@ class Connection(asyncio.Protocol):
             self._keep(data[behind:])
 
     def _keep(self, rest: bytes) -> None:
-        if self._state is not _ENDED:
-            self._kept = rest
-        if self._asked_at is None and self._state is not _WAITING:
-            self._asked_at = self._loop.time()
-        if len(self._kept) > MAX_HEAD and not self._is_paused:
+        if self._state is _ENDED:
+            return
+
+        self._kept = rest
+        if self._state is _IDLE:
+            self._begin(State.HEAD)
+        if len(rest) > MAX_HEAD and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
-        if self._kept or self._state is _IN_BODY:
+        if rest or self._state is _IN_BODY:
             self._hold()
+
+    def _begin(self, state: State) -> None:
+        """Begin to read a head or a body. The time counts from the first byte of the request."""
+        if self._state is _IDLE:
+            self._since = self._loop.time()
+        self._state = state
 
     def _hold(self) -> None:
         """Count the bytes that are held for this connection."""
@@ -274,7 +267,7 @@ class Connection(asyncio.Protocol):
         path, self._query = path_and_query(head.url)
         self._route = self._exchange.route(path) if head.method == b"POST" else None
         self._headers = head.fields
-        self._is_last = not head.keep_alive
+        self._is_last |= not head.keep_alive
         behind = end + head.length
         is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
         if is_whole and self._route is not None and self._is_known:
@@ -294,14 +287,11 @@ class Connection(asyncio.Protocol):
 
         Returns the position after the bytes that were read.
         """
-        self._head = data[begin:end]
-        if b"upgrade" in head.fields:
-            self._head = _UPGRADE.sub(b"", self._head)  # otherwise, the body would not be read
+        self._head = head.handed_over(data[begin:end])
         self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
-        self._state = State.BODY
+        self._begin(State.BODY)
         if head.expects_continue:
-            self._head = _EXPECT.sub(b"", self._head)  # it is answered here, and once
             self._transport.write(_CONTINUE)
         return self._read_body(data, end)
 
@@ -349,7 +339,6 @@ class Connection(asyncio.Protocol):
     def _decide(self, review: bytes, is_at_end: bool) -> None:
         """Judge a request now, or later, with those of other connections."""
         self._state = _WAITING
-        self._asked_at = None
         self._review = review
         self._review_bytes = len(review)
         if self._rank < _CALLER:
@@ -385,12 +374,12 @@ class Connection(asyncio.Protocol):
 
     def _write(self, answer: Answer) -> None:
         code, body = answer
-        self._is_last |= self._serving.draining or self._is_retired
+        self._is_last |= self._serving.draining
         self._transport.write(answer_head(code, len(body), self._is_last) + body)
 
     def _end_request(self) -> None:
-        self._state = State.HEAD
-        self._asked_at = None
+        self._state = _IDLE
+        self._since = self._loop.time()
         if self._holds:
             self._hold()
         if self._is_last:
@@ -412,9 +401,7 @@ class Connection(asyncio.Protocol):
     def _reject(self, refusal: NotHttp) -> None:
         """Close the connection after bytes that are no valid HTTP, or too many."""
         if self._state is not State.SKIP:  # otherwise, the request is answered already
-            reason = str(refusal).encode()
-            phrase = HTTPStatus(refusal.code).phrase.encode()
-            self._transport.write(_REFUSAL % (refusal.code, phrase, len(reason), reason))
+            self._transport.write(refused(refusal))
         self._close()
 
     def _hand_over(self, request: bytes) -> None:
@@ -437,17 +424,17 @@ class Connection(asyncio.Protocol):
         It is also closed if a request or the reading of an answer takes too long. A certificate of
         the caller may have expired.
         """
-        now = self._loop.time()
         self._is_known = self._has_certificate()
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
-        if self._is_active:
-            self._is_active = False
-            self._idle_at = now
+        now = self._loop.time()
         if self._unread_at is not None:
             if now - self._unread_at > self._limits.answer_seconds:
                 self.abort()  # a close would wait for the same client
-        elif self._asked_at is not None:
-            if now - self._asked_at > self._limits.request_seconds:
-                self._close()
-        elif self._state is State.HEAD and now - self._idle_at > self._limits.idle_seconds:
+        elif now - self._since > self._most_seconds():
             self._close()
+
+    def _most_seconds(self) -> float:
+        """Return how long the connection may stay in its state."""
+        if self._state is _IDLE:
+            return self._limits.idle_seconds
+        return math.inf if self._state is _WAITING else self._limits.request_seconds

@@ -15,6 +15,15 @@ END = b"\r\n\r\n"
 _VERSION = re.compile(rb" HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(:[0-9]{0,5})?")
 
+_FOLDED = rb"[^\r]*(?:\r\n[ \t][^\r]*)*"
+_EXPECT = re.compile(rb"\r\nexpect:" + _FOLDED, re.IGNORECASE)
+_UPGRADE = re.compile(rb"\r\nupgrade:" + _FOLDED, re.IGNORECASE)
+
+_REFUSAL = (
+    b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%b"
+)
+
 _LONGEST_HOST = 253 + len(":65535")
 
 
@@ -86,6 +95,14 @@ class Head:
         if self.expects_continue:
             self.expects_continue = is_current and self.fields[b"expect"].lower() == b"100-continue"
 
+    def handed_over(self, data: bytes) -> bytes:
+        """Return the bytes of this head without what is answered or ignored here."""
+        if b"upgrade" in self.fields:
+            data = _UPGRADE.sub(b"", data)  # otherwise, the body would not be read
+        if self.expects_continue:
+            data = _EXPECT.sub(b"", data)
+        return data
+
     def on_url(self, url: bytes) -> None:
         self.url = url
 
@@ -154,6 +171,13 @@ def path_and_query(url: bytes) -> tuple[str, bytes]:
     except httptools.HttpParserInvalidURLError:
         return "", b""
     return (target.path or b"").decode("ascii"), target.query or b""
+
+
+def refused(refusal: NotHttp) -> bytes:
+    """Return the answer to a request that is not HTTP, as the last one of its connection."""
+    reason = str(refusal).encode()
+    phrase = HTTPStatus(refusal.code).phrase.encode()
+    return _REFUSAL % (refusal.code, phrase, len(reason), reason)
 
 
 @functools.lru_cache(maxsize=64)

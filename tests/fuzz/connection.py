@@ -136,7 +136,7 @@ class Stream:
         assert not (self.ended and self.serving.connections and state is not State.END), (
             "a connection is left behind"
         )
-        assert state in (State.HEAD, State.BODY, State.SKIP, State.END), state
+        assert state in (State.IDLE, State.HEAD, State.BODY, State.SKIP, State.END), state
         assert state is State.END or not self.ended
 
     def answers(self) -> list[tuple[int, Any]]:
