@@ -2,13 +2,14 @@
 
 A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does
 not get the change. A key that waits is in the queue only once, and a key that is added while it is
-reconciled is reconciled again.
+reconciled is reconciled again. Namespaces take turns, so that nobody waits for all keys of another
+tenant.
 """
 
 import asyncio
 import logging
 import random as system_random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Never, Protocol
 
@@ -64,8 +65,9 @@ class Loop:
     Each key is reconciled by one worker at a time.
 
     A run begins with all keys; keys that are added while the loop is not running are ignored.
-    `workers` is the number of keys that are reconciled concurrently. `begin` is called at the start
-    of every run, and `observe` after every step. `random` returns numbers in [0, 1).
+    `workers` is the number of keys that are reconciled concurrently; those of one namespace have at
+    most half of them, because a step may take long. `begin` is called at the start of every run,
+    and `observe` after every step. `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -82,7 +84,8 @@ class Loop:
         self._begin = begin
         self._observe = observe
         self._random = random
-        self._queue: OrderedDict[Key, None] = OrderedDict()
+        self._queue: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
+        """The keys that wait, by namespace: the first one has the next turn."""
         self._added = asyncio.Event()
         self._working: set[Key] = set()
         self._again: set[Key] = set()
@@ -97,7 +100,11 @@ class Loop:
     @property
     def depth(self) -> int:
         """The number of keys that wait or are being reconciled."""
-        return len(self._queue) + len(self._working)
+        return self._waiting + len(self._working)
+
+    @property
+    def _waiting(self) -> int:
+        return sum(map(len, self._queue.values()))
 
     @property
     def failing(self) -> int:
@@ -112,7 +119,7 @@ class Loop:
         if key in self._working:
             self._again.add(key)
         else:
-            self._queue[key] = None
+            self._queue.setdefault(key[0], OrderedDict())[key] = None
             self._added.set()
 
     def changed(self, key: Key, before: object, after: object) -> None:
@@ -169,19 +176,32 @@ class Loop:
 
     async def _work(self) -> Never:
         while True:
-            while not self._queue:
+            while (key := self._next()) is None:
                 self._added.clear()
                 await self._added.wait()
-            key, _ = self._queue.popitem(last=False)
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
+            # another key of this namespace may have waited for that
+            self._added.set()
             self.steps += 1
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
             # lets verdicts run between steps without a call, of which there may be thousands
             await asyncio.sleep(0)
+
+    def _next(self) -> Key | None:
+        """Take a key of the first namespace that may have another worker, and end its turn."""
+        busy = Counter(namespace for namespace, _ in self._working)
+        for namespace, keys in self._queue.items():
+            if busy[namespace] * 2 < self._workers:
+                key, _ = keys.popitem(last=False)
+                self._queue.move_to_end(namespace)
+                if not keys:
+                    del self._queue[namespace]
+                return key
+        return None
 
     async def _step(self, key: Key) -> None:
         clock = asyncio.get_running_loop().time
@@ -269,7 +289,7 @@ class Loop:
                     PROGRESS_SECONDS,
                 )
             was_busy = busy
-            busy = len(self._queue) > PROGRESS_DEPTH
+            busy = self._waiting > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
                     "%s: %d in the last %g s, %d to go",

@@ -29,7 +29,10 @@ from app.rules.workload.kai_podgroup import (
 )
 
 INVALID = 422
-AT_ONCE = 16
+AT_ONCE = 8
+IN_A_STEP = 64
+"""The most Pods that are written before keys of other namespaces have their turn."""
+
 MOST_EVENTS = 10
 """The most Pods of a group that get the same event, because a group may have thousands of Pods."""
 
@@ -158,8 +161,8 @@ class PodWriter(Value):
     ) -> float | None:
         """Annotates `pods` with the name of their PodGroup.
 
-        If another writer keeps changing some of them back, returns the seconds until the next try.
-        An error is raised after all Pods have been tried.
+        If another writer keeps changing some of them back, or not all are written yet, returns the
+        seconds until the next try. An error is raised after IN_A_STEP Pods have been tried.
         """
         return await self._write(
             key,
@@ -199,14 +202,21 @@ class PodWriter(Value):
         pauses = [self.rewrites.pause(_counted(pod, purpose)) for pod in pods]
         paused = list(zip(pods, pauses, strict=True))
         self._report(key, [pod for pod, pause in paused if pause is not None])
-        waiting = iter([pod for pod, pause in paused if pause is None])
+        writable = [pod for pod, pause in paused if pause is None]
+        await self._patch_all(writable[:IN_A_STEP], annotations, purpose)
+        return 0.0 if writable[IN_A_STEP:] else soonest(*pauses)
+
+    async def _patch_all(
+        self, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
+    ) -> None:
+        """Patch `pods`, and raise the first error afterwards."""
+        waiting = iter(pods)
         workers = (
             self._patch_each(waiting, annotations, purpose) for _ in range(min(AT_ONCE, len(pods)))
         )
         failures = [error for errors in await asyncio.gather(*workers) for error in errors]
         if failures:
             raise failures[0]
-        return soonest(*pauses)
 
     async def _patch_each(
         self,

@@ -144,9 +144,68 @@ def test_workers_share_the_keys() -> None:
     async def step(key: Key) -> None:
         await asyncio.sleep(10)
 
-    reconciler = Recorded(step, keys=[("", str(number)) for number in range(4)])
+    reconciler = Recorded(step, keys=[(str(number), str(number)) for number in range(4)])
     virtual.run(ran(looped(reconciler, workers=2), 15))
     assert reconciler.steps == [(0, "0"), (0, "1"), (10, "2"), (10, "3")]
+
+
+def of_one(namespace: str, count: int) -> list[Key]:
+    return [(namespace, f"{namespace}{number}") for number in range(count)]
+
+
+def test_namespaces_take_turns_however_many_keys_of_one_wait() -> None:
+    """1,500 keys of one tenant that take 30 s delay the key of another one by one step."""
+
+    async def step(key: Key) -> None:
+        await asyncio.sleep(0.02)
+
+    reconciler = Recorded(step, keys=of_one("many", 1500))
+    loop = looped(reconciler)
+
+    async def meanwhile() -> None:
+        await asyncio.sleep(1.01)
+        for key in (*of_one("few", 2), *of_one("other", 1)):
+            loop.add(key)
+
+    virtual.run(ran(loop, 31, meanwhile))
+    names = [name for _, name in reconciler.steps]
+    first = names.index("few0")
+    assert names[first - 1 : first + 6] == [
+        "many51",
+        "few0",
+        "other0",
+        "many52",
+        "few1",
+        "many53",
+        "many54",
+    ]
+    assert len(names) == 1503
+
+
+def test_a_namespace_has_half_of_the_workers_however_long_its_steps_take() -> None:
+    async def step(key: Key) -> None:
+        await asyncio.sleep(1000 if key[0] == "slow" else 1)
+
+    reconciler = Recorded(step, keys=of_one("slow", 5))
+    loop = looped(reconciler, workers=4)
+
+    async def meanwhile() -> None:
+        await asyncio.sleep(1)
+        for key in of_one("quick", 3):
+            loop.add(key)
+
+    virtual.run(ran(loop, 1500, meanwhile))
+    assert reconciler.steps[:5] == [
+        (0, "slow0"),
+        (0, "slow1"),
+        (1, "quick0"),
+        (1, "quick1"),
+        (2, "quick2"),
+    ]
+    assert sorted(reconciler.steps[5:]) == [
+        (1000, "slow2"),
+        (1000, "slow3"),
+    ]
 
 
 def test_a_number_means_look_again_then() -> None:

@@ -4,6 +4,8 @@ when, how often.
 
 import asyncio
 import contextlib
+import copy
+import math
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,12 +13,14 @@ import pytest
 
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
+from app.facts.labels import POD_GROUP_NAME
 from app.facts.table import KAI_TOPOLOGIES
 from app.kube.api import Conflict, NotServed, Object, ObjectRef, Rejected
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
+from app.kube.transport import TokenBucket
 from app.objects.resource import EVENT, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
 from app.rules.workload.kai_podgroup import Conventions
@@ -115,11 +119,12 @@ def pod_of(name: str, instance: str) -> Object:
 
 class Cluster(SlowMemory):
     """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, and without PodGroups if
-    `refusing`.
+    `refusing`. Writes wait for `turns`.
     """
 
     elastic = True
     refusing = False
+    turns: TokenBucket
 
     async def create(
         self, resource: Resource, obj: Object, *arguments: Any, **options: Any
@@ -127,10 +132,12 @@ class Cluster(SlowMemory):
         if resource == POD_GROUP and self.refusing:
             raise Rejected("a webhook says no", code=403)
         self._check(resource, obj)
+        await self.turns.take()
         return await super().create(resource, obj, *arguments, **options)
 
     async def patch(self, ref: ObjectRef, patch: Any, **options: Any) -> Object:
         self._check(ref.resource, patch)
+        await self.turns.take()
         return await super().patch(ref, patch, **options)
 
     def _check(self, resource: Resource, written: Object) -> None:
@@ -149,6 +156,7 @@ class World:
 
     def __init__(self, *objects: Object) -> None:
         self.client = Cluster(WORKLOAD)
+        self.client.turns = TokenBucket(math.inf, 1)
         self.client.served[JOB] = "v1"
         self.client.load([obj for obj in objects if obj["kind"] != KAI_TOPOLOGY.kind])
         self.topologies = Stores((KAI_TOPOLOGIES,))[KAI_TOPOLOGIES]
@@ -484,6 +492,34 @@ def test_what_is_wanted_may_change_as_often_as_it_likes() -> None:
                 await asyncio.sleep(0.5)
             (group,) = world.client.objects(POD_GROUP)
             assert (group["metadata"]["labels"]["team"], world.happened()) == ("t19", [])
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["many groups", "large groups"])
+def test_another_tenant_does_not_wait_for_what_one_has_changed(is_large: bool) -> None:
+    """At 50 calls per second, 1,500 groups whose Workload gets another label take 30 s, and the
+    Pods of 16 groups that lose their annotations take as long.
+    """
+
+    async def story() -> None:
+        pods = [pod(f"p{n}", "w", "g", str(n % 16 if is_large else n)) for n in range(1500)]
+        world = World(workload("w", {"g": 1}), *pods)
+        async with world.leading():
+            label = {"metadata": {"labels": {"team": "t"}}}
+            await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), label)
+            if is_large:
+                lost = {"metadata": {"annotations": {POD_GROUP_NAME: None}}}
+                refs = (ObjectRef(POD, each["metadata"]["name"], "ns") for each in pods)
+                await asyncio.gather(*(world.client.patch(ref, lost) for ref in refs))
+            world.client.turns = TokenBucket(50.0, 1)
+            await asyncio.sleep(0.5)
+            others = copy.deepcopy([workload("other", {"g": 1}), pod("quick", "other", "g")])
+            for obj in others:
+                obj["metadata"]["namespace"] = "elsewhere"
+            world.client.load(others)
+            await asyncio.sleep(3)
+            assert world.told()["quick"] == "other-g"
 
     virtual.run(story())
 
