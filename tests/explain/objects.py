@@ -418,11 +418,13 @@ def pod_group(fact: KaiPodGroup) -> Object:
     spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     reasons = [said(item) for item in fact.said]
     status: Object = {}
-    if reasons:
+    if fact.given_up:
+        spec["schedulingBackoff"] = 1
+    if reasons or fact.given_up:
         conditions = [
             {
                 "type": "UnschedulableOnNodePool",
-                "nodePool": "default",
+                "nodePool": fact.pool or "default",
                 "status": "True",
                 "reasons": reasons,
             }
@@ -518,6 +520,9 @@ def claim(fact: ResourceClaim) -> Object:
     )
     if fact.queue:
         obj["metadata"]["labels"] = {KAI_QUEUE: fact.queue}
+    if fact.domain:
+        parameters = {"kind": "ComputeDomainChannelConfig", "domainID": fact.domain}
+        obj["spec"]["devices"]["config"] = [{"opaque": {"parameters": parameters}}]
     if fact.deleting is not None:
         obj["metadata"]["deletionTimestamp"] = SOME_TIME
     return obj
@@ -643,6 +648,10 @@ def pod(fact: Pod) -> Object:
         "resourceClaimStatuses": generated,
         "containerStatuses": containers,
     }
+    if fact.bound is not None:
+        at = time_of(fact.bound)["creationTimestamp"]
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
+        status["conditions"] = [scheduled]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     metadata: Object = {
         "labels": labels(fact.place) | marks,

@@ -185,6 +185,8 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
         text = f"{_open_nodes(obstacle)} have no room for {needs}{only}"
     elif not best:
         return f"No {level} has room for {needs}: no node has the labels of all levels"
+    elif not has:
+        text = f"No {level} has room for {'any of ' if short.count > 1 else ''}{needs}"
     else:
         text = f"No {level} has room for {needs}; {best.domain} has room for {has}"
 

@@ -286,7 +286,7 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
             number = counted(obstacle.nodes, "node")
             matches.append(f"{matching} of {number} match {selector_words(shape)}")
-    return f" ({listed(matches)})" if matches else ""
+    return f" ({listed(dict.fromkeys(matches))})" if matches else ""
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:

@@ -143,7 +143,7 @@ PLACEMENT = (
                 *(occupant(f"gpu-0{n}", gpus=4) for n in range(4)),
             )
         },
-        "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
+        "No rack has room for any of 3 pods of 8 GPUs",
         "wait",
         {"pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-00", gpus=4))},
     ),

@@ -179,7 +179,7 @@ QUEUES = (
             "nodes": labelled(POOLED, pool="h100"),
             "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
         },
-        "No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0",
+        "No rack has room for any of 3 pods of 8 GPUs",
         "you",
         {"nodes": labelled(POOLED, pool="h100"), "pods": (*pods(), *fill("rack-a1", "rack-a2"))},
     ),

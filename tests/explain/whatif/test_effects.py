@@ -74,7 +74,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
             "1 gang must move:",
-            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for 3 pods of 8 GPUs; zone-a/rack-a1 has room for 0 (NoDomainFits)",
+            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for any of 3 pods of 8 GPUs (NoDomainFits)",
         ],
         1,
     ),
