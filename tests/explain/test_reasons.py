@@ -3,9 +3,11 @@ APIs.
 """
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.reasons.table import RULES
 from app.facts.grove.podcliqueset import UserConstraint
+from app.facts.grove.podgang import GangGroup, GangPart
 from app.facts.kubernetes.workload import Workload, read_workload_group
 from tests.explain import fleet
 from tests.explain.fleet import (
@@ -24,7 +26,7 @@ from tests.explain.table.made import MADE
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
-from tests.explain.table.row import Changes, Row
+from tests.explain.table.row import Changes, Row, changed
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
 
@@ -100,6 +102,33 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
         }
     )
     assert "WorkloadMissing" not in {reason.id for reason in answer(snapshot).reasons}
+
+
+def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named() -> None:
+    name = "llm-0-pool-1-workers"
+    place = replace(fleet.WORKERS_PLACE, group_replica="1", clique=name)
+    second = tuple(replace(fleet.pod(name, number), place=place) for number in range(3))
+    part = GangPart(name, 3, frozenset(pod.name for pod in second))
+    group = GangGroup("llm-0-pool-1", (name,), fleet.gang().groups[0].told)
+    gang = fleet.gang(
+        parts=(*fleet.gang().parts, part),
+        groups=(*fleet.gang().groups, group),
+    )
+    clique = replace(fleet.cliques()[1], name=name, place=place, uid="uid-second")
+
+    closed = changed(tuple(f"gpu-{number:02}" for number in range(8, 16)), unschedulable=True)
+    snapshot = facts(
+        nodes=closed,
+        pods=(*pods(), *second, *fleet.fill("rack-a1", "rack-a2")),
+        gangs=(gang,),
+        cliques=(*fleet.cliques(), clique),
+    )
+
+    unfit = [reason for reason in answer(snapshot).reasons if reason.id == "NodesUnfit"]
+    assert [reason.text for reason in unfit] == [
+        "4 of 4 nodes of zone-b/rack-b1 are out: 4 cordoned",
+        "4 of 4 nodes of zone-b/rack-b2 are out: 4 cordoned",
+    ]
 
 
 def test_every_reason_of_the_table_has_a_case() -> None:

@@ -281,7 +281,9 @@ class _Grower:
             return ""
         short = gang.short
         best = gang.placements.now.best
-        if not short or not best or short.name != part.name or not best.domain.path:
+        if not short or not best or short.name != part.name:
+            return ""
+        if not best.pods or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
 

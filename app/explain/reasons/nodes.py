@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -91,17 +92,24 @@ def nodes_unfit(gang: Gang) -> Reasons:
     if not obstacle or not obstacle.is_closed or obstacle.is_of_pool:
         return
 
-    placements = gang.placements
-    shapes = obstacle.shapes
-    for domain in _opened(obstacle):
-        closed = [
-            (node, why)
-            for node in placements.domains.nodes_at(domain.nodes)
-            if (why := closed_because(shapes, node))
-        ]
-        if closed:
+    # one domain is enough for one part; several need those in which they would be placed
+    like = [part for part in gang.demand.flat() if part.profile == obstacle.short.profile]
+    needed = gang.placements.under(OPENED).nodes if len(like) > 1 else frozenset()
+    for domain, closed in _closed_domains(obstacle):
+        if not needed:
             yield _unfit(obstacle, domain, closed)
             return
+        if needed.intersection(node.name for node, _ in closed):
+            yield _unfit(obstacle, domain, closed)
+
+
+def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
+    """Yield the domains that would help if they were open, with the nodes that are closed."""
+    for domain in _opened(obstacle):
+        nodes = obstacle.placements.domains.nodes_at(domain.nodes)
+        closed = [(node, why) for node in nodes if (why := closed_because(obstacle.shapes, node))]
+        if closed:
+            yield domain, closed
 
 
 def _opened(obstacle: Obstacle) -> list[Domain]:
