@@ -238,7 +238,8 @@ class Connection(asyncio.Protocol):
             size += self._transport.get_write_buffer_size()
         if size != self._holds:
             self._holds = size
-            self._serving.crowd.hold(self, size)
+            is_head = self._state is _AT_HEAD and self._unread_at is None
+            self._serving.crowd.hold(self, size, is_head=is_head)
 
     def _read_kept(self) -> None:
         """Continue after an answer was written, or after the client has read it."""
@@ -264,10 +265,7 @@ class Connection(asyncio.Protocol):
             self._reject(refusal)
             return position
 
-        path, self._query = path_and_query(head.url)
-        self._route = self._exchange.route(path) if head.method == b"POST" else None
-        self._headers = head.fields
-        self._is_last |= not head.keep_alive
+        self._take_note_of(head)
         behind = end + head.length
         is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
         if is_whole and self._route is not None and self._is_known:
@@ -275,6 +273,14 @@ class Connection(asyncio.Protocol):
             return behind
 
         return self._begin_body(head, data, position, end)
+
+    def _take_note_of(self, head: Head) -> None:
+        path, self._query = path_and_query(head.url)
+        self._route = self._exchange.route(path) if head.method == b"POST" else None
+        self._headers = head.fields
+        self._is_last |= not head.keep_alive
+        if self._rank < _CALLER and self._is_known and self.is_trusted:
+            self._show(_CALLER)
 
     def _wait_for_head(self, size: int) -> None:
         """Reject the request if the `size` bytes that have come are too many for a head."""
@@ -341,8 +347,8 @@ class Connection(asyncio.Protocol):
         self._state = _WAITING
         self._review = review
         self._review_bytes = len(review)
-        if self._rank < _CALLER:
-            self._show(_CALLER if self.is_trusted else _GUEST)
+        if self._rank < _GUEST:
+            self._show(_GUEST)
         if self._serving.judges_later(self, is_at_end):
             return
         answer = self.judge()
@@ -351,9 +357,8 @@ class Connection(asyncio.Protocol):
 
     def _show(self, rank: Rank) -> None:
         """Take note of what the client has shown by its request."""
-        if rank > self._rank:
-            self._rank = rank
-            self._serving.crowd.welcome(self, rank)
+        self._rank = rank
+        self._serving.crowd.welcome(self, rank)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
         try:

@@ -17,7 +17,10 @@ class Rank(enum.IntEnum):
     GUEST = 1
     """It has sent one without a token, as anybody can."""
     CALLER = 2
-    """It has sent one over a path with a token, or with a certificate: it is an API server."""
+    """It has sent the head of one over a path with a token, or with a certificate.
+
+    That is an API server.
+    """
 
 
 class Open(Protocol):
@@ -39,30 +42,52 @@ class Open(Protocol):
         """Return the time of the event loop of the last request. None if one is in progress."""
 
 
+class Holders:
+    """Connections, the oldest first, and the bytes that each of them holds."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[Open, int] = {}
+        self.held = 0
+
+    def hold(self, connection: Open, size: int) -> None:
+        self.held += size - self.sizes.get(connection, 0)
+        self.sizes[connection] = size
+
+    def remove(self, connection: Open) -> int:
+        size = self.sizes.pop(connection, 0)
+        self.held -= size
+        return size
+
+    def largest(self) -> Open:
+        return max(self.sizes, key=self.sizes.__getitem__)
+
+
 class Crowd:
     """At most `most` connections, which hold at most `most_held` bytes together.
 
     Strangers and guests may hold half of these bytes, so that there are always some for callers.
-    `closed_early` is the number of connections that were closed because there were more.
+    Incomplete heads may hold a sixteenth of them: who an API server is can be told only after its
+    head, which it sends at once. `closed_early` is the number of connections that were closed
+    because there were more.
     """
 
     def __init__(self, most: int, most_held: int) -> None:
         self.closed_early = 0
         self._most = most
         self._most_held = most_held
-        self._lines: dict[Rank, dict[Open, int]] = {rank: {} for rank in Rank}
-        """The bytes that each connection holds. The oldest connection is the first of its line."""
-        self._held = dict.fromkeys(Rank, 0)
+        self._lines = {rank: Holders() for rank in Rank}
+        self._heads = Holders()
+        """Those whose head is incomplete, which are in one of the other lines too."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
+        return sum(len(line.sizes) for line in self._lines.values())
 
     def connections(self) -> list[Open]:
-        return [connection for line in self._lines.values() for connection in line]
+        return [connection for line in self._lines.values() for connection in line.sizes]
 
     def add(self, connection: Open) -> None:
         """Add a stranger. If there are too many connections, the least useful one is closed."""
-        self._lines[Rank.STRANGER][connection] = 0
+        self._lines[Rank.STRANGER].hold(connection, 0)
         if len(self) > self._most:
             self._close(self._least_useful())
 
@@ -70,12 +95,10 @@ class Crowd:
         """Take note of what `connection` has shown. It keeps a higher rank."""
         former = self._rank_of(connection)
         if former is not None and former < rank:
-            held = self._remove(connection, former)
-            self._lines[rank][connection] = held
-            self._held[rank] += held
+            self._lines[rank].hold(connection, self._lines[former].remove(connection))
 
-    def hold(self, connection: Open, size: int) -> None:
-        """Take note of the bytes that `connection` holds now.
+    def hold(self, connection: Open, size: int, *, is_head: bool = False) -> None:
+        """Take note of the bytes that `connection` holds now, of an incomplete head or of others.
 
         If too many are held, those who hold most of the lowest rank are closed. An API server sends
         a request at once and reads its answer, so that it holds few bytes, and for a short time.
@@ -84,27 +107,28 @@ class Crowd:
         if rank is None:
             return  # it is being closed
 
-        self._held[rank] += size - self._lines[rank][connection]
-        self._lines[rank][connection] = size
+        self._lines[rank].hold(connection, size)
+        self._heads.remove(connection)
+        if is_head:
+            self._heads.hold(connection, size)
+        while self._heads.held > self._most_held // 16:
+            self._close(self._heads.largest())
         while self._are_too_many():
             self._close(self._largest())
 
     def remove(self, connection: Open) -> None:
         rank = self._rank_of(connection)
         if rank is not None:
-            self._remove(connection, rank)
+            self._lines[rank].remove(connection)
+            self._heads.remove(connection)
 
     def _are_too_many(self) -> bool:
-        held = sum(self._held.values())
-        return held > self._most_held or held - self._held[Rank.CALLER] > self._most_held // 2
+        held = sum(line.held for line in self._lines.values())
+        others = held - self._lines[Rank.CALLER].held
+        return held > self._most_held or others > self._most_held // 2
 
     def _rank_of(self, connection: Open) -> Rank | None:
-        return next((rank for rank, line in self._lines.items() if connection in line), None)
-
-    def _remove(self, connection: Open, rank: Rank) -> int:
-        held = self._lines[rank].pop(connection)
-        self._held[rank] -= held
-        return held
+        return next((rank for rank, line in self._lines.items() if connection in line.sizes), None)
 
     def _close(self, connection: Open) -> None:
         self.remove(connection)
@@ -116,7 +140,7 @@ class Crowd:
 
         The newest connection is a stranger, so that it goes only if all others are busy.
         """
-        strangers = self._lines[Rank.STRANGER]
+        strangers = self._lines[Rank.STRANGER].sizes
         newest = next(reversed(strangers))
         oldest = next(iter(strangers))
         if oldest is not newest:
@@ -125,13 +149,11 @@ class Crowd:
 
     def _idle(self) -> Iterator[tuple[int, float, int, Open]]:
         for rank in (Rank.GUEST, Rank.CALLER):
-            for number, connection in enumerate(self._lines[rank]):
+            for number, connection in enumerate(self._lines[rank].sizes):
                 since = connection.idle_since()
                 if since is not None:
                     yield rank, since, number, connection
 
     def _largest(self) -> Open:
         """Return who holds most of the lowest rank that holds anything."""
-        rank = next(rank for rank, held in self._held.items() if held)
-        line = self._lines[rank]
-        return max(line, key=line.__getitem__)
+        return next(line for line in self._lines.values() if line.held).largest()

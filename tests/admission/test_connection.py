@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from app.admission import serving
 from app.admission.asgi import AdmissionApp
@@ -701,6 +702,22 @@ async def test_reviews_that_wait_for_the_next_turn_are_held(behind: bytes) -> No
     waiting.append(Waits(serving))
     assert serving.crowd.closed_early == 1
     for connection in [*waiting[0].connections, *waiting[1].connections]:
+        connection.connection_lost(None)
+
+
+async def test_who_holds_too_many_bytes_depends_on_the_head() -> None:
+    serving = several(held_bytes=1000)
+    routes = serving.exchange.routes
+    routes[PATH] = replace(routes[PATH], trusted=True)
+    for sent, is_closed in (
+        (post(b" " * 800, SLOW)[:-1], True),
+        (post(b" " * 800, PATH)[:-1], False),
+        (HEAD, True),
+    ):
+        connection, wire = Connection(serving), Wire()
+        connection.connection_made(wire)
+        connection.data_received(sent)
+        assert wire.closed == is_closed
         connection.connection_lost(None)
 
 

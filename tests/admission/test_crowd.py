@@ -115,6 +115,20 @@ def test_those_of_a_lower_rank_are_closed_first(name: str) -> None:
     assert closed_of(steps, 100, ranks) == closed
 
 
+HEADS = {
+    "a few bytes": ([("a~", 60), ("b~", 40)], STAYS),
+    "of too many, the one that holds most goes": ([("a~", 61), ("b~", 40)], ["a"]),
+    "a head that is complete counts no more": ([("a~", 90), ("a", 400), ("b~", 100)], STAYS),
+    "one that has gone counts no more": ([("a~", 101), ("b~", 100)], ["a"]),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_incomplete_heads_have_a_small_budget_of_their_own(name: str) -> None:
+    steps, closed = HEADS[name]
+    assert closed_of(steps, 1600, {"a": Rank.CALLER, "b": Rank.STRANGER}) == closed
+
+
 def test_a_rank_is_never_lost() -> None:
     log: list[str] = []
     crowd = Crowd(10, 100)
@@ -128,7 +142,10 @@ def test_a_rank_is_never_lost() -> None:
 
 
 def closed_of(steps: list[tuple[str, int]], most: int, ranks: dict[str, Rank]) -> list[str]:
-    """Who is closed if connections of some ranks hold these bytes, one after the other."""
+    """Who is closed if connections of some ranks hold these bytes, one after the other.
+
+    Those of incomplete heads have a ~ behind the name.
+    """
     log: list[str] = []
     crowd = Crowd(10, most)
     guests = {name: Guest(name, log) for name in ranks}
@@ -136,5 +153,5 @@ def closed_of(steps: list[tuple[str, int]], most: int, ranks: dict[str, Rank]) -
         crowd.add(guest)
         crowd.welcome(guest, ranks[name])
     for name, size in steps:
-        crowd.hold(guests[name], size)
+        crowd.hold(guests[name[0]], size, is_head=name.endswith("~"))
     return log
