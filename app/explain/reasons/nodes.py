@@ -1,8 +1,9 @@
 """Reasons in the nodes themselves: closed, not selected, in another pool, or short of something."""
 
+import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -92,15 +93,18 @@ def nodes_unfit(gang: Gang) -> Reasons:
     if not obstacle or not obstacle.is_closed or obstacle.is_of_pool:
         return
 
-    # one domain is enough for one part; several need those in which they would be placed
     like = [part for part in gang.demand.flat() if part.profile == obstacle.short.profile]
-    needed = gang.placements.under(OPENED).nodes if len(like) > 1 else frozenset()
-    for domain, closed in _closed_domains(obstacle):
-        if not needed:
-            yield _unfit(obstacle, domain, closed)
-            return
-        if needed.intersection(node.name for node, _ in closed):
-            yield _unfit(obstacle, domain, closed)
+    helping = _closed_domains(obstacle)
+    if len(like) > 1:
+        yield from (_unfit(obstacle, *each) for each in helping if _is_needed(gang, each[1]))
+    else:
+        yield from (_unfit(obstacle, *each) for each in itertools.islice(helping, 1))
+
+
+def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
+    """Return whether the gang would be placed on one of these nodes if all were open."""
+    needed = gang.placements.under(OPENED).nodes
+    return not needed.isdisjoint(node.name for node, _ in closed)
 
 
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
