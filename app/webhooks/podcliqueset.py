@@ -21,15 +21,20 @@ class PodCliqueSetWebhook(Value):
 
     def __call__(self, request: Request) -> Verdict:
         dialect = self.facts.dialect()
-        template = read_template(request.object, groups_read=dialect.reads_groups)
-        constraints = dialect.validate_set(template, request.old, self.facts)
-        others = self.facts.sets_with_groups(request.namespace) if dialect.reads_groups else None
-        annotated, stored = validate_annotations(template, request.old, others)
+        groups_read = dialect.reads_groups
+        template = read_template(request.object, groups_read=groups_read)
+        old = None
+        if request.old is not None:
+            old = read_template(request.old, groups_read=groups_read)
+
+        constraints = dialect.validate_set(template, old, self.facts)
+        others = self.facts.sets_with_groups(request.namespace) if groups_read else None
+        annotated, stored = validate_annotations(template, old, others)
 
         findings = [*constraints.findings, *annotated]
         warnings = [*constraints.warnings, *stored]
         if not findings:
-            warnings += warnings_of_set(request.object, self.facts.queues)
+            warnings += warnings_of_set(template, self.facts.queues)
             warnings += self._annotation_warnings(dialect, template)
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)

@@ -101,7 +101,8 @@ def test_hierarchy_is_total_and_gives_findings_or_warnings(obj: Any, old: Any) -
     template = read_template(obj)
     findings = [*template.findings]
     constraints = read_constraints(template, findings)
-    refusals, warnings = validate_constraints(constraints, old, TOPOLOGY)
+    stored = None if old is None else read_template(old)
+    refusals, warnings = validate_constraints(constraints, stored, TOPOLOGY)
     assert not (refusals and warnings)
     assert all(str(finding) for finding in [*findings, *refusals])
     read_pod_clique_set(obj)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.facts.grove.template import read_template
 from app.rules.queue_warnings import warnings_of_group, warnings_of_set
 
 QUEUE = "kai.scheduler/queue"
@@ -48,11 +49,11 @@ def missing(path: str) -> list[str]:
     ],
 )
 def test_a_set(name: str, obj: Any, expected: list[str]) -> None:
-    assert warnings_of_set(obj, ["there", "here"]) == expected
+    assert warnings_of_set(read_template(obj), ["there", "here"]) == expected
 
 
 def test_without_any_queue_nothing_is_known() -> None:
-    assert warnings_of_set(pod_clique_set({"labels": GONE}), []) == []
+    assert warnings_of_set(read_template(pod_clique_set({"labels": GONE})), []) == []
     assert warnings_of_group({"spec": {"queue": "gone"}}, []) == []
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from app.base.value import Value
 from app.facts.grove.annotations import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.facts.labels import KAI_QUEUE, MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
 from app.objects.names import MAX_SUBDOMAIN
-from app.objects.shape import JsonMap, Object, int_of, list_of, map_of
+from app.objects.shape import JsonMap, Object, int_of, list_of, map_of, text_at
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -49,18 +49,19 @@ class SetPart(Value):
     """The set, a scaling group or a clique.
 
     `path` is that of what has the constraint. `constraint` is its topologyConstraint, None if it
-    has none. `annotations` are those about MNNVL.
+    has none. `annotations` are those about MNNVL. `queue` is the one of KAI that a label names,
+    else an annotation, with its path; None if neither does.
     """
 
     owner: Owner
     path: FieldPath
     constraint: JsonMap | None
     annotations: JsonMap
+    queue: tuple[FieldPath, str] | None = None
 
     @property
     def annotations_path(self) -> FieldPath:
-        holder = FieldPath("metadata") if self.owner == SET else self.path
-        return holder.child("annotations")
+        return _holder_path(self.owner, self.path).child("annotations")
 
     def path_of(self, annotation: str) -> FieldPath:
         return self.annotations_path.key(annotation)
@@ -77,6 +78,11 @@ class SetPart(Value):
         "" to opt out, None if there is no such annotation.
         """
         return group_in(self.annotations)
+
+
+def _holder_path(owner: Owner, path: FieldPath) -> FieldPath:
+    """Return the path of what has the labels and annotations of a part."""
+    return FieldPath("metadata") if owner == SET else path
 
 
 class GroupTemplate(Value):
@@ -246,7 +252,22 @@ def _read_part(
     if constraint is not None and not isinstance(constraint, dict):
         constraint = as_map(constraint, path.child("topologyConstraint"), findings)
 
-    return SetPart(owner, path, constraint, about_mnnvl)
+    queue = _queue(annotated, _holder_path(owner, path))
+    return SetPart(owner, path, constraint, about_mnnvl, queue)
+
+
+def _queue(holder: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
+    """Return the queue of KAI that a label names, else an annotation, with its path.
+
+    Grove looks for it in the same places:
+    https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
+    """
+    for field in ("labels", "annotations"):
+        name = text_at(map_of(holder.get(field)), KAI_QUEUE)
+        if name:
+            return path.child(field).key(KAI_QUEUE), name
+
+    return None
 
 
 def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTemplate:

@@ -224,12 +224,12 @@ class Dialect(ABC):
     def validate_set(
         self,
         template: Template,
-        old: JsonMap | None,
+        old: Template | None,
         facts: TopologyFacts,
     ) -> SetVerdict:
         """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-        `old` is the set that an UPDATE replaces, None at CREATE. It is read only if it counts.
+        `old` is the set that an UPDATE replaces, None at CREATE.
         """
 
     def set_warnings(self, template: Template) -> list[str]:

@@ -18,12 +18,10 @@ from app.facts.grove.template import (
     CliqueTemplate,
     SetPart,
     Template,
-    read_template,
 )
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
-from app.objects.shape import JsonMap
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
 from app.rules.mnnvl.unit import SCOPES
 from app.rules.mnnvl.wanted import both_in_set
@@ -34,7 +32,7 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 
 def validate_annotations(
     template: Template,
-    old: JsonMap | None,
+    old: Template | None,
     others: Sequence[PodCliqueSet] | None,
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
@@ -49,7 +47,7 @@ def validate_annotations(
     findings = _findings(template, others)
     stored = set()
     if findings and old is not None:
-        stored = {str(finding) for finding in _findings(read_template(old), others)}
+        stored = {str(finding) for finding in _findings(old, others)}
 
     return (
         [finding for finding in findings if str(finding) not in stored],

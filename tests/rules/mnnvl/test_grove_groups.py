@@ -45,7 +45,9 @@ def pcs(
 
 def findings(obj: Any, old: Any = None, *others: Any) -> list[str]:
     stored = [read_pod_clique_set(other) for other in others]
-    return [finding.field for finding in validate_annotations(read_template(obj), old, stored)[0]]
+    template = None if old is None else read_template(old)
+    found, _ = validate_annotations(read_template(obj), template, stored)
+    return [finding.field for finding in found]
 
 
 POOL = {"name": "pool", "cliqueNames": ["leader"], "replicas": 3, "minAvailable": 2}
@@ -175,7 +177,7 @@ def test_two_sets_with_thousands_of_groups_are_compared_at_once() -> None:
 
 def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     wrong = pcs(clique("worker"), group="g" * 60)
-    errors, warnings = validate_annotations(read_template(wrong), wrong, [])
+    errors, warnings = validate_annotations(read_template(wrong), read_template(wrong), [])
     assert (errors, [text.partition(": ")[0] for text in warnings]) == (
         [],
         ["stored before, and allowed to stay"],

@@ -92,7 +92,7 @@ def test_findings(obj: dict[str, Any], expected: list[str]) -> None:
 def test_what_was_stored_before_is_a_warning() -> None:
     old = pcs(WORKER, enabled="true", scope="node")
     new = pcs(WORKER, enabled="true", scope="node", device_class="No Class")
-    findings, warnings = validate_annotations(read_template(new), old, None)
+    findings, warnings = validate_annotations(read_template(new), read_template(old), None)
     assert [finding.field for finding in findings] == [CLASS]
     assert warnings == [
         f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
-from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
+from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
 from app.objects.fields import (
     FieldError,
@@ -171,7 +171,7 @@ _STORED = "topology constraint stored before, and allowed to stay"
 
 def validate_set(
     template: Template,
-    old: JsonMap | None,
+    old: Template | None,
     facts: TopologyFacts,
 ) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
@@ -186,7 +186,7 @@ def validate_set(
     if findings:
         return SetVerdict(findings)
 
-    stored = None if old is None else read_packings(read_template(old), [])
+    stored = None if old is None else read_packings(old, [])
     if not packings.constraints and not (stored and stored.constraints):
         return NO_CONSTRAINTS
 

@@ -9,11 +9,10 @@ webhook.
 from collections.abc import Iterator, Mapping
 
 from app.base.value import Value
-from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text, read_template
+from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
-from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
 
 NOT_ENABLED = "topology support is not enabled in the operator"
@@ -50,7 +49,7 @@ class Constraints(Value):
 
 def validate_set(
     template: Template,
-    old: JsonMap | None,
+    old: Template | None,
     facts: TopologyFacts,
 ) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
@@ -79,7 +78,7 @@ def validate_set(
 
 def validate_constraints(
     constraints: Constraints,
-    old: JsonMap | None,
+    old: Template | None,
     topology: ClusterTopology,
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
@@ -93,11 +92,11 @@ def validate_constraints(
     return findings, []
 
 
-def _is_unchanged(constraints: Constraints, old: JsonMap | None) -> bool:
+def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:
     """Return whether an update of `old` does not change any constraint."""
     if old is None:
         return False
-    return read_constraints(read_template(old), []).comparable == constraints.comparable
+    return read_constraints(old, []).comparable == constraints.comparable
 
 
 def _ignored(reason: str) -> str:

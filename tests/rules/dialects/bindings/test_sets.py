@@ -34,7 +34,8 @@ MISSING = "Required value: the name of a ClusterTopologyBinding is needed here o
 def validated(
     obj: dict[str, Any], old: dict[str, Any] | None, facts: Around
 ) -> tuple[list[FieldError], list[str]]:
-    verdict = BINDINGS.validate_set(read_template(obj), old, facts)
+    stored = None if old is None else read_template(old)
+    verdict = BINDINGS.validate_set(read_template(obj), stored, facts)
     return list(verdict.findings), list(verdict.warnings)
 
 
@@ -408,7 +409,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
 
 
 def test_which_levels_a_set_requires() -> None:
-    verdict = BINDINGS.validate_set(read_template(STORED), STORED, AROUND)
+    verdict = BINDINGS.validate_set(read_template(STORED), read_template(STORED), AROUND)
     assert (verdict.levels, verdict.required) == (
         BOUND["gb200"],
         {("set", ""): "rack", ("clique", "router"): "host"},

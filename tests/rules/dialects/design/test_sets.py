@@ -56,7 +56,8 @@ def judged(
     findings = [*template.findings]
     constraints = read_constraints(template, findings)
     assert findings == []
-    return validate_constraints(constraints, old, topology)
+    stored = None if old is None else read_template(old)
+    return validate_constraints(constraints, stored, topology)
 
 
 @pytest.mark.parametrize(
