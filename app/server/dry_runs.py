@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
+import msgspec
 from fastapi import Request, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from app.admission.decide import Route
-from app.base.json import pretty_json
-from app.dry_run.budget import OF_REQUEST, Budget, UnusableInput
+from app.base.json import to_json
+from app.dry_run.budget import MIB, OF_REQUEST, Budget, UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
@@ -22,6 +23,13 @@ JUDGED_DRY_RUNS = 3
 """The most dry runs whose documents are in memory.
 
 Those of one may take 50 MiB, for as long as their verdicts wait for the API server.
+"""
+MAX_ANSWER = 8 * 1024 * 1024
+"""Bytes. Some documents that a body may have are less than half of it, with all patches."""
+MAX_INDENTED = 64 * 1024
+"""The most bytes of JSON that is indented.
+
+With 240,000 zeros below 180 lists, a body of 480 KB would have an answer of 90 MB.
 """
 JUDGING_SECONDS = 100.0
 """A little less than the time after which the connection of a dry run is closed."""
@@ -71,7 +79,7 @@ class DryRuns:
                 busy = _error(503, "too many dry runs at once: try again in a moment")
                 busy.headers["Retry-After"] = "1"
                 return busy
-            judged = await self._in_turn(text, parameters)
+            return await self._in_turn(text, parameters)
         except TimeoutError:
             return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: give fewer documents")
         except ClientDisconnect:
@@ -81,26 +89,35 @@ class DryRuns:
         except UnusableInput as problem:
             return _error(400, str(problem))
 
-        return await asyncio.to_thread(_judged_response, judged, parameters.output)
-
-    async def _in_turn(self, text: str, parameters: Parameters) -> list[Judgement]:
+    async def _in_turn(self, text: str, parameters: Parameters) -> Response:
         """Read the documents in `text`, and judge them, while few others are judged."""
         self._waiting += 1
         try:
             async with self._judging, asyncio.timeout(JUDGING_SECONDS):
                 async with self._turn:
                     documents, replaced = await asyncio.to_thread(_read, text, parameters.old)
-                return await self._judged(documents, parameters.asker(replaced))
+                asker = parameters.asker(replaced)
+                return await self._judged(documents, asker, parameters.output)
         finally:
             self._waiting -= 1
 
-    async def _judged(self, documents: Sequence[Object], asker: Asker) -> list[Judgement]:
-        """Return the judgements of some documents. Other requests are answered between two."""
-        judged = []
+    async def _judged(self, documents: Sequence[Object], asker: Asker, output: str) -> Response:
+        """Return the verdicts on some documents. Other requests are answered between two."""
+        shown = []
+        size = 0
+        is_allowed = True
         for document in documents:
-            judged.append(await judge(self._routes, document, asker))
-            await asyncio.sleep(0)
-        return judged
+            judgement = await judge(self._routes, document, asker)
+            is_allowed &= judgement.verdict is None or judgement.verdict.allowed
+            shown.append(await asyncio.to_thread(_shown, judgement, output))
+            size += len(shown[-1])
+            if size > MAX_ANSWER:
+                raise UnusableInput(
+                    f"the answer is larger than {MAX_ANSWER // MIB} MiB: give fewer documents"
+                )
+        if output == "text":
+            return Response(b"".join(shown), media_type="text/plain")
+        return await asyncio.to_thread(_report, shown, is_allowed=is_allowed)
 
 
 def _error(code: int, problem: str) -> Response:
@@ -129,15 +146,14 @@ async def _body(request: Request) -> str:
         raise UnusableInput(f"the body is not UTF-8 text: {problem}") from None
 
 
-def _judged_response(judged: Sequence[Judgement], output: str) -> Response:
+def _shown(judgement: Judgement, output: str) -> bytes:
     if output == "text":
-        return PlainTextResponse(
-            "\n".join(line for judgement in judged for line in describe(judgement)) + "\n"
-        )
-    report: dict[str, Any] = {
-        "allowed": all(
-            judgement.verdict is None or judgement.verdict.allowed for judgement in judged
-        ),
-        "results": [judgement.report() for judgement in judged],
-    }
-    return Response(pretty_json(report) + b"\n", media_type="application/json")
+        return "\n".join([*describe(judgement), ""]).encode()
+    return to_json(judgement.report())
+
+
+def _report(results: Sequence[bytes], *, is_allowed: bool) -> Response:
+    content = b'{"allowed":%b,"results":[%b]}' % (to_json(is_allowed), b",".join(results))
+    if len(content) <= MAX_INDENTED:
+        content = msgspec.json.format(content, indent=2)
+    return Response(content + b"\n", media_type="application/json")

@@ -87,10 +87,12 @@ class Guarded(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._unread = self._loop.call_later(self._serving.limits.answer_seconds, self.abort)
+        self._serving.crowd.hold(self, self._transport.get_write_buffer_size())
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         self._stop_unread()
+        self._serving.crowd.hold(self, 0)
         self._protocol.resume_writing()
 
     def finish(self) -> None:

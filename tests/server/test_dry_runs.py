@@ -274,6 +274,21 @@ async def test_few_dry_runs_are_in_memory_at_once_and_none_for_long(
     assert answers[0].json()["error"] == "no verdicts within 0.1 s: give fewer documents"
 
 
+async def test_an_answer_is_not_much_larger_than_its_documents() -> None:
+    content = f"{CLIQUE}zeros: {'[' * 180}{'0,' * 40_000}{']' * 180}\n"
+    answer = await Served().request("POST", "/dry-run", content=content)
+    assert answer.status_code == 200
+    assert len(answer.content) < 1.5 * len(content)
+
+
+async def test_an_answer_has_a_limit() -> None:
+    text = "\\x01" * 200_000
+    content = f'{CLIQUE}texts: [&text "{text}"{", *text" * 15}]\n'
+    answer = await Served().request("POST", "/dry-run", content=content)
+    said = "the answer is larger than 8 MiB: give fewer documents"
+    assert (answer.status_code, answer.json()) == (400, {"error": said})
+
+
 async def test_a_body_that_is_too_large_is_said() -> None:
     answer = await Served().request("POST", "/dry-run", content=b"x" * (MAX_DRY_RUN + 1))
     assert (answer.status_code, answer.json()) == (

@@ -409,17 +409,24 @@ async def test_what_is_pipelined_behind_an_other_request_is_dropped(waiting: Wai
     [verdict_request(LONG) * (LARGE // PIECE), request("/large")],
     ids=["a verdict", "handed over"],
 )
+@pytest.mark.parametrize(
+    ("limits", "too_many"),
+    [(IMPATIENT, 0), (ConnectionLimits(held_bytes=2**16), 1)],
+    ids=["for too long", "too many bytes"],
+)
 async def test_a_client_that_does_not_read_its_answer_is_cut_off(
-    impatient: Waiting, sent: bytes
+    tmp_path: Path, sent: bytes, limits: ConnectionLimits, too_many: int
 ) -> None:
-    _, writer = await impatient.open()
-    writer.transport.pause_reading()  # type: ignore[attr-defined]
-    writer.write(sent)
-    async with asyncio.timeout(PATIENCE):
-        while not (impatient.bodies or impatient.seen.verdicts):  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.02)
-    await impatient.until_closed()
-    writer.transport.abort()
+    async with listening(Waiting(tmp_path, limits)) as server:
+        _, writer = await server.open()
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(sent)
+        async with asyncio.timeout(PATIENCE):
+            while not (server.bodies or server.seen.verdicts):  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0.02)
+        await server.until_closed()
+        assert server.listener.serving.crowd.closed_early == too_many
+        writer.transport.abort()
 
 
 async def test_what_is_no_http_is_refused(waiting: Waiting) -> None:
