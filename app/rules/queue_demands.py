@@ -1,5 +1,7 @@
 """What policies demand of names of queues, in CEL: the queue exists, and the user may use it."""
 
+from collections.abc import Sequence
+
 from app.facts.kinds import POD_GROUP, QUEUE
 from app.objects.resource import Resource
 from app.rules.policy import PolicyDemand, sentence
@@ -24,23 +26,31 @@ def _check(resource: Resource, name: str) -> str:
     return f"{of_kind}.name({name}).check('use').allowed()"
 
 
-def variables_of_queues(names: str) -> dict[str, str]:
-    """Return the variables of DEMANDS_OF_QUEUES; the expression `names` lists queues of ROOT.
+def variables_of_queues(places: Sequence[str]) -> dict[str, str]:
+    """Return the variables of DEMANDS_OF_QUEUES; each expression of `places` lists queues of ROOT.
 
-    To search every name among all former ones would cost more than an API server spends on a
-    PodCliqueSet of 1,000 cliques. So the two that were named first are compared one by one.
+    A former name counts only in its own place. Nobody may have looked at another one when it was
+    written there, such as an annotation of a ConfigMap before it got the label.
+
+    The last place may have many names. To search every name among all former ones would cost more
+    than an API server spends on a PodCliqueSet of 1,000 cliques. So the two that were named first
+    are compared one by one.
     """
+    *few, many = places
+    newly = [
+        f"{_of('object', names)}.filter(q, q != '' && !(q in {_of_former(names)}))" for names in few
+    ]
+    newly.append(
+        f"{_of('object', many)}.filter(q, q != '' && q != variables.oneFormer"
+        " && q != variables.otherFormer && !(q in variables.lastFormer))"
+    )
     return {
-        "named": f"{_of('object', names)}.filter(q, q != '')",
-        "former": f"{_of_former(names)}.filter(q, q != '')",
+        "former": f"{_of_former(many)}.filter(q, q != '')",
         "oneFormer": "variables.former.size() == 0 ? '' : variables.former[0]",
         "laterFormer": "variables.former.filter(q, q != variables.oneFormer)",
         "otherFormer": "variables.laterFormer.size() == 0 ? '' : variables.laterFormer[0]",
         "lastFormer": "variables.laterFormer.filter(q, q != variables.otherFormer)",
-        "added": (
-            "variables.named.filter(q, q != variables.oneFormer && q != variables.otherFormer"
-            " && !(q in variables.lastFormer))"
-        ),
+        "added": " + ".join(newly),
         "first": "variables.added.filter(q, q == variables.added[0])",
         "others": "variables.added.filter(q, q != variables.added[0])",
         "second": "variables.others.filter(q, q == variables.others[0])",
@@ -85,14 +95,14 @@ DEMANDS_OF_QUEUES = (
 )
 
 
-def demand_of_existence(names: str) -> PolicyDemand:
-    """Return the demand that the queues exist that the expression `names` lists for ROOT.
+def demand_of_existence(places: Sequence[str]) -> PolicyDemand:
+    """Return the demand that the queues exist that the expressions `places` list for ROOT.
 
     The parameter has the names of all Queues as keys: API servers find one of 20,000 at once.
     """
     return PolicyDemand(
         "missing",
-        f"{_of('object', names)}.filter(q, q != '' && !(q in params.spec.names))",
+        f"{_of('object', ' + '.join(places))}.filter(q, q != '' && !(q in params.spec.names))",
         sentence(
             'queue "{queue}" does not exist, unless it was made just now: KAI schedules nothing in'
             " it until it does",

@@ -1,5 +1,7 @@
 """Where an object names a queue or a PodGroup of KAI, as lists of names in CEL.
 
+Where several places are compared one by one, each has an expression of its own.
+
 Sources: KAI's podgrouper reads labels of the topmost owner of a Pod, of its Job if that is a
 CronJob, of its PodGang if that is of Grove, and of the Pod:
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper/default_grouper.go,
@@ -24,6 +26,10 @@ _JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
 """The expression of the owner of Pods that KAI asks, in a list: the Job of a CronJob."""
 
 _CLIQUES = "ROOT.spec.template.cliques"
+_FIELDS = ("labels", "annotations")
+
+Places = tuple[str, ...]
+"""An expression of a list of names for each place of an object. The last one may be long."""
 
 
 class QueueKeys(Value):
@@ -47,26 +53,25 @@ def entry(holder: str, field: str, key: str) -> str:
     )
 
 
-def of_metadata(keys: QueueKeys, holder: str = ROOT) -> str:
-    """Return the expression of the queues that the metadata of `holder` names."""
-    fields = ("labels", "annotations")
-    return f"[{', '.join(entry(holder, field, keys.queue) for field in fields)}]"
+def of_metadata(keys: QueueKeys) -> Places:
+    """Return the queues that the metadata of an object names."""
+    return tuple(f"[{entry(ROOT, field, keys.queue)}]" for field in _FIELDS)
 
 
-def of_pod_group(keys: QueueKeys) -> str:
-    """Return the expression of the queues that a PodGroup of KAI names."""
+def of_pod_group(keys: QueueKeys) -> Places:
+    """Return the queues that a PodGroup of KAI names."""
     spec = "has(ROOT.spec) && has(ROOT.spec.queue) ? ROOT.spec.queue : ''"
-    return f"[{spec}] + {of_metadata(keys)}"
+    return (f"[{spec}]", *of_metadata(keys))
 
 
-def of_set(keys: QueueKeys) -> str:
+def of_set(keys: QueueKeys) -> Places:
     """Return the queues of a PodCliqueSet and of its cliques, whose metadata is in the clique.
 
     A Pod gets the labels of its clique, and so a project, which KAI's podgrouper reads beside the
-    Grove of January 2026.
+    Grove of January 2026. The cliques are one place, because they may be many.
     """
-    parts = [_of_cliques(field, keys.queue) for field in ("labels", "annotations")]
-    return " + ".join([of_metadata(keys), *parts, of_projects_of_set(keys)])
+    parts = [_of_cliques(field, keys.queue) for field in _FIELDS]
+    return (*of_metadata(keys), " + ".join([*parts, of_projects_of_set(keys)]))
 
 
 def of_projects_of_set(keys: QueueKeys) -> str:
@@ -101,30 +106,29 @@ def _has_project(keys: QueueKeys) -> str:
     return f"has({labels}) && {text(keys.project)} in {labels} && !({text(keys.queue)} in {labels})"
 
 
-def of_clique(keys: QueueKeys) -> str:
+def of_clique(keys: QueueKeys) -> Places:
     """Return the queues of a PodClique. Its labels are those of its Pods."""
     is_ours = _is_of_kai("ROOT.spec.podSpec", keys)
     project = f"{is_ours} ? {_project_of(keys, ROOT, ROOT)} : ''"
-    return f"{of_metadata(keys)} + [{project}]"
+    return (*of_metadata(keys), f"[{project}]")
 
 
-def of_pods(keys: QueueKeys) -> str:
+def of_pods(keys: QueueKeys) -> Places:
     """Return the queues of a Pod or of what makes Pods.
 
     A project counts only in Pods of KAI, because other programs have labels of this name too. It
     doesn't count beside a label that names the queue itself: KAI looks for that first.
     """
     metadata = [
-        of_metadata(keys),
-        f"{_JOB}.map(j, {entry('j', 'labels', keys.queue)})",
-        f"{_TEMPLATE}.map(p, {entry('p', 'labels', keys.queue)})",
-        f"{_TEMPLATE}.map(p, {entry('p', 'annotations', keys.queue)})",
+        f"{holder}.map(h, {entry('h', field, keys.queue)})"
+        for holder in (_JOB, _TEMPLATE)
+        for field in _FIELDS
     ]
     ours = f"{_TEMPLATE}.filter(p, {_is_of_kai('p.spec', keys)})"
     without = f"{ours}.filter(p, {entry('p', 'labels', keys.queue)} == '')"
     of_owner = f"{_JOB}.map(j, {_project_of(keys, 'j', 'p')})[0]"
     projects = [f"{ours}.map(p, {_project_of(keys, 'p', 'p')})", f"{without}.map(p, {of_owner})"]
-    return " + ".join((*metadata, *projects))
+    return (*of_metadata(keys), *metadata, *projects)
 
 
 def groups_of_metadata() -> str:

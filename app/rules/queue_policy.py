@@ -30,6 +30,7 @@ from app.rules.queue_demands import (
 )
 from app.rules.queue_names import (
     ROOT,
+    Places,
     QueueKeys,
     groups_of_metadata,
     groups_of_pods,
@@ -98,7 +99,7 @@ def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> l
     """
     kinds = _kinds_with_queues(keys)
     del kinds["podgroups"]
-    kinds["podcliquesets"] = (POD_CLIQUE_SET,), of_projects_of_set(keys)
+    kinds["podcliquesets"] = (POD_CLIQUE_SET,), (of_projects_of_set(keys),)
     kinds["owners"] = (_ANY,), of_metadata(keys)
 
     names = "params.spec.names"
@@ -119,8 +120,8 @@ def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> l
     return [*policies, _of_other_kinds(of_owners, keys)]
 
 
-def _kinds_with_queues(keys: QueueKeys) -> dict[str, tuple[tuple[Resource, ...], str]]:
-    """Return the kinds that name queues, each with the expression that lists these for ROOT."""
+def _kinds_with_queues(keys: QueueKeys) -> dict[str, tuple[tuple[Resource, ...], Places]]:
+    """Return the kinds that name queues, each with the expressions that list these for ROOT."""
     return {
         "podgroups": ((POD_GROUP,), of_pod_group(keys)),
         "podcliquesets": ((POD_CLIQUE_SET,), of_set(keys)),
@@ -159,10 +160,10 @@ def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
 def _guard(
     name: str,
     resources: tuple[Resource, ...],
-    queues: str,
+    queues: Places,
     trusted: Sequence[str],
 ) -> Policy:
-    """Return the policy for the queues that an expression lists for ROOT, and the PodGroups."""
+    """Return the policy for the queues that expressions list for ROOT, and the PodGroups."""
     demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
     variables = variables_of_queues(queues)
     if name in _GROUPS:

@@ -12,7 +12,19 @@ import pytest_asyncio
 from app.commands.beside import ApiServer
 from app.objects.resource import POD
 from tests.integration.system import Users, eventually, raw_client
-from tests.policies.ways import GROUP, QUEUE, Way, binding, groups, metadata, pod, projects, ways
+from tests.policies.ways import (
+    GROUP,
+    QUEUE,
+    Steps,
+    Way,
+    binding,
+    groups,
+    metadata,
+    pod,
+    projects,
+    steps,
+    ways,
+)
 from tests.rendered import rendered
 
 pytestmark = pytest.mark.untraced
@@ -103,13 +115,15 @@ class Tenants:
         params = {} if is_kept else {"dryRun": "All"}
         return await self._client.post(path, json=body, params=params, headers=_as(user))
 
-    async def change(self, user: str, way: Way, subresource: str = "") -> httpx.Response:
+    async def change(
+        self, user: str, way: Way, subresource: str = "", *, is_kept: bool = False
+    ) -> httpx.Response:
         path, body = self._request(way)
         headers = [*_as(user), ("Content-Type", "application/merge-patch+json")]
         return await self._client.patch(
             f"{path}/{body['metadata']['name']}{subresource}",
             content=json.dumps(body),
-            params={"dryRun": "All"},
+            params={} if is_kept else {"dryRun": "All"},
             headers=headers,
         )
 
@@ -209,6 +223,33 @@ async def test_a_tenant_keeps_the_queue_of_others_and_does_not_change_to_it(
 
     assert _refusal(kept) == (200, "")
     assert _queue_refused(changed) == (403, "b")
+
+
+@pytest.mark.parametrize("case", steps("b", "a"))
+async def test_several_writes_lead_to_no_queue_of_others(
+    tenants: Tenants, case: str, kind: str
+) -> None:
+    way = steps("b", "a")[case]
+    first = Way(way.resource, way.objects[0])
+    await tenants.needs(first, kind)
+    maker = PODGROUPER if way.is_copied else "ann"
+    (await tenants.create(maker, first, is_kept=True)).raise_for_status()
+    refusals = [
+        _refusal(await tenants.change("ann", _patch(way, number), is_kept=True))
+        for number in range(1, len(way.objects))
+    ]
+    await tenants.delete(first)
+    assert [code for code, _ in refusals] == [200] * (len(refusals) - 1) + [403]
+
+
+def _patch(way: Steps, number: int) -> Way:
+    """Return the change of the metadata from one object to the next, as a merge patch."""
+    former, current = (way.objects[at]["metadata"] for at in (number - 1, number))
+    changed = {
+        field: {**dict.fromkeys(former[field]), **current[field]}
+        for field in ("labels", "annotations")
+    }
+    return Way(way.resource, {"metadata": {"name": current["name"], **changed}})
 
 
 @pytest.mark.parametrize("case", projects("a"))

@@ -1,13 +1,15 @@
 """Who may use which queue: every way to name one, in each kind."""
 
 import copy
+import itertools
 import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 from app.config.schema import Configuration
-from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, POD_GROUP, WORKLOAD
 from app.objects.resource import POD, Resource
 from app.webhooks.policies import queue_policies
 from tests.policies.asked import Policies
@@ -26,6 +28,7 @@ from tests.policies.ways import (
     metadata,
     pod,
     projects,
+    steps,
     ways,
 )
 
@@ -233,6 +236,100 @@ def test_an_update_may_not_change_to_a_queue_of_others(way: str) -> None:
     assert said(own.resource, changed, own.obj) == refusals(changed)
     changed["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert said(own.resource, changed, own.obj) == refusals(changed)
+
+
+@pytest.mark.parametrize("case", steps("b", "a"))
+def test_several_writes_lead_to_no_queue_of_others(case: str) -> None:
+    way = steps("b", "a")[case]
+    before = None if not way.is_copied else way.objects[0]
+    for obj in way.objects[way.is_copied : -1]:
+        assert said(way.resource, obj, before) == []
+        before = obj
+    assert said(way.resource, way.objects[-1], before) != []
+
+
+Place = tuple[str | int, ...]
+
+_METADATA: tuple[Place, ...] = (
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+)
+_OF_TEMPLATE = tuple(("spec", "template", *path) for path in _METADATA)
+_OF_JOBS = tuple(("spec", "jobTemplate", *path) for path in (*_METADATA, *_OF_TEMPLATE))
+_OF_CLIQUE = tuple(("spec", "template", "cliques", 0, name) for name in ("labels", "annotations"))
+
+PLACES: dict[str, tuple[Resource, Object, tuple[Place, ...]]] = {
+    "ConfigMap": (CONFIG_MAP, {"metadata": {}}, _METADATA),
+    "PodGang": (POD_GANG, {"metadata": {}, "spec": {}}, _METADATA),
+    "PodGroup": (POD_GROUP, {"metadata": {}, "spec": {}}, (*_METADATA, ("spec",))),
+    "Pod": (POD, pod(), _METADATA),
+    "CronJob": (CRON_JOB, cron_job(pod(), {}), (*_METADATA, *_OF_JOBS)),
+    "PodCliqueSet": (POD_CLIQUE_SET, cliques({}), (*_METADATA, *_OF_CLIQUE)),
+    "PodClique": (POD_CLIQUE, ways("a")["a PodClique"].obj, _METADATA),
+    "Workload": (WORKLOAD, {"metadata": {}, "spec": {}}, _METADATA),
+    **{
+        resource.kind: (resource, controlled(resource), (*_METADATA, *_OF_TEMPLATE))
+        for resource in TEMPLATED
+    },
+}
+"""Everywhere in an object of a kind where a queue can be named."""
+
+
+def holder(obj: Any, place: Place) -> Object:
+    """The map of `obj` that has an entry with the name of a queue."""
+    for step in place:
+        obj = obj[step] if isinstance(step, int) else obj.setdefault(step, {})
+    found: Object = obj
+    return found
+
+
+def named_in(obj: Object, places: Iterable[Place]) -> frozenset[Place]:
+    """The places that name a queue of others."""
+    return frozenset(place for place in places if "b" in holder(obj, place).values())
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_no_number_of_writes_moves_a_queue_of_others_to_another_place(kind: str) -> None:
+    """Wherever somebody else has named it, and if nobody has: every sequence of writes, each of one
+    place, is tried.
+    """
+    resource, base, places = PLACES[kind]
+    cliques_are_one = set(_OF_CLIQUE) & set(places)
+    for start in (None, *places):
+        first = copy.deepcopy(base)
+        for place in places:
+            holder(first, place).pop(QUEUE, None)
+        if start is not None:
+            holder(first, start)[_key(start)] = "b"
+        allowed = {start} | (cliques_are_one if start in cliques_are_one else set())
+        if resource in (CONFIG_MAP, POD_GANG):
+            allowed |= {("metadata", "annotations")}  # which nobody reads
+        assert reached(resource, first, places) - allowed == set()
+
+
+def reached(resource: Resource, first: Object, places: Sequence[Place]) -> set[Place]:
+    """The places that name a queue of others after any allowed writes of `first`."""
+    seen = {json.dumps(first, sort_keys=True)}
+    waiting = [first]
+    found: set[Place] = set()
+    while waiting:
+        obj = waiting.pop()
+        found |= named_in(obj, places)
+        for place, queue in itertools.product(places, (None, "b")):
+            changed = copy.deepcopy(obj)
+            entries = holder(changed, place)
+            entries.pop(_key(place), None)
+            if queue is not None:
+                entries[_key(place)] = queue
+            text = json.dumps(changed, sort_keys=True)
+            if text not in seen and not said(resource, changed, obj):
+                seen.add(text)
+                waiting.append(changed)
+    return found
+
+
+def _key(place: Place) -> str:
+    return "queue" if place == ("spec",) else QUEUE
 
 
 def test_a_project_counts_as_soon_as_kai_schedules_the_pod() -> None:

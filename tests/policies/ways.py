@@ -1,5 +1,6 @@
 """Every way to name a queue, as objects that an API server takes."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,6 +128,9 @@ def ways(queue: str) -> dict[str, Way]:
         "a project of a Pod": Way(POD, pod(project)),
         "a CronJob": Way(CRON_JOB, cron_job(pod(label))),
         "the Jobs of a CronJob": Way(CRON_JOB, cron_job(pod(), {"labels": label})),
+        "an annotation of the Jobs of a CronJob": Way(
+            CRON_JOB, cron_job(pod(), {"annotations": label})
+        ),
         "a project of the Jobs of a CronJob": Way(CRON_JOB, cron_job(pod(), {"labels": project})),
         "any owner of Pods": Way(CONFIG_MAP, {"metadata": metadata(label)}),
         "a project of a clique": Way(POD_CLIQUE_SET, cliques({"labels": project})),
@@ -193,6 +197,74 @@ def groups(name: str) -> dict[str, Way]:
         made = controlled(resource, {}, pod(annotations=group))
         listed[f"a template of a {resource.kind}"] = Way(resource, made)
     return listed
+
+
+class Steps(Value):
+    """What an object is, write after write. The last write names a queue that counts.
+
+    If `is_copied`, a controller that is trusted makes the first object.
+    """
+
+    resource: Resource
+    objects: tuple[Object, ...]
+    is_copied: bool = False
+
+
+def _steps(resource: Resource, *entries: Mapping[str, Any], is_copied: bool = False) -> Steps:
+    """Writes of the metadata of an object of a kind; each entry has labels and annotations."""
+    obj = {} if resource == CONFIG_MAP else controlled(resource, {}, pod())
+    objects = tuple({**copy.deepcopy(obj), "metadata": metadata(**entry)} for entry in entries)
+    return Steps(resource, objects, is_copied)
+
+
+def steps(queue: str, own: str) -> dict[str, Steps]:
+    """Ways of several writes to `queue`, of which each but the last is allowed.
+
+    The tenant may use the queue `own`.
+    """
+    theirs = {QUEUE: queue}
+    mine = {QUEUE: own}
+    job = TEMPLATED[0]
+    project = {"project": queue}
+    copied = {"annotations": theirs}
+    return {
+        "an annotation becomes a label": _steps(
+            CONFIG_MAP, {"annotations": theirs}, {"labels": theirs}
+        ),
+        "an annotation stays beside a label": _steps(
+            CONFIG_MAP, {"annotations": theirs}, {"annotations": theirs, "labels": theirs}
+        ),
+        "an annotation, an empty label, then the label": _steps(
+            CONFIG_MAP,
+            {"annotations": theirs},
+            {"annotations": theirs, "labels": {QUEUE: ""}},
+            {"annotations": theirs, "labels": theirs},
+        ),
+        "an annotation, the own label, then the label": _steps(
+            CONFIG_MAP,
+            {"annotations": theirs},
+            {"annotations": theirs, "labels": mine},
+            {"annotations": theirs, "labels": theirs},
+        ),
+        "a project beside the own queue, then alone": _steps(
+            CONFIG_MAP, {"labels": {**mine, **project}}, {"labels": project}
+        ),
+        "a project beside the own queue, beside an empty one": _steps(
+            CONFIG_MAP,
+            {"labels": {**mine, **project}},
+            {"labels": {**project, QUEUE: ""}},
+        ),
+        "an annotation of a Job that a controller copied": _steps(
+            job, copied, {"labels": theirs}, is_copied=True
+        ),
+        "an annotation of a Job, the own label, then the label": _steps(
+            job,
+            copied,
+            {**copied, "labels": mine},
+            {**copied, "labels": theirs},
+            is_copied=True,
+        ),
+    }
 
 
 def binding(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
