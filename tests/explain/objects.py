@@ -380,7 +380,16 @@ def pod_gang(fact: PodGang) -> Object:
         fact.uid,
         metadata=metadata,
         spec=spec,
+        status=gang_status(fact.scheduled),
     )
+
+
+def gang_status(scheduled: bool | None) -> Object:
+    """As releases write it that note what was scheduled, and as earlier ones do (None)."""
+    status: Object = {"phase": "Pending", "conditions": [{"type": "Initialized", "status": "True"}]}
+    if scheduled is not None:
+        status["conditions"].append({"type": "Scheduled", "status": "False"})
+    return status | ({"lastScheduled": SOME_TIME} if scheduled else {})
 
 
 def bound(fact: SchedulerConstraint, topology_name: str) -> Object:
@@ -390,7 +399,14 @@ def bound(fact: SchedulerConstraint, topology_name: str) -> Object:
 
 
 def pod_gang_map(fact: PodGangMap) -> Object:
-    entries = [{"epoch": e.epoch, "dependsOn": list(e.depends_on)} for e in fact.entries]
+    entries = [
+        {
+            "epoch": e.epoch,
+            "dependsOn": list(e.depends_on),
+            "podCliques": {name.removeprefix(f"{fact.name}-"): count for name, count in e.pods},
+        }
+        for e in fact.entries
+    ]
     spec = {"entries": entries}
     return made("grove.io/v1alpha1", "PodGangMap", fact.namespace, fact.name, spec=spec)
 

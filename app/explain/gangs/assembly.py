@@ -72,15 +72,33 @@ def _member_of_part(
     """Grove gives a PodGang's podgroup the name of its PodClique."""
     name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
-    pods = _alive(index.pods_of_clique(pod_gang.namespace, name))
+    own = tuple(pods_of_part(index, pod_gang, name))
+    pods = _alive(own)
     replicas = max(part.minimum, len(pods))
     template = NO_SHAPE
     if clique:
-        replicas = clique.replicas
+        entries = index.map_of(pod_gang)
+        shares = entries.shares_of(name) if entries else {}
+        if len(shares) > 1:
+            replicas = shares.get(pod_gang.epoch, replicas)
+        elif len(own) == len(index.pods_of_clique(pod_gang.namespace, name)):
+            replicas = clique.replicas
         template = _shape_of(index, clique)
 
     shape, shapes = _asked(index, pods, template)
     return Member(name, part.minimum, replicas, shape, pods, part.told, clique, shapes)
+
+
+def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
+    """Yield the pods of a PodClique that are in a PodGang.
+
+    One that is in no scaling group may have pods in several PodGangs: the label of each pod says in
+    which (https://github.com/ai-dynamo/grove/pull/799). A label that names none decides nothing.
+    """
+    for pod in index.pods_of_clique(pod_gang.namespace, name):
+        named = index.gangs.get((pod_gang.namespace, pod.place.podgang), pod_gang)
+        if named is pod_gang or all(part.name != name for part in named.parts):
+            yield pod
 
 
 def _asked(

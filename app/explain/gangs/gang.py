@@ -343,6 +343,11 @@ class Gang(Value, dict=True):
         """Whether Grove makes it."""
         return self.pod_gang is not None or self.pcs is not None
 
+    @property
+    def has_epoch(self) -> bool:
+        """Whether Grove's release names in a PodGangMap what it waits for."""
+        return self.pod_gang is not None and bool(self.pod_gang.role)
+
     def is_constrained(self) -> bool:
         """Return whether the scheduler is told a constraint, or the set asks for one."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs else []

@@ -11,11 +11,11 @@ from app.explain.gangs.assembly import (
     gangs_of_pods,
     gangs_of_set,
 )
+from app.explain.gangs.bases import bases_of
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 from app.facts.place import NOWHERE, Place
@@ -46,7 +46,7 @@ class Subject(Value, dict=True):
         gangs = list(self.gangs)
         names = {gang.ref.name for gang in gangs}
         for gang in self.gangs:
-            bases = base_gangs(gang) if any(pod.gates for pod in gang.pods) else ()
+            bases = bases_of(gang).gangs if any(pod.gates for pod in gang.pods) else ()
             new = [base for base in bases if base.name not in names]
             names.update(base.name for base in new)
             gangs += [gang_of(self.index, base) for base in new]
@@ -191,40 +191,3 @@ _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "ComputeDomain": _of_compute_domain,
 }
 """How an object is found, by its kind."""
-
-
-ANCHOR = "Anchor"
-
-
-def base_gangs(gang: Gang) -> list[PodGang]:
-    """Return the base gangs of a gang, by name.
-
-    Releases with epochs name them in the PodGangMap of the replica (`dependsOn`); if it is not
-    known, they are the anchors of the replica. Earlier ones label PodCliques with the base gang.
-    """
-    index = gang.index
-    if gang.pod_gang and gang.pod_gang.role:
-        return _by_epoch(index, gang.pod_gang)
-
-    cliques = (member.clique for member in gang.members)
-    names = {clique.place.base_podgang for clique in cliques if clique}
-    others = sorted(names - {gang.ref.name})
-    bases = (index.gangs.get((gang.namespace, name)) for name in others)
-    return [base for base in bases if base]
-
-
-def _by_epoch(index: Index, pod_gang: PodGang) -> list[PodGang]:
-    if pod_gang.role == ANCHOR:
-        return []
-
-    place = pod_gang.place
-    siblings = [
-        other
-        for other in index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
-        if other.place.replica == place.replica and other != pod_gang
-    ]
-    entries = index.gang_maps.get((pod_gang.namespace, f"{place.pcs}-{place.replica}"))
-    if not entries:
-        return [other for other in siblings if other.role == ANCHOR]
-    epochs = entries.needed_by(pod_gang.epoch)
-    return [other for other in siblings if other.epoch in epochs]

@@ -182,6 +182,11 @@ class Belongings:
         owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
+    def map_of(self, gang: PodGang) -> PodGangMap | None:
+        """Return the PodGangMap of a PodGang's replica, None if there is none."""
+        place = gang.place
+        return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
+
     def workload_of(self, pod: Pod) -> Key:
         """Return the key of the Workload that a pod names, directly or by a Kubernetes PodGroup."""
         group = self.workload_groups.get((pod.namespace, pod.workload_group))

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from app.base.groups import by_key
+from app.explain.gangs.assembly import gang_of, pods_of_part
+from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang, Member
-from app.explain.gangs.subject import base_gangs
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
 from app.explain.reasons.reason import Evidence, Reasons, Who, about
@@ -20,6 +21,11 @@ from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
 from app.facts.named import Ref
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
+_WAIT = (
+    "wait: Grove may take three minutes, until it looks again; if it lasts longer, see the log of"
+    " Grove's operator"
+)
+"""For pods that are added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
 K = TypeVar("K", str, tuple[str, str, str])
 V = TypeVar("V")
 
@@ -55,12 +61,13 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
 
     Grove makes none in their place.
     """
-    if not gang.is_of_grove:
+    pod_gang = gang.pod_gang
+    if not pod_gang:
         return []
     return [
         pod
         for member in members
-        for pod in gang.index.pods_of_clique(gang.namespace, member.name)
+        for pod in pods_of_part(gang.index, pod_gang, member.name)
         if not pod.is_alive
     ]
 
@@ -136,50 +143,85 @@ def gate_not_in_gang(gang: Gang) -> Reasons:
     _, pods = _gated(gang)
     if pods:
         text = f"Grove has not put {counted(pods, 'pod')} of {gang.ref.name} into the gang yet"
-        remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = Evidence(gang.ref, "spec.podgroups[].podReferences", without)
-        yield about(evidence, "GateNotInGang", text, remedy, "wait", objects=refs(pods))
+        yield about(evidence, "GateNotInGang", text, _WAIT, "wait", objects=refs(pods))
+
+
+def gate_base_missing(gang: Gang) -> Reasons:
+    """A pod with Grove's gate, and Grove looks in vain for what it should wait for."""
+    gated = _all_gated(gang)
+    bases = bases_of(gang)
+    for missing in bases.missing if gated else ():
+        evidence = Evidence(gang.ref, "PodGangMap spec.entries[].dependsOn", missing)
+        remedy = "see the log of Grove's operator, which writes the map"
+        if not bases.noted:
+            remedy = (
+                "see the log of Grove's operator; if it is to have no pods, upgrade Grove: later"
+                " releases don't wait for it"
+            )
+        text = f"Waits for {missing}"
+        yield about(evidence, "GateBaseMissing", text, remedy, "platform", objects=gated)
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
-    """A pod with Grove's gate whose base gang has not reached its minimum."""
-    gated = [pod for pods in _gated(gang) for pod in pods]
-    for base in base_gangs(gang) if gated else ():
-        short = list(_below_minimum(gang.index, base))
+    """A pod with Grove's gate, and Grove waits for another gang first."""
+    gated = _all_gated(gang)
+    bases = bases_of(gang)
+    for base in bases.gangs if gated else ():
+        lacking = list(_lacking(gang.index, base, bases))
+        if lacking:
+            text = f"Waits for gang {base.name}: {listed(words for words, _ in lacking)}"
+            yield about(
+                lacking[0][1],
+                "GateBaseGang",
+                text,
+                "see what that gang waits for",
+                "wait",
+                objects=gated,
+                commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
+            )
+
+
+def _all_gated(gang: Gang) -> tuple[Ref, ...]:
+    return refs(pod for pods in _gated(gang) for pod in pods)
+
+
+def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
+    """Yield what a gang lacks to be scheduled as Grove sees it; nothing if it is."""
+    if not bases.noted:
+        yield from _below_minimum(index, base)
+    elif not base.scheduled:
+        evidence = Evidence(base.ref, "status.lastScheduled", "absent")
+        members = gang_of(index, base).members
+        short = [member for member in members if not member.is_satisfied]
+        for member in short:
+            yield f"{member.name} has {len(member.placed)} of {member.minimum}", evidence
         if not short:
-            continue
-        lacking = listed(f"{clique} has {has} of {needs}" for clique, has, needs in short)
-        clique, has, _ = short[0]
-        ref = Ref("PodClique", gang.namespace, clique)
-        evidence = Evidence(ref, "status.scheduledReplicas", str(has))
-        text = f"Waits for gang {base.name}: {lacking}"
-        remedy = "see what that gang waits for"
-        yield about(
-            evidence,
-            "GateBaseGang",
-            text,
-            remedy,
-            "wait",
-            objects=refs(gated),
-            commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
-        )
+            yield "Grove has not noted yet that it is scheduled", evidence
+
+
+def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
+    """Yield the PodCliques with fewer scheduled pods than their minimum."""
+    for part in base.parts:
+        clique = index.cliques.get((base.namespace, part.name))
+        if clique and clique.scheduled < part.minimum:
+            evidence = Evidence(clique.ref, "status.scheduledReplicas", str(clique.scheduled))
+            yield f"{part.name} has {clique.scheduled} of {part.minimum}", evidence
 
 
 def gate_opens(gang: Gang) -> Reasons:
     """Pods with Grove's gate, although nothing is missing that Grove waits for."""
     gated, others = _gated(gang)
-    waits = any(any(_below_minimum(gang.index, base)) for base in base_gangs(gang))
-    if waits or others or not gated:
+    if others or not gated or any(gate_base_gang(gang)) or any(gate_base_missing(gang)):
         return
 
     text = (
         f"Grove has not opened its gate of {counted(gated, 'pod')} yet, and nothing is missing"
         " that it waits for"
     )
-    remedy = "wait; if it lasts longer than a minute, see the log of Grove's operator"
     evidence = Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE)
-    yield about(evidence, "GateOpens", text, remedy, "wait", objects=refs(gated))
+    yield about(evidence, "GateOpens", text, _WAIT, "wait", objects=refs(gated))
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
@@ -191,14 +233,6 @@ def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
     return [pod for pod in gated if pod.name in named], [
         pod for pod in gated if pod.name not in named
     ]
-
-
-def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, int, int]]:
-    """(PodClique, scheduled, minimum), as Grove compares them."""
-    for part in base.parts:
-        clique = index.cliques.get((base.namespace, part.name))
-        if clique and clique.scheduled < part.minimum:
-            yield part.name, clique.scheduled, part.minimum
 
 
 def gate_foreign(gang: Gang) -> Reasons:

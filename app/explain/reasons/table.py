@@ -5,7 +5,8 @@ the cluster's.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -64,10 +65,14 @@ def _has_volumes(gang: Gang) -> bool:
 
 
 TOPOLOGY = ("topologies", "kai_topologies")
-OF_GROVE = ("cliques", "topologies", "gangs", "sets")
-"""Needed only for gangs that Grove makes."""
+MAPS = "gang_maps"
 SLICES = "slices"
-"""Needed only for gangs that ask for GPUs by claims."""
+ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
+    **dict.fromkeys(("cliques", "topologies", "gangs", "sets"), attrgetter("is_of_grove")),
+    MAPS: attrgetter("has_epoch"),
+    SLICES: attrgetter("claims_gpus"),
+}
+"""Facts that are needed only for some gangs: that Grove makes, or that ask for GPUs by claims."""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """What must be known of nodes without pods."""
@@ -127,8 +132,13 @@ RULES: tuple[Rule, ...] = (
         Gang.may_wait,
     ),
     Rule(
+        gates.gate_base_missing,
+        ("pods", "gangs", MAPS),
+        Gang.may_wait,
+    ),
+    Rule(
         gates.gate_base_gang,
-        ("pods", "gangs", "cliques"),
+        ("pods", "gangs", "cliques", MAPS),
         Gang.may_wait,
     ),
     Rule(
@@ -138,7 +148,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         gates.gate_opens,
-        ("pods", "gangs", "cliques"),
+        ("pods", "gangs", "cliques", MAPS),
         Gang.may_wait,
     ),
     Rule(
@@ -415,12 +425,9 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
 
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
     """Return the facts without which a rule can't be judged for these gangs."""
-    needs = list(rule.needs)
-    if not any(gang.is_of_grove for gang in gangs):
-        needs = [need for need in needs if need not in OF_GROVE]
-    if not any(gang.claims_gpus for gang in gangs):
-        return [need for need in needs if need != SLICES]
-    return [*needs, CHANNELS] if ROOM in rule.needs else needs
+    needs = [need for need in rule.needs if need not in ONLY_FOR or any(map(ONLY_FOR[need], gangs))]
+    claim_gpus = any(map(ONLY_FOR[SLICES], gangs))
+    return [*needs, CHANNELS] if claim_gpus and ROOM in needs else needs
 
 
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:

@@ -36,7 +36,8 @@ class PodGang(Namespaced):
     """A PodGang.
 
     `topology` is the topology's name in its annotations, "" if no annotation gives one. `role` and
-    `epoch` are those of a release with epochs, "" for earlier ones.
+    `epoch` are those of a release with epochs, "" for earlier ones. `scheduled` is whether Grove
+    has ever seen it scheduled, None if Grove's release does not write that.
     """
 
     kind = "PodGang"
@@ -49,6 +50,7 @@ class PodGang(Namespaced):
     created: float | None = None
     role: str = ""
     epoch: str = ""
+    scheduled: bool | None = None
 
     @property
     def constrained(self) -> bool:
@@ -75,7 +77,19 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         role=text_at(labels, POD_GANG_ROLE),
         epoch=text_at(labels, POD_GANG_EPOCH),
+        scheduled=_scheduled(map_at(obj, "status")),
     )
+
+
+def _scheduled(status: JsonMap) -> bool | None:
+    """Return whether Grove has ever seen a PodGang scheduled, None if it does not write that.
+
+    The condition and the time came together: https://github.com/ai-dynamo/grove/pull/792.
+    """
+    if status.get("lastScheduled"):
+        return True
+    conditions = maps_of(status.get("conditions"))
+    return False if any(item.get("type") == "Scheduled" for item in conditions) else None
 
 
 def _part(item: JsonMap) -> GangPart:

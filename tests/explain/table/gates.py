@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.grove.podgangmap import MapEntry
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from tests.explain.fleet import (
@@ -17,11 +18,16 @@ from tests.explain.fleet import (
     pcs,
     pods,
 )
-from tests.explain.table.row import GATE, Row, epochs, event, scaled
+from tests.explain.table.row import GATE, Row, alone, epochs, event, scaled
 
 OF_TRAIN = pods(workload="train-a", workload_part="workers")
 
+EMPTY_ANCHOR = (MapEntry("018"), MapEntry("019", ("018",)))
+OPEN = "Grove has not opened its gate of 4 pods yet, and nothing is missing that it waits for"
+
 NOT_REFERRING = gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3)))
+
+SECOND_ANCHOR = tuple(replace(each, role="Anchor") for each in epochs(0, scheduled=False)["gangs"])
 
 GATES = (
     Row(
@@ -77,10 +83,68 @@ GATES = (
         also=("GangIncomplete",),
     ),
     Row(
+        "GateBaseGang",
+        "the anchor has its minimum, and has never been scheduled, which Grove notes",
+        epochs(3, scheduled=False),
+        "Waits for gang llm-0-018: llm-0-decode has 0 of 3",
+        "wait",
+        epochs(0, scheduled=True),
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "GateBaseGang",
+        "the anchor needs no pods any more, and Grove has not noted that it was scheduled",
+        epochs(0, scheduled=False, parts=(GangPart("llm-0-decode", 0),)),
+        "Waits for gang llm-0-018: Grove has not noted yet that it is scheduled",
+        "wait",
+        epochs(0, scheduled=True, parts=(GangPart("llm-0-decode", 0),)),
+    ),
+    Row(
+        "GateBaseGang",
+        "the second anchor waits for the first",
+        epochs(3, scheduled=False) | {"gangs": SECOND_ANCHOR},
+        "Waits for gang llm-0-018: llm-0-decode has 0 of 3",
+        "wait",
+        epochs(3, scheduled=False, mapped=False) | {"gangs": SECOND_ANCHOR},
+        also=("GangIncomplete",),
+    ),
+    Row(
+        "GateBaseMissing",
+        "the map does not have the epoch that the gang depends on",
+        alone("Tail", (MapEntry("019", ("017",)),), scheduled=False),
+        "Waits for epoch 017, which PodGangMap llm-0 does not have",
+        "platform",
+        alone("Tail", EMPTY_ANCHOR, scheduled=False),
+    ),
+    Row(
+        "GateBaseMissing",
+        "the map does not have the gang's own epoch",
+        alone("Tail", (MapEntry("018"),), scheduled=None),
+        "Waits for epoch 019, which PodGangMap llm-0 does not have",
+        "platform",
+        alone("Tail", (MapEntry("019"),), scheduled=None),
+    ),
+    Row(
+        "GateBaseMissing",
+        "there is no anchor for an entry without pods, and Grove compares minimums",
+        alone("ScaleOut", EMPTY_ANCHOR, scheduled=None),
+        "Waits for PodGang llm-0-018, which does not exist",
+        "platform",
+        alone("ScaleOut", EMPTY_ANCHOR, scheduled=False),
+    ),
+    Row(
+        "GateOpens",
+        "there is no anchor for an entry without pods, and Grove notes what was scheduled",
+        alone("ScaleOut", EMPTY_ANCHOR, scheduled=False),
+        OPEN,
+        "wait",
+        alone("ScaleOut", EMPTY_ANCHOR, scheduled=None),
+    ),
+    Row(
         "GateOpens",
         "the gang refers to all gated pods, and waits for no other gang",
         {"pods": pods(gates=GATE)},
-        "Grove has not opened its gate of 4 pods yet, and nothing is missing that it waits for",
+        OPEN,
         "wait",
         {"gangs": (NOT_REFERRING,), "pods": pods(gates=GATE)},
     ),

@@ -123,8 +123,8 @@ def scaled(scheduled: int) -> Changes:
     return {"gangs": (gang(), base), "cliques": (*waits, decode), "pods": pods(gates=GATE)}
 
 
-def epochs(scheduled: int, *, mapped: bool = True) -> Changes:
-    """The gang is a tail, and its anchor has one of a clique of three scheduled pods."""
+def epochs(count: int, *, mapped: bool = True, **of_anchor: Any) -> Changes:
+    """The gang is a tail, and its anchor has some of a clique of three scheduled pods."""
     of_replica = replace(gang().place, replica="0")
     tail = gang(role="Tail", epoch="019", place=of_replica)
     anchor = gang(
@@ -137,13 +137,23 @@ def epochs(scheduled: int, *, mapped: bool = True) -> Changes:
         groups=(),
     )
     decode = PodClique(
-        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, scheduled, shape(8)
+        NAMESPACE, "llm-0-decode", "uid-decode", cliques()[0].place, 3, count, shape(8)
     )
     entries = (MapEntry("018"), MapEntry("019", ("018",)))
     return {
-        "gangs": (tail, anchor),
+        "gangs": (tail, replace(anchor, **of_anchor)),
         "gang_maps": (PodGangMap(NAMESPACE, "llm-0", entries),) if mapped else (),
         "cliques": (*cliques(), decode),
+        "pods": pods(gates=GATE),
+    }
+
+
+def alone(role: str, entries: tuple[MapEntry, ...], scheduled: bool | None) -> Changes:
+    """The gang has the epoch 019 and is the only one of its replica."""
+    of_replica = replace(gang().place, replica="0")
+    return {
+        "gangs": (gang(role=role, epoch="019", place=of_replica, scheduled=scheduled),),
+        "gang_maps": (PodGangMap(NAMESPACE, "llm-0", entries),),
         "pods": pods(gates=GATE),
     }
 

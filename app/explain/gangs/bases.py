@@ -1,0 +1,86 @@
+"""The gangs that must be scheduled before Grove opens the gates of a gang's pods.
+
+Which these are, and whether they are, depends on the release:
+
+- earlier releases label PodCliques with the base gang; those with epochs name epochs in the
+  PodGangMap of the replica (`dependsOn`), which is the anchor if the map is not known
+- a gang is scheduled if each of its PodCliques has so many scheduled pods; since
+  https://github.com/ai-dynamo/grove/pull/799, if it has `status.lastScheduled`
+"""
+
+from collections.abc import Iterable, Iterator
+
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.known.index import Index
+from app.facts.grove.podgang import PodGang
+from app.facts.grove.podgangmap import PodGangMap
+
+ANCHOR = "Anchor"
+
+
+class Bases(Value):
+    """The gangs that must be scheduled first, and in words what Grove looks for in vain.
+
+    `noted` is whether Grove's release notes in PodGangs that they were scheduled.
+    """
+
+    gangs: tuple[PodGang, ...] = ()
+    missing: tuple[str, ...] = ()
+    noted: bool = False
+
+
+def bases_of(gang: Gang) -> Bases:
+    index = gang.index
+    if gang.pod_gang and gang.has_epoch:
+        return _by_epoch(index, gang.pod_gang)
+
+    cliques = (member.clique for member in gang.members)
+    names = {clique.place.base_podgang for clique in cliques if clique}
+    others = sorted(names - {gang.ref.name})
+    bases = (index.gangs.get((gang.namespace, name)) for name in others)
+    return Bases(tuple(base for base in bases if base))
+
+
+def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
+    siblings = _siblings(index, pod_gang)
+    noted = any(gang.scheduled is not None for gang in siblings)
+
+    entries = index.map_of(pod_gang)
+    if entries is None:
+        anchors = (gang for gang in siblings if ANCHOR == gang.role != pod_gang.role)
+        return Bases(tuple(anchors), noted=noted)
+
+    entry = entries.entry_of(pod_gang.epoch)
+    needed = entry.depends_on if entry else ()
+    gangs = tuple(gang for gang in siblings if gang.epoch in needed)
+    missing = (*_unknown(entries, (pod_gang.epoch, *needed)),)
+    if not noted and not missing:
+        missing = (*_without_anchor(entries, needed, gangs),)
+    return Bases(gangs, missing, noted)
+
+
+def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
+    """Return all PodGangs of a replica, this one too."""
+    place = pod_gang.place
+    of_set = index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
+    return [gang for gang in of_set if gang.place.replica == place.replica]
+
+
+def _unknown(entries: PodGangMap, epochs: Iterable[str]) -> Iterator[str]:
+    """An epoch without an entry blocks, while an entry without PodGangs counts as scheduled."""
+    for epoch in epochs:
+        if entries.entry_of(epoch) is None:
+            yield f"epoch {epoch}, which PodGangMap {entries.name} does not have"
+
+
+def _without_anchor(
+    entries: PodGangMap,
+    epochs: Iterable[str],
+    gangs: Iterable[PodGang],
+) -> Iterator[str]:
+    """Earlier releases wait for the anchor of each epoch, also of one without pods."""
+    there = {gang.epoch for gang in gangs}
+    for epoch in epochs:
+        if epoch not in there:
+            yield f"PodGang {entries.name}-{epoch}, which does not exist"
