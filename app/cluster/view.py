@@ -9,7 +9,8 @@ from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.facts.kubernetes.node import Grouping, NodeLabels, Pairs
+from app.facts.kubernetes.claim import SliceGpus, gpus_in
+from app.facts.kubernetes.node import GPUS, Grouping, NodeLabels, Pairs
 from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.names import is_subdomain
@@ -18,11 +19,11 @@ from app.rules.dialects.dialect import Dialect, NoTopology
 from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.topology.coverage import (
     GPU_COUNT,
-    NVLINK_DOMAIN,
     LevelProblem,
     Nodes,
     coverage_problems,
 )
+from app.rules.topology.families import NVLINK_DOMAIN
 from app.rules.topology.levels import HOSTNAME_KEY
 from app.stores.stores import Stores
 
@@ -33,15 +34,18 @@ MOST_GROUPINGS = 100
 class NodeGroups:
     """How many nodes have equal labels, for each grouping that was asked for.
 
-    It follows the store of nodes, so that neither a verdict nor a change has to look at thousands
-    of nodes.
+    It follows the stores of nodes and of the GPUs in ResourceSlices, so that neither a verdict nor
+    a change has to look at thousands of nodes.
     """
 
-    def __init__(self, store: WatchStore[NodeLabels]) -> None:
+    def __init__(self, store: WatchStore[NodeLabels], slices: WatchStore[SliceGpus]) -> None:
         self._store = store
+        self._slices = slices
+        self._gpus: dict[str, str] = {}
         self._counts: dict[Grouping, Counter[Pairs]] = {}
         self._nodes: dict[Grouping, Nodes] = {}
         store.subscribe(self._changed)
+        slices.subscribe(self._slice_changed)
 
     def by(self, keys: Collection[str]) -> Nodes:
         """Return the nodes grouped by their labels of these keys.
@@ -53,7 +57,8 @@ class NodeGroups:
             if len(self._counts) >= MOST_GROUPINGS:
                 self._counts.clear()
                 self._nodes.clear()
-            self._counts[grouping] = Counter(labels.of(grouping) for labels in self._store.values())
+            seen = (self._seen(key[1], self._store.get(*key)) for key in self._store.known_keys())
+            self._counts[grouping] = Counter(labels.of(grouping) for labels in seen if labels)
         if grouping not in self._nodes:
             self._nodes[grouping] = Nodes(
                 (dict(pairs), count) for pairs, count in self._counts[grouping].items()
@@ -66,6 +71,29 @@ class NodeGroups:
         before: NodeLabels | None,
         after: NodeLabels | None,
     ) -> None:
+        self._move(self._seen(key[1], before), self._seen(key[1], after))
+
+    def _slice_changed(self, _: Key, before: SliceGpus | None, after: SliceGpus | None) -> None:
+        for name in {part.node for part in (before, after) if part is not None}:
+            labels = self._store.get("", name)
+            old = self._seen(name, labels)
+
+            gpus = gpus_in(self._slices.by_index(table.OF_NODE, ("", name)))
+            self._gpus.pop(name, None)
+            if gpus:
+                self._gpus[name] = str(gpus)
+
+            self._move(old, self._seen(name, labels))
+
+    def _seen(self, name: str, labels: NodeLabels | None) -> NodeLabels | None:
+        """Return the labels of a node, with the GPUs of its slices if it can allocate no others."""
+        gpus = self._gpus.get(name)
+        if labels is None or gpus is None or GPUS in labels.keys:
+            return labels
+        return NodeLabels((*labels.keys, GPUS), (*labels.values, gpus))
+
+    def _move(self, before: NodeLabels | None, after: NodeLabels | None) -> None:
+        """Count a node as it is after a change, and no more as it was before."""
         for grouping, counts in self._counts.items():
             old = None if before is None else before.of(grouping)
             new = None if after is None else after.of(grouping)
@@ -121,7 +149,7 @@ class ClusterView:
         self._device_classes = stores[table.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
         """The names of KAI's Queues. Empty while they are not known."""
-        self._node_groups = NodeGroups(stores[table.NODES])
+        self._node_groups = NodeGroups(stores[table.NODES], hints[table.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled
 
@@ -164,7 +192,7 @@ class ClusterView:
         return sorted(sets, key=lambda pcs: pcs.key)
 
     def nodes(self) -> Nodes:
-        return self.nodes_with((*self.level_keys(), GPU_COUNT, NVLINK_DOMAIN))
+        return self.nodes_with((*self.level_keys(), GPU_COUNT, GPUS, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()

@@ -86,6 +86,13 @@ _ALWAYS = (
         optional=True,
     ),
     Need(
+        "resource.k8s.io",
+        "resourceslices",
+        _WATCH,
+        "warnings about the room of nodes whose GPUs are allocated by DRA",
+        optional=True,
+    ),
+    Need(
         "grove-admission.grove.io",
         "queuenames",
         (*_WATCH, "create", "patch"),

@@ -120,6 +120,7 @@ ALL: tuple[Resource, ...] = (
     *NEIGHBOURS,
     POD_CLIQUE_SCALING_GROUP,
     DEVICE_CLASS,
+    RESOURCE_SLICE,
     PRIORITY_CLASS,
     QUEUE,
     QUEUE_NAMES,

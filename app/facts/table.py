@@ -27,10 +27,12 @@ from app.facts.kai.podgroup import read_kai_pod_group
 from app.facts.kai.queue import read_queue
 from app.facts.kai.topology import read_kai_topology
 from app.facts.kubernetes.claim import (
+    NVIDIA_GPUS,
     read_claim_template,
     read_device_class,
     read_resource_claim,
     read_resource_slice,
+    read_slice_gpus,
 )
 from app.facts.kubernetes.event import read_event
 from app.facts.kubernetes.node import read_node, read_node_labels
@@ -58,8 +60,9 @@ class Row(Value, Generic[T], dict=True, eq=False):
 
     `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
     under which that is found. `labels` is a label selector and `fields` a field selector of the
-    objects that are read; if `metadata_only` is true, only their metadata is. `title` is for
-    people, and `name` that of the kind in the facts of explain, where two kinds may share one.
+    objects that are read; if `metadata_only` is true, only their metadata is. `page` is how many
+    a watch lists at once. `title` is for people, and `name` that of the kind in the facts of
+    explain, where two kinds may share one.
 
     mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
     """
@@ -70,6 +73,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+    page: int = 250
     name: str = ""
     title: str = ""
 
@@ -157,7 +161,7 @@ SETS: Row[PodCliqueSet] = Row(
         OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
     },
 )
-NODES = Row(NODE, read_node_labels, metadata_only=True)
+NODES = Row(NODE, read_node_labels, page=100)
 DEVICE_CLASSES = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
 
 FOR_VERDICTS: tuple[Row[Any], ...] = (
@@ -179,7 +183,17 @@ end was then already missing when its resource was read.
 
 QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)
 
-FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES,)
+OF_NODE = "node"
+"""Lookup of the GPUs in ResourceSlices: the node that has them."""
+
+SLICE_GPUS = Row(
+    kinds.RESOURCE_SLICE,
+    read_slice_gpus,
+    {OF_NODE: lambda part: in_namespace("", part.node)},
+    fields=f"spec.driver={NVIDIA_GPUS}",
+)
+
+FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
 """The rows that only warnings need: a server is ready without them, and may lack the rights."""
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes")

@@ -8,7 +8,7 @@ from app.facts.table import Row
 from app.kube.api import Client
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
-from app.kube.watch import run_store
+from app.kube.watch import Pace, run_store
 from app.stores.collector import pause_until
 from app.stores.stores import Stores, selection_of
 
@@ -70,6 +70,7 @@ async def follow(
             client,
             store,
             selection_of(row),
+            pace=Pace(page_size=row.page),
             served_changed=discovery.changed,
             not_found=discovery.trigger,
         )

@@ -313,4 +313,19 @@ def test_a_level_in_force_whose_key_is_on_no_node(
     assert main(["topology", "--offline", path]) == 1
     printed = capsys.readouterr().out
     assert "NO NODE has the label example.com/rack (level rack): KAI leaves all 16 nodes" in printed
+    assert "; nodes have" not in printed
     assert "kubectl label" not in printed
+
+
+def test_nodes_have_the_keys_of_another_release_of_topograph(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tier = "fabric.topograph.run/tier-0"
+    named = without(fleet.RACK, *(node.name for node in fleet.nodes()))
+    nodes = tuple(replace(node, labels={**node.labels, tier: "s1"}) for node in named)
+    assert main(["topology", "--offline", written(tmp_path, facts(nodes=nodes))]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        "out of every gang with a constraint;"
+        f" nodes have {tier} (tier-0 is the switch closest to a node)"
+    ) in printed

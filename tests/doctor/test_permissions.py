@@ -164,15 +164,23 @@ async def test_an_optional_one_is_a_warning() -> None:
 
 async def test_what_waiting_lacks_is_in_its_component() -> None:
     waiting = SELF_MANAGED.model_copy(update={"waiting": Waiting(enabled=True)})
-    (check,) = await said(
+    checks = await said(
         lambda spec: spec["resourceAttributes"]["resource"] != "resourceslices",
         configuration=waiting,
     )
-    assert check == Check(
-        "problem",
-        "service account grove-system/grove-admission may not list, watch resourceslices.resource.k8s.io: saying why gangs wait",
-        "Add the component manifests/components/waiting to your overlay.",
-    )
+    who = "service account grove-system/grove-admission may not list, watch resourceslices.resource.k8s.io"
+    assert checks == [
+        Check(
+            "warning",
+            f"{who}: warnings about the room of nodes whose GPUs are allocated by DRA",
+            REMEDY,
+        ),
+        Check(
+            "problem",
+            f"{who}: saying why gangs wait",
+            "Add the component manifests/components/waiting to your overlay.",
+        ),
+    ]
 
 
 async def test_who_may_not_ask_about_others_is_told_so_and_nothing_about_themselves() -> None:

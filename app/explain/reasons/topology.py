@@ -22,6 +22,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
+from app.rules.topology.families import instead
 from app.rules.topology.levels import HOSTNAME_KEY
 
 
@@ -112,15 +113,16 @@ def _absent_key(topology: Topology, key: str) -> Reason:
     It names no command: no value is right for all nodes.
     """
     level = topology.name_of(key)
+    nodes = topology.index.nodes
+    present = {label for node in nodes for label in node.labels}
     text = (
-        f"NO NODE has the label {key} (level {level}): KAI leaves all"
-        f" {counted(topology.index.nodes, 'node')} out of every gang with a constraint"
+        f"NO NODE has the label {key} (level {level}): KAI leaves all {counted(nodes, 'node')} out"
+        f" of every gang with a constraint{instead(key, present)}"
     )
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai
     objects = (named.ref,) if named is not None else ()
-    nodes = Ref("Node", "", "")
-    evidence = Evidence(nodes, f"metadata.labels[{key}]", "on no node")
+    evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
     return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
 
 

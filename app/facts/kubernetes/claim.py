@@ -1,7 +1,9 @@
 """Claims for devices, the devices of nodes, and their classes."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
+from sys import intern
 
 from app.base.value import Value
 from app.facts.kubernetes.selectors import Term, node_selector_terms
@@ -205,6 +207,33 @@ def read_resource_slice(obj: JsonMap) -> ResourceSlice:
         text_at(spec, "nodeName"),
         _gpus(spec),
     )
+
+
+NVIDIA_GPUS = "gpu.nvidia.com"
+"""NVIDIA's driver of GPUs."""
+
+
+class SliceGpus(Value):
+    """How many GPUs of a node one slice of NVIDIA's driver has."""
+
+    node: str
+    pool: str
+    generation: int
+    count: int
+
+
+def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
+    """Return None for other drivers, and for devices that are on no single node."""
+    part = read_resource_slice(obj)
+    if part.driver != NVIDIA_GPUS or not part.node:
+        return None
+    return SliceGpus(intern(part.node), intern(part.pool), part.generation, len(part.gpus))
+
+
+def gpus_in(slices: Sequence[SliceGpus]) -> int:
+    """Return the GPUs of the slices of one node, without those of older generations."""
+    latest = max((part.generation for part in slices), default=0)
+    return sum(part.count for part in slices if part.generation == latest)
 
 
 def _gpus(spec: JsonMap) -> tuple[str, ...]:

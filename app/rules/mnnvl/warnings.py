@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.facts.grove.template import CliqueTemplate, Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
-from app.rules.topology.coverage import NVLINK_DOMAIN, Nodes
+from app.rules.topology.coverage import Nodes
+from app.rules.topology.families import NVLINK_DOMAIN
 from app.rules.topology.levels import HOSTNAME_KEY
 
 NVLINK_NODES = 18
@@ -73,14 +74,14 @@ def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Itera
         return
 
     most = nodes.most_gpus()
-    if most is not None and 2 * clique.gpus <= most:
+    if 2 * clique.gpus <= most:
         yield (
             f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but'
             " a node has one "
             f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by"
             f" this clique"
         )
-    elif clique.gpus == 1 and most is None:
+    elif clique.gpus == 1 and not most:
         yield (
             f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a'
             " node of its own, because a node has one NVLink channel; ask for all GPUs of a node"

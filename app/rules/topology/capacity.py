@@ -1,6 +1,7 @@
 """Warnings about required domains that have too few GPUs for the pods of a PodCliqueSet.
 
-The labels of the nodes tell the domains.
+The labels of the nodes tell the domains. GPUs are those of the label `nvidia.com/gpu.count`, or
+else what a node can allocate, or else what its ResourceSlices have.
 """
 
 from collections import defaultdict
@@ -31,6 +32,9 @@ def capacity_warnings(
     domains = {level.domain for level in levels}
     members = _members(template)
     warnings: list[str] = []
+    if required and _needed(members[SET]):
+        warnings += _unknown(nodes)
+
     for owner, domain in required.items():
         if domain in domains and owner in members:
             warnings += _too_small(owner, domain, members[owner], levels, nodes)
@@ -38,6 +42,17 @@ def capacity_warnings(
     for owner in owners:
         warnings += _of_several_sizes(owner, members.get(owner, []))
     return warnings
+
+
+def _unknown(nodes: Nodes) -> list[str]:
+    """Return the warning that no node has GPUs."""
+    if not nodes or nodes.most_gpus():
+        return []
+
+    return [
+        "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices):"
+        " whether the required domains have room for all pods is not known"
+    ]
 
 
 class _Count(Value):

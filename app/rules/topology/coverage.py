@@ -11,15 +11,14 @@ from typing import Any, TypeVar, TypeVarTuple
 
 from app.base.value import Value
 from app.facts.grove.topology import Level
+from app.facts.kubernetes.node import GPUS
 from app.objects.conditions import Condition
 from app.objects.fields import listed
+from app.rules.topology.families import KNOWN, instead
 from app.rules.topology.levels import HOSTNAME_KEY
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
-
-NVLINK_DOMAIN = "nvidia.com/gpu.clique"
-"""The node label that names the NVLink domain and clique of a node."""
 
 CONDITION = "LevelsCovered"
 
@@ -74,11 +73,10 @@ class Nodes:
         if HOSTNAME_KEY in keys:
             domains = [Counter([max(map(max, domains))])]
 
-        has_gpu_counts = any(GPU_COUNT in labels for labels, _ in self)
         largest = max(domains, key=lambda gpus: (_total(gpus), gpus.total()))
         most = max(gpus.total() for gpus in domains)
 
-        return Room(most, largest if has_gpu_counts else None)
+        return Room(most, largest if self.most_gpus() else None)
 
     def _domains(self, keys: Sequence[str]) -> list[Counter[int]]:
         """Return the numbers of nodes by their GPUs, for each domain whose nodes have `keys`."""
@@ -132,12 +130,9 @@ class Nodes:
         return all(len(within) == 1 for within in values.values()) if values else None
 
     @_once
-    def most_gpus(self) -> int | None:
-        """Return the largest number of GPUs in the label of a node.
-
-        None if no node has that label.
-        """
-        return max((_gpus(labels) for labels, _ in self if GPU_COUNT in labels), default=None)
+    def most_gpus(self) -> int:
+        """Return the largest number of GPUs of a node, 0 if no node is known to have any."""
+        return max((_gpus(labels) for labels, _ in self), default=0)
 
 
 class LevelProblem(Value):
@@ -166,7 +161,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
     for level in shared:
         number = _number_of(nodes.with_labels([level.key]))
         if number == 0:
-            problems.append(_without_nodes(level))
+            problems.append(_without_nodes(level, nodes_with(KNOWN)))
         elif number < total:
             problems.append(_partly(level, number, total))
 
@@ -200,10 +195,11 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
     )
 
 
-def _without_nodes(level: Level) -> LevelProblem:
+def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
+    present = {key for labels, _ in nodes for key in labels}
     text = (
         f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it'
-        " is never met"
+        f" is never met{instead(level.key, present)}"
     )
     return LevelProblem("NoNodeHasLevel", text)
 
@@ -250,7 +246,7 @@ class Room(Value):
     """The room in the largest domain of a level.
 
     `nodes` is the largest number of nodes in a domain. `nodes_by_gpus` has how many nodes of the
-    largest domain have how many GPUs, or is None if no node has a label with their number.
+    largest domain have how many GPUs, or is None if no node is known to have any.
     """
 
     nodes: int
@@ -280,5 +276,9 @@ _MOST_DIGITS = 9
 
 
 def _gpus(labels: Mapping[str, str]) -> int:
-    count = labels.get(GPU_COUNT, "0")
-    return int(count) if count.isdecimal() and len(count) <= _MOST_DIGITS else 0
+    """Return the GPUs of a node: those of its label, or else those that it can allocate."""
+    for key in (GPU_COUNT, GPUS):
+        count = labels.get(key, "")
+        if count.isdecimal() and len(count) <= _MOST_DIGITS:
+            return int(count)
+    return 0

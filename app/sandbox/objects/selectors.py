@@ -19,6 +19,7 @@ _FIELDS = {
     ("", "events"): tuple(
         f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")
     ),
+    ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
 """The fields that field selectors support here, by resource, beside the name and the namespace."""
 _DEFAULTS = {"spec.schedulerName": "default-scheduler"}

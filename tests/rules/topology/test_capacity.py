@@ -37,7 +37,15 @@ POOLED = pcs(
     [
         pytest.param({}, [node(1, count="8")], [], id="nothing required"),
         pytest.param(RACK, [], [], id="no nodes"),
-        pytest.param(RACK, [node(1)], [], id="nobody knows the GPUs"),
+        pytest.param(
+            RACK,
+            [node(1)],
+            [
+                "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices): whether the required domains have room for all pods is not known"
+            ],
+            id="nobody knows the GPUs",
+        ),
+        pytest.param({}, [node(1)], [], id="nobody knows the GPUs, and nothing is required"),
         pytest.param(RACK, [node(4, count="8")], [], id="enough"),
         pytest.param({OF_SET: "galaxy"}, [node(1, count="8")], [], id="an unknown level"),
         pytest.param(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from app.facts.grove.topology import Level
+from app.facts.kubernetes.node import GPUS as ALLOCATABLE
 from app.objects.conditions import Condition
 from app.rules.topology.coverage import (
     Nodes,
@@ -116,8 +117,8 @@ def test_the_condition_of_a_topology() -> None:
             Room(3, {8: 2}),
         ),
         ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "8"}, 2)]), Room(1, {8: 1})),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, {0: 1})),
-        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, {0: 1})),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "eight"}, 2)]), Room(1, None)),
+        ("host", Nodes([({"k/zone": "a", "k/rack": "r", GPUS: "9" * 5000}, 2)]), Room(1, None)),
     ],
 )
 def test_the_largest_domain(domain: str, labelled: Nodes, room: Room | None) -> None:
@@ -150,7 +151,8 @@ def test_nodes_of_an_nvlink_domain() -> None:
 
 def test_gpus_of_a_node() -> None:
     assert Nodes([({GPUS: "4"}, 1), ({GPUS: "8"}, 1), ({}, 1)]).most_gpus() == 8
-    assert Nodes([({}, 1)]).most_gpus() is None
+    assert Nodes([({}, 1)]).most_gpus() == 0
+    assert Nodes([({ALLOCATABLE: "4"}, 1), ({GPUS: "2", ALLOCATABLE: "8"}, 1)]).most_gpus() == 4
 
 
 def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
