@@ -8,7 +8,7 @@ from app.base.json import to_json
 PATHS = {
     "dry-run": ("/dry-run",),
     "metrics": ("/metrics",),
-    "docs": ("/docs", "/docs/oauth2-redirect", "/openapi.json"),
+    "docs": ("/docs", "/docs/page.js", "/docs/page.css", "/openapi.json"),
 }
 """The paths of each name in `server.clientCertificateFor`."""
 

@@ -23,6 +23,7 @@ from app.objects.tokens import split_token
 from app.server.access import for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
 from app.server.metrics import Metrics
+from app.server.reference import add_reference
 from app.server.verdict_log import VerdictLog
 
 _ENDPOINTS = (
@@ -94,10 +95,8 @@ def build_app(
     api = FastAPI(
         title="grove-admission",
         version=__version__,
-        description=(
-            "Health, metrics and dry runs. The admission webhooks beside it speak"
-            " AdmissionReview v1."
-        ),
+        description="Health, metrics, dry runs, and the admission webhooks.",
+        docs_url=None,
         redoc_url=None,
         responses={"4XX": _ERROR},
     )
@@ -106,6 +105,7 @@ def build_app(
     _add_version(api, reports.notes)
     _add_metrics(api, reports.metrics)
     _add_errors(api)
+    add_reference(api, routes)
 
     exchange = Exchange(routes, reports.record, only_known=only_known, trace=reports.trace)
     reports.metrics.add(exchange.samples)

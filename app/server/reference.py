@@ -1,0 +1,137 @@
+"""The HTTP API as people see it: `/openapi.json`, and `/docs`, where each path can be tried.
+
+The page is our own, because a cluster may reach no other host. Its files are in `static/`. The
+reviews in `reviews/` were recorded from an API server, or are of the same form, with the answers of
+this version; they have no `managedFields`.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any, get_args
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+
+from app.admission.decide import Route
+from app.admission.review import Operation
+from app.base.json import from_json
+from app.objects.shape import JsonMap, Object
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_FILES = {
+    "/docs": ("docs.html", "text/html"),
+    "/docs/page.js": ("page.js", "text/javascript"),
+    "/docs/page.css": ("page.css", "text/css"),
+}
+
+_TEXT = {"type": "string"}
+_OF_KIND = {"group": _TEXT, "version": _TEXT, "kind": _TEXT}
+_OF_RESOURCE = {"group": _TEXT, "version": _TEXT, "resource": _TEXT}
+_ENVELOPE = {
+    "apiVersion": {"const": "admission.k8s.io/v1"},
+    "kind": {"const": "AdmissionReview"},
+}
+_REQUEST = {
+    "uid": {"type": "string", "minLength": 1},
+    "kind": {"type": "object", "properties": _OF_KIND},
+    "resource": {"type": "object", "properties": _OF_RESOURCE},
+    "operation": {"enum": get_args(Operation)},
+    "userInfo": {"type": "object", "properties": {"username": _TEXT}},
+    "object": {"type": ["object", "null"]},
+    "oldObject": {"type": ["object", "null"]},
+    "dryRun": {"type": "boolean"},
+}
+_REFUSAL = {
+    "code": {"enum": [400, 403, 413, 415, 422, 500, 503]},
+    "message": _TEXT,
+    "reason": _TEXT,
+    "status": {"const": "Failure"},
+}
+_RESPONSE = {
+    "uid": _TEXT,
+    "allowed": {"type": "boolean"},
+    "warnings": {"type": "array", "items": _TEXT},
+    "patchType": {"const": "JSONPatch"},
+    "patch": {"type": "string", "format": "byte", "description": "RFC 6902, in base64"},
+    "status": {"type": "object", "properties": _REFUSAL},
+}
+
+
+def _whole(properties: JsonMap, *required: str) -> Object:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+_STATUS = _whole(
+    {"kind": {"const": "Status"}, "code": {"type": "integer"}, "message": _TEXT}, "kind", "code"
+)
+_ASKED = _whole(
+    {**_ENVELOPE, "request": _whole(_REQUEST, "uid", "operation", "object")},
+    *_ENVELOPE,
+    "request",
+)
+_ANSWERED = _whole(
+    {**_ENVELOPE, "response": _whole(_RESPONSE, "uid", "allowed")}, *_ENVELOPE, "response"
+)
+
+
+def add_reference(api: FastAPI, routes: Mapping[str, Route]) -> None:
+    """Add the page, and describe the webhooks, which FastAPI doesn't serve, in its document."""
+    plain = api.openapi
+
+    def document() -> dict[str, Any]:
+        described = plain()
+        described["paths"] |= {path: {"post": _webhook(route)} for path, route in routes.items()}
+        return described
+
+    api.openapi = document  # type: ignore[method-assign]
+    for path, (name, media_type) in _FILES.items():
+        _add_file(api, path, name, media_type)
+
+
+def _add_file(api: FastAPI, path: str, name: str, media_type: str) -> None:
+    content = files("app.server").joinpath("static", name).read_bytes()
+    headers = {"content-security-policy": _POLICY, "x-content-type-options": "nosniff"}
+
+    @api.head(path, include_in_schema=False)
+    @api.get(path, include_in_schema=False)
+    async def file() -> Response:
+        return Response(content, media_type=media_type, headers=headers)
+
+
+def _webhook(route: Route) -> Object:
+    """Return the operation of a webhook, with a review and what it answers."""
+    operations = ", ".join(sorted(route.operations))
+    example = recorded_review(route.path)
+    content = {"schema": _ASKED, "example": example["asked"]}
+    return {
+        "summary": f"Judge {operations} of a {route.kind}",
+        "description": "API servers call it. Here, nothing is written.",
+        "tags": ["webhooks"],
+        "requestBody": {"required": True, "content": {"application/json": content}},
+        "responses": {
+            "200": _answer("The verdict", _ANSWERED, example=example["answered"]),
+            **{
+                code: _answer("No review can be answered", _STATUS)
+                for code in ("400", "413", "415")
+            },
+        },
+    }
+
+
+def _answer(description: str, schema: JsonMap, **more: object) -> Object:
+    content = {"application/json": {"schema": schema, **more}}
+    return {"description": description, "content": content}
+
+
+@cache
+def recorded_review(path: str) -> Object:
+    """Return a review for the webhook at `path`, and the answer to it: `asked` and `answered`."""
+    name = path.strip("/").replace("/", "-")
+    content: Object = from_json(
+        files("app.server").joinpath("reviews", f"{name}.json").read_bytes()
+    )
+    return content
