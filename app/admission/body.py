@@ -11,7 +11,10 @@ MAX_CHUNKED = MAX_BODY + 1024 * 1024
 """The most bytes of a chunked request with its head, chunk sizes and trailers."""
 
 MAX_TRAILER = 64 * 1024
-"""The most bytes of a chunked request without a part of its body, such as trailers."""
+"""The most bytes of a chunked request beside its body, such as trailers.
+
+A quarter of the bytes of the body are not counted, so that chunks of 20 bytes or more are free.
+"""
 
 _STEP = 4096
 _BLOCK = 64 * 1024
@@ -101,7 +104,7 @@ class Chunked(Body):
 
     def __init__(self, head: bytes) -> None:
         self._kept = _Blocks()
-        self._unfinished = 0
+        self._beside = 0
         self._beginning = b""
         self._parser = httptools.HttpRequestParser(self)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # CONNECT: the request ends here
@@ -110,7 +113,7 @@ class Chunked(Body):
     def read(self, data: bytes, position: int) -> int:
         """Read as in `Body`.
 
-        NotHttp for an invalid chunk, and for MAX_TRAILER bytes without a part of the body.
+        NotHttp for an invalid chunk, and for more than MAX_TRAILER bytes beside the body.
         """
         while position < len(data) and not self.complete:
             step = data[position : position + _STEP]
@@ -125,7 +128,7 @@ class Chunked(Body):
         return self._beginning
 
     def on_body(self, piece: bytes) -> None:
-        self._unfinished = 0
+        self._beside = max(0, self._beside - len(piece) * 5 // 4)
         if len(self._beginning) < SALVAGED:
             self._beginning += piece
 
@@ -133,7 +136,7 @@ class Chunked(Body):
         self.complete = True
 
     def _parse(self, step: bytes) -> None:
-        self._unfinished += len(step)
+        self._beside += len(step)
         try:
             self._parser.feed_data(step)
         except httptools.HttpParserUpgrade:
@@ -141,5 +144,5 @@ class Chunked(Body):
         except httptools.HttpParserError:
             if not self.complete:  # otherwise, the invalid bytes come after the request
                 raise NotHttp from None
-        if self._unfinished > MAX_TRAILER and not self.complete:
+        if self._beside > MAX_TRAILER and not self.complete:
             raise NotHttp

@@ -11,6 +11,8 @@ import httptools
 
 END = b"\r\n\r\n"
 
+MOST_LINES = 100
+"""Of a head. API servers send eight. Each header takes time, and 16,000 of them fit into 64 KiB."""
 
 _VERSION = re.compile(rb" HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(:[0-9]{0,5})?")
@@ -53,6 +55,8 @@ class Head:
     )
 
     def __init__(self, data: bytes) -> None:
+        if data.count(b"\n") > MOST_LINES:
+            raise NotHttp(f"The head of a request has at most {MOST_LINES} lines here.")
         fields: dict[bytes, bytes] = {}
         self.fields = fields
         """The values of the headers by name in lower case.

@@ -254,9 +254,11 @@ NO_HTTP: list[Any] = [
     ),
     pytest.param(chunked(b"{}")[:-2] + b"a: b\r\n" * MAX_HEAD, id="trailers without end"),
     pytest.param(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * MAX_HEAD, id="a head without end"),
+    pytest.param(GET[:-2] + b"a: " + b"b" * MAX_HEAD + b"\r\n\r\n", id="a head that is too large"),
+    pytest.param(GET[:-2] + b"a: b\r\n" * 100 + b"\r\n", id="too many lines"),
     pytest.param(
-        b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * (MAX_HEAD // 6) + b"\r\n",
-        id="a head that is too large",
+        HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * MAX_HEAD,
+        id="chunks of a byte",
     ),
 ]
 

@@ -292,17 +292,19 @@ async def test_a_client_that_sends_very_much_takes_turns_with_others(waiting: Wa
     await waiting.until_closed()
 
 
-MESSAGES_WITHOUT_DATA: dict[str, Callable[[Records], bytes]] = {
+LITTLE_DATA: dict[str, Callable[[Records], bytes]] = {
     "KeyUpdates": lambda records: records.update_keys(),
     "empty records": lambda records: records.encrypt(b""),
+    "records of a byte": lambda records: records.encrypt(b"P"),
+    "KeyUpdates between data": lambda records: records.update_keys() + records.encrypt(b"P" * 20),
 }
 
 
-@pytest.mark.parametrize("name", MESSAGES_WITHOUT_DATA)
-async def test_a_connection_with_much_ciphertext_and_no_data_is_ended(
+@pytest.mark.parametrize("name", LITTLE_DATA)
+async def test_a_connection_with_much_ciphertext_and_little_data_is_ended(
     waiting: Waiting, tmp_path: Path, name: str
 ) -> None:
-    make = MESSAGES_WITHOUT_DATA[name]
+    make = LITTLE_DATA[name]
     (reader, writer), records, _ = await open_records(
         waiting.listener.port, waiting.directory / "ca.crt", tmp_path / "log"
     )
@@ -314,7 +316,7 @@ async def test_a_connection_with_much_ciphertext_and_no_data_is_ended(
     writer.close()
 
 
-async def test_data_in_records_of_a_byte_and_with_new_keys_is_read(
+async def test_data_in_small_records_and_with_new_keys_is_read(
     waiting: Waiting, tmp_path: Path
 ) -> None:
     ca_file = waiting.directory / "ca.crt"
@@ -323,9 +325,9 @@ async def test_data_in_records_of_a_byte_and_with_new_keys_is_read(
     )
     sent = verdict_request() * 20
     async with asyncio.timeout(PATIENCE):
-        for at in range(0, len(sent), 5000):
-            small = (records.encrypt(bytes([byte])) for byte in sent[at : at + 5000])
-            writer.write(records.update_keys() + b"".join(small))
+        for at in range(0, len(sent), 100):
+            update = b"" if at % 5000 else records.update_keys()
+            writer.write(update + records.encrypt(sent[at : at + 100]))
         writer.write(records.encrypt(b"\x01\x00", 0x15))  # the end of TLS
         received = await reader.read()
         await waiting.until_closed()
