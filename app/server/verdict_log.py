@@ -4,7 +4,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from app.admission.review import Request
@@ -16,6 +16,16 @@ from app.base.visible import visible
 
 MOST_CHARACTERS = 1000
 """Characters of each text of a line. Whoever reaches the port chooses the names in a review."""
+
+STRANGE_BYTES = 2**20
+"""The most bytes of lines about reviews of strangers at once.
+
+A log that is rotated at some size would otherwise lose the lines about others: lines of 10 KB can
+be caused at 2 MB/s.
+"""
+
+STRANGE_RATE = 2**16
+"""Bytes of such lines in a second, after these."""
 
 _FLUSH_LINES = 256
 
@@ -39,14 +49,27 @@ class VerdictLog:
     processor time, because the code and data would not be in the processor caches.
     """
 
-    def __init__(self, stream: BinaryIO, *, readable: bool = False) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        *,
+        readable: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`readable` lines are short, for a terminal. Otherwise each line is JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
-        self._records: list[_Record] = []
+        self._records: list[tuple[bool, _Record]] = []
+        """With whether each is about a review of a stranger."""
+        self._clock = clock
+        self._flushed_at = clock()
+        self._strange_left: float = STRANGE_BYTES
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
-        """The number of lines that were dropped because the reader of the log was too slow."""
+        """The number of lines that were dropped.
+
+        The reader of the log was too slow, or too many were about reviews of strangers.
+        """
         self._millisecond = -1
         self._stamp = ""
         self._thread = threading.Thread(target=self._write, name="verdict-log", daemon=True)
@@ -70,7 +93,8 @@ class VerdictLog:
                 request.dry_run,
             )
 
-        self._records.append((time.time(), path, uid[:MOST_CHARACTERS], subject, verdict, seconds))
+        record = (time.time(), path, uid[:MOST_CHARACTERS], subject, verdict, seconds)
+        self._records.append((request is None or not request.trusted, record))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
 
@@ -80,11 +104,24 @@ class VerdictLog:
             records = self._records
             self._records = []
             try:
-                self._queue.put_nowait(
-                    b"\n".join([*(self._form(record) for record in records), b""])
-                )
+                self._queue.put_nowait(b"\n".join([*self._lines(records), b""]))
             except queue.Full:
                 self.lost += len(records)
+
+    def _lines(self, records: Iterable[tuple[bool, _Record]]) -> Iterator[bytes]:
+        """Yield the lines, and those about reviews of strangers while there is room for them."""
+        now = self._clock()
+        more = STRANGE_RATE * (now - self._flushed_at)
+        self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
+        self._flushed_at = now
+        for is_strange, record in records:
+            if is_strange and self._strange_left < 0:
+                self.lost += 1
+                continue
+            line = self._form(record)
+            if is_strange:
+                self._strange_left -= len(line)
+            yield line
 
     def _readable(self, record: _Record) -> bytes:
         at, path, _, subject, verdict, _ = record
@@ -150,5 +187,5 @@ class VerdictLog:
                 continue
 
     def samples(self) -> Iterable[Sample]:
-        text = "Verdicts that were not logged, for a slow reader of the log."
+        text = "Verdicts that were not logged, for a slow reader or many strangers."
         yield counter("log_lines_lost_total", text, self.lost)

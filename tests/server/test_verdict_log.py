@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.admission.review import Request, parse
 from app.admission.verdict import FAILED, Verdict, not_allowed, patched
-from app.server.verdict_log import VerdictLog
+from app.server.verdict_log import STRANGE_BYTES, STRANGE_RATE, VerdictLog
 from tests.reviews import load
 
 
@@ -163,11 +163,32 @@ def test_a_reader_that_is_too_slow_costs_lines_and_not_memory() -> None:
             return 0
 
     log = VerdictLog(Slow())
+    trusted = request()
+    trusted.trusted = True
     for _ in range(300 * 256):
-        log.record("/path", "u", None, not_allowed("no"), 0)
+        log.record("/path", "u", trusted, not_allowed("no"), 0)
     assert log.lost >= 50 * 256
     blocked.set()
     log.close()
+
+
+def test_lines_about_reviews_of_strangers_leave_room_for_others() -> None:
+    stream = Kept()
+    now = 0.0
+    log = VerdictLog(stream, clock=lambda: now)
+    trusted = request()
+    trusted.trusted = True
+    for _ in range(2):
+        for _ in range(2000):
+            log.record("/path", "u" * 1000, None, not_allowed("no"), 0)
+            log.record("/path", "known", trusted, not_allowed("no"), 0)
+        log.flush()
+        now += 1
+    log.close()
+    written = stream.getvalue().splitlines()
+    strange = [line for line in written if b"known" not in line]
+    assert (len(written) - len(strange), log.lost) == (4000, 4000 - len(strange))
+    assert 0 < sum(map(len, strange)) - STRANGE_BYTES - STRANGE_RATE < 2 * len(strange[0])
 
 
 def test_a_stream_that_is_closed_stops_nothing() -> None:
