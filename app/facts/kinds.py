@@ -85,14 +85,14 @@ WORKLOAD = Resource(
     "workloads",
     "Workload",
     True,
-    ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
+    ("v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
 )
 K8S_POD_GROUP = Resource(
     "scheduling.k8s.io",
     "podgroups",
     "PodGroup",
     True,
-    ("v1beta1", "v1alpha3", "v1alpha2"),
+    ("v1", "v1beta1", "v1alpha3", "v1alpha2"),
 )
 PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
 VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")

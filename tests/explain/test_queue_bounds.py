@@ -42,6 +42,31 @@ CASES: dict[str, tuple[Object, Object, str, str]] = {
 """
 
 
+@pytest.mark.parametrize(
+    ("placed", "texts"),
+    [
+        pytest.param(
+            0,
+            ["The minimum of the workload is not preemptible"],
+            id="its minimum is bound to the quota",
+        ),
+        pytest.param(2, [], id="pods beyond it are not"),
+    ],
+)
+def test_a_semi_preemptible_gang(placed: int, texts: list[str]) -> None:
+    """As KAI's design says: no release that was tried has it."""
+    objects = cluster(quota(cpu=3000), {}, "train")
+    objects[1]["spec"]["preemptibility"] = "semi-preemptible"
+    pods = [pod(number) for number in range(3)]
+    for made in pods[:placed]:
+        made["spec"]["nodeName"] = "n0"
+    objects = [obj for obj in objects if obj["kind"] != "Pod"]
+    facts = facts_of([*objects, *pods], 0.0)
+    answer = explain(Index(facts), Ref("PodGroup", "default", "one"))
+    assert answer is not None
+    assert [reason.text.partition(" and so")[0] for reason in answer.reasons] == texts
+
+
 def queue(name: str, parent: str, bounds: Object) -> Object:
     resources = {"cpu": FREE, "gpu": FREE, "memory": FREE, **bounds}
     spec = {"resources": resources, **({"parentQueue": parent} if parent else {})}

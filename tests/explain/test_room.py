@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from app.explain.known.podclique import PodClique
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangGroup, GangPart
+from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import PriorityClass
 from tests.explain.fleet import (
@@ -223,6 +224,18 @@ OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
         pytest.param(
             "urgent", {"preemptibility": "non-preemptible"}, False, id="it says that it is not"
         ),
+        pytest.param(
+            "urgent",
+            {"preemptibility": "semi-preemptible", "minimum": 14},
+            False,
+            id="semi-preemptible, and no more than its minimum",
+        ),
+        pytest.param(
+            "urgent",
+            {"priority_class": "build", "preemptibility": "semi-preemptible", "minimum": 0},
+            True,
+            id="semi-preemptible without a minimum, whatever the class",
+        ),
         pytest.param("train", {}, False, id="of the same class"),
         pytest.param("urgent", {"queue": "research"}, False, id="of another queue"),
         pytest.param("urgent", {"priority_class": "unknown"}, True, id="without a class: 50"),
@@ -230,6 +243,23 @@ OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
 )
 def test_only_holders_that_kai_evicts_are_named(own: str, of: dict[str, Any], evicts: bool) -> None:
     assert remedy_with(own, of) == (KAI_EVICTS if evicts else "") + OTHERS_END
+
+
+@pytest.mark.parametrize(
+    ("of", "evicted"),
+    [
+        pytest.param({"minimum": 12}, 0, id="two beyond the minimum are not enough"),
+        pytest.param({"minimum": 11}, 3, id="three beyond the minimum"),
+        pytest.param(
+            {"minimum": 12, "subgroups": (SubGroup("", minimum=10),)}, 4, id="those of a SubGroup"
+        ),
+    ],
+)
+def test_pods_of_a_semi_preemptible_group_beyond_its_minimum(
+    of: dict[str, Any], evicted: int
+) -> None:
+    remedy = remedy_with("urgent", {"preemptibility": "semi-preemptible", **of})
+    assert remedy == (KAI_EVICTS.replace("14", str(evicted)) if evicted else "") + OTHERS_END
 
 
 def test_the_class_of_the_pods_decides_nothing() -> None:

@@ -91,6 +91,16 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
             id="the group without the resource in another version",
         ),
         pytest.param(
+            ApiServer(
+                scheduling_k8s_io={
+                    "v1beta1": ["workloads", "compositepodgroups"],
+                    "v1": ["priorityclasses", "workloads"],
+                }
+            ),
+            {"workloads.scheduling.k8s.io": "v1"},
+            id="Workloads of Kubernetes 1.38",
+        ),
+        pytest.param(
             ApiServer(resource_nvidia_com={"v2": ["computedomains"]}),
             {},
             id="only a version that we don't know",

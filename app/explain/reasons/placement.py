@@ -281,9 +281,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
         return []
 
     victims = [
-        pod
-        for pod in _pods_in_the_way(obstacle)
-        if (pod.namespace, pod.group) in losing and pod not in gang.placed
+        pod for pod in _pods_in_the_way(obstacle) if pod.key in losing and pod not in gang.placed
     ]
     gone = frozenset(map(attrgetter("key"), victims))
     return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []

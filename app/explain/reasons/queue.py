@@ -9,6 +9,7 @@ from app.explain.known.index import Index
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.shares import (
+    SEMI_PREEMPTIBLE,
     Excess,
     chain,
     group_is_preemptible,
@@ -94,7 +95,9 @@ def queue_quota(gang: Gang) -> Reasons:
     remedy = "make the workload preemptible, or use another queue"
     if bound is not None:
         name, words = bound
-        text = f"The workload is not preemptible and so bound to the quota of queue {name}: {words}"
+        semi = group.preemptibility == SEMI_PREEMPTIBLE
+        what = "minimum of the workload" if semi else "workload"
+        text = f"The {what} is not preemptible and so bound to the quota of queue {name}: {words}"
         evidence = Evidence(group.ref, CONDITION, said.reason if said else name)
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif said:
@@ -103,7 +106,8 @@ def queue_quota(gang: Gang) -> Reasons:
 
 def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
     """Return the first quota that the gang would exceed, if it is bound to quotas."""
-    if group_is_preemptible(gang.index, group):
+    surplus = group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
+    if surplus or group_is_preemptible(gang.index, group):
         return None
     return over_quota(gang, group.queue)
 

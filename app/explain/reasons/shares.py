@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, requests
@@ -15,8 +16,11 @@ from app.explain.known.index import Index
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share
+from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key
 
+SEMI_PREEMPTIBLE = "semi-preemptible"
+"""Preemptible but for the minimum, which is bound to the quota of the queue."""
 NOT_PREEMPTIBLE = 100
 """From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
 DEFAULT_PRIORITY = 50
@@ -63,9 +67,7 @@ def over_limit(gang: Gang, name: str) -> Excess | None:
     if not first or not group:
         return first
 
-    pods_of_group = gang.index.pods_of_group
-    losing = (pods_of_group.get(key, ()) for key in losing_against(gang.index, group))
-    evicted = requests(pod for pods in losing for pod in pods if pod.node)
+    evicted = requests(losing_against(gang.index, group).values())
 
     def once_evicted(resource: str, share: Share) -> tuple[int | None, int]:
         return share.limit, share.allocated - evicted.get(resource, 0)
@@ -125,26 +127,41 @@ def _has_placed(index: Index, name: str) -> bool:
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
 
 
-def losing_against(index: Index, group: KaiPodGroup) -> set[Key]:
-    """Return the PodGroups in the same queue that KAI evicts for `group`.
+def losing_against(index: Index, group: KaiPodGroup) -> dict[Key, Pod]:
+    """Return the placed pods in the same queue that KAI evicts for `group`.
 
     There are none if the PriorityClasses are not known.
     """
     if "priorities" in index.facts.unseen.keys() | index.facts.skipped:
-        return set()
+        return {}
     own = priority_of(index, group.priority_class)
     return {
-        other.key
+        pod.key: pod
         for other in index.facts.pod_groups
-        if other.queue == group.queue
-        and priority_of(index, other.priority_class) < own
-        and group_is_preemptible(index, other)
+        if other.queue == group.queue and priority_of(index, other.priority_class) < own
+        for pod in _preemptible_pods(index, other)
     }
 
 
+def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
+    """Return the placed pods of a PodGroup that KAI evicts for others.
+
+    Of a semi-preemptible one, these are the last of each part beyond its minimum. Whole SubGroups
+    beyond `minSubGroup`, which KAI evicts too, are left out.
+    """
+    placed = [pod for pod in index.pods_of_group.get(group.key, ()) if pod.node]
+    if group.preemptibility != SEMI_PREEMPTIBLE:
+        return placed if group_is_preemptible(index, group) else []
+
+    minima = {sub.name: sub.minimum for sub in group.subgroups}
+    placed.sort(key=lambda pod: pod.created or 0.0)
+    parts = by_key((pod.subgroup, pod) for pod in placed)
+    return [pod for name, pods in parts.items() for pod in pods[minima.get(name, group.minimum) :]]
+
+
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether KAI evicts a PodGroup for others."""
-    if group.preemptibility in ("preemptible", "non-preemptible"):
+    """Return whether KAI evicts a PodGroup for others, all of it."""
+    if group.preemptibility in ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE):
         return group.preemptibility == "preemptible"
     return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
 

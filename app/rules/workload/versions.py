@@ -8,6 +8,7 @@
   change, and it may be part of a CompositePodGroup. The two versions differ only in kinds that are
   not read here. Templates inside of composite templates are ignored. Source:
   https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
+- v1 (planned for 1.38): taken for v1beta1. No source was at hand.
 """
 
 from typing import Any
@@ -43,12 +44,9 @@ def group_of_pod_group(pod_group: JsonMap, workload: JsonMap | None) -> DefinedG
     is that of the PodGroup: a later change of the template does not apply to it.
     """
     spec = map_at(pod_group, "spec")
-    if pod_group["apiVersion"].endswith("/v1alpha2"):
-        template = map_at(spec, "podGroupTemplateRef", "workload")
-        name = "podGroupTemplateName"
-    else:
-        template = map_at(spec, "workloadRef")
-        name = "templateName"
+    former = map_at(spec, "podGroupTemplateRef", "workload")  # v1alpha2, also if served in a later
+    template = former or map_at(spec, "workloadRef")
+    name = "podGroupTemplateName" if former else "templateName"
 
     return DefinedGroup(
         workload=text_at(template, "workloadName"),

@@ -165,6 +165,23 @@ OF_1_37 = {"workloadName": "w", "templateName": "g"}
             ),
             id="1.37, part of a CompositePodGroup",
         ),
+        pytest.param(
+            pod_group(
+                "v1",
+                workloadRef=OF_1_37,
+                schedulingPolicy=GANG,
+                parentCompositePodGroupName="c",
+            ),
+            workload("v1", {"podGroupTemplates": [template("g", GANG)]}),
+            DefinedGroup("w", "g", 3, LAYER, pod_group="inst", composite="c"),
+            id="1.38, part of a CompositePodGroup",
+        ),
+        pytest.param(
+            pod_group("v1", podGroupTemplateRef=OF_1_36, schedulingPolicy=GANG),
+            None,
+            DefinedGroup("w", "g", 3, MetadataLayer({"own": "1"}, {}), pod_group="inst"),
+            id="1.36 in a later one",
+        ),
     ],
 )
 def test_a_podgroup_of_kubernetes(stored: Any, of: Any, group: DefinedGroup) -> None:
