@@ -13,6 +13,7 @@ COMMANDS = {
     "explain": "why a workload waits, and what helps",
     "topology": "levels, what is free where, and what is not a tree",
     "console": "a local, read-only web page with all of these",
+    "schema": "print the JSON Schema of what a command prints as JSON",
     "mcp": "answer assistants over the Model Context Protocol",
     "webhooks": "print the two webhook configurations",
     "policies": "print the rules that API servers can evaluate themselves",

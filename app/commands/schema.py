@@ -1,0 +1,274 @@
+"""`grove-admission schema`: prints the JSON Schema of what a command prints with --output json.
+
+A schema has a version. A field may be added without a new one, so that readers pass over fields
+that they don't know; a field that goes or changes its type makes a new one.
+"""
+
+import argparse
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
+
+from msgspec.json import schema_components
+
+from app.audit.finding import Outcome
+from app.base.visible import visible_json
+from app.commands.options import Command
+from app.commands.trial_report import Counts, ReportedMessage
+from app.doctor.report import Check, Status
+from app.explain.answers.answer import Answer
+from app.explain.answers.branch import AS_JSON, State
+from app.explain.answers.preview import ConstraintChange
+from app.explain.answers.whatif.effects import Fate, Worse
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.table import Unknown
+from app.facts.grove.topology import Level
+from app.facts.named import Ref
+
+Gpus = int | float | None
+"""A number of GPUs, or parts of one; null if it is not known."""
+
+
+class RoomInDomain(TypedDict):
+    domain: list[str]
+    pods: int
+
+
+class Explanation(Answer, rename=AS_JSON):
+    room: tuple[RoomInDomain, ...]  # type: ignore[assignment]
+
+
+class FirstReason(TypedDict):
+    """`id` and `who` are "" without a known reason."""
+
+    id: str
+    text: str
+    who: str
+
+
+class ListedWorkload(TypedDict):
+    object: Ref
+    state: State
+    ageSeconds: int | None
+    placed: int | None
+    total: int | None
+    reason: FirstReason
+    more: int
+
+
+class WorkloadList(TypedDict):
+    workloads: list[ListedWorkload]
+    unseen: dict[str, str]
+
+
+class ReportedLevel(TypedDict):
+    domain: str
+    key: str
+    nodes: int | None
+    domains: int | None
+    findings: int
+
+
+class TopologyDomain(TypedDict):
+    path: list[str]
+    nodes: int
+    closed: int
+    gpus: Gpus
+    free: Gpus
+    soon: Gpus
+
+
+class RoomByPath(TypedDict):
+    path: list[str]
+    pods: int
+    withLabels: int
+
+
+class RoomAtLevel(TypedDict):
+    level: str
+    pods: int
+    gpus: Gpus
+    domains: list[RoomByPath]
+
+
+class FoundRoom(RoomAtLevel):
+    wider: RoomAtLevel | None
+    largestNode: Gpus
+    nodePools: list[str]
+
+
+class PreviewOfLevels(TypedDict):
+    levels: list[Level]
+    keysOnNoNode: list[str]
+    effects: list[ConstraintChange]
+    reasons: list[Reason]
+
+
+class NamedTopology(TypedDict):
+    kind: str
+    name: str
+
+
+class TopologyReport(TypedDict):
+    topology: NamedTopology | None
+    kaiTopology: str | None
+    nodes: int | None
+    levels: list[ReportedLevel]
+    outside: list[str]
+    reasons: list[Reason]
+    unknown: list[Unknown]
+    unseen: dict[str, str]
+    domains: list[TopologyDomain]
+    room: NotRequired[FoundRoom]
+    preview: NotRequired[PreviewOfLevels]
+
+
+class PodsNotLookedAt(TypedDict):
+    moving: int
+    waiting: int
+
+
+class WhatIfReport(TypedDict):
+    edits: list[str]
+    moves: list[Fate]
+    waits: list[Fate]
+    worse: list[Worse]
+    topology: list[Reason]
+    podsNotExamined: int
+    podsCut: PodsNotLookedAt
+    room: NotRequired[FoundRoom]
+
+
+class AuditedObject(TypedDict):
+    kind: str
+    namespace: str
+    name: str
+    code: int
+    problems: list[str]
+    remedy: str
+    outcome: Outcome
+
+
+class AuditCounts(TypedDict):
+    lookedAt: int
+    found: int
+    refused: int
+    undecided: int
+
+
+class AuditSummary(TypedDict):
+    counts: dict[str, AuditCounts]
+    notInstalled: list[str]
+    unread: dict[str, str]
+    notes: list[str]
+
+
+class AuditEnd(TypedDict):
+    summary: AuditSummary
+
+
+class MadeCheck(Check):
+    subject: str = ""
+
+
+class DoctorReport(TypedDict):
+    checks: list[MadeCheck]
+    summary: dict[Status, int]
+
+
+class JudgedObject(TypedDict):
+    apiVersion: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class Cause(TypedDict):
+    field: str
+    reason: str
+    message: str
+
+
+class CheckedDocument(TypedDict):
+    """`webhook` is null if none is for the document. What is empty is left out."""
+
+    file: str
+    object: JudgedObject
+    webhook: str | None
+    allowed: bool
+    code: int
+    message: NotRequired[str]
+    causes: NotRequired[list[Cause]]
+    warnings: NotRequired[list[str]]
+    patch: NotRequired[list[dict[str, Any]]]
+    patchedObject: NotRequired[dict[str, Any]]
+    wouldCreate: NotRequired[list[dict[str, Any]]]
+    wouldAdopt: NotRequired[list[dict[str, Any]]]
+
+
+class CheckedDocuments(TypedDict):
+    allowed: bool
+    results: list[CheckedDocument]
+
+
+class UserCounts(Counts):
+    user: str = ""
+    namespace: str = ""
+
+
+class CountedMessage(ReportedMessage):
+    count: int
+    example: str
+
+
+class TrialReport(TypedDict):
+    events: int
+    judged: int
+    users: list[UserCounts]
+    findings: list[CountedMessage]
+    notJudged: dict[str, int]
+
+
+SCHEMAS: Mapping[str, tuple[int, Any]] = {
+    "explain": (1, Explanation),
+    "explain-list": (1, WorkloadList),
+    "topology": (1, TopologyReport),
+    "topology-if": (1, WhatIfReport),
+    "audit": (1, AuditedObject),
+    "audit-summary": (1, AuditEnd),
+    "doctor": (1, DoctorReport),
+    "check": (1, CheckedDocuments),
+    "trial": (1, TrialReport),
+}
+"""The version and the type of what is printed, by the name of its schema.
+
+`audit` prints a document in each line: one for each finding, and the summary as the last.
+"""
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a name in SCHEMAS."""
+    version, printed = SCHEMAS[name]
+    (schema,), components = schema_components([printed], ref_template="#/$defs/{name}")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"grove-admission {name}",
+        "version": version,
+        **schema,
+        "$defs": components,
+    }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", choices=SCHEMAS, help=", ".join(SCHEMAS))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    print(visible_json(schema_of(arguments.name), indented=True))
+    return 0
+
+
+COMMAND = Command(
+    "Prints the JSON Schema of what a command prints with --output json. Exit code: 0.",
+    add_options,
+    run,
+)
