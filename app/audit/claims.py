@@ -17,7 +17,7 @@ from app.rules.mnnvl.missing import (
     lacks_claim,
     read_clique,
 )
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedMember
 from app.stores.stores import Stores
 
 LACKS = (
@@ -47,7 +47,7 @@ class ClaimAudit:
     def of_clique(self, obj: Object) -> Finding | None:
         """Return the finding about a stored PodClique if it or its Pods have no claim."""
         clique = read_clique(obj)
-        if not isinstance(clique, ClaimedClique):
+        if not isinstance(clique, ClaimedMember):
             return self._without_claim(obj, clique)
 
         pods = self._pods.get(key_of(obj))

@@ -105,8 +105,8 @@ class MnnvlResources:
         """
         if not set_uid:
             return False
-        cached = self._facts.cached_set(plan.namespace, plan.set_name)
-        current = plan.set_uid or (cached.uid if cached else "")
+        cached = self._facts.cached_set(plan.namespace, plan.owner_name)
+        current = plan.owner_uid or (cached.uid if cached else "")
         return current not in ("", set_uid)
 
     def _needed(self, plan: Plan) -> list[_Needed]:
@@ -156,7 +156,7 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
-        ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
+        ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
         stored = await find(self._client, ref)
         doubt = _doubt_about(plan, stored)
         if doubt is not None:
@@ -213,23 +213,23 @@ class MnnvlResources:
 
     async def _check_owner(self, plan: Plan) -> None:
         """Raise Unavailable if the API server does not have the set that the cache has."""
-        ref = ObjectRef(POD_CLIQUE_SET, plan.set_name, plan.namespace)
-        if await find_living(self._client, ref, plan.set_uid) is None:
-            raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, is gone')
+        ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
+        if await find_living(self._client, ref, plan.owner_uid) is None:
+            raise Unavailable(f'PodCliqueSet "{plan.owner_name}", which would own them, is gone')
 
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the set that will own the resources.
 
         If the cache lacks it, the owner reference of the PodClique counts.
         """
-        cached = self._facts.cached_set(plan.namespace, plan.set_name)
-        if cached is None and plan.set_uid:
-            return plan.set_uid
-        pcs = await self._facts.read_set(plan.namespace, plan.set_name, plan.set_uid)
+        cached = self._facts.cached_set(plan.namespace, plan.owner_name)
+        if cached is None and plan.owner_uid:
+            return plan.owner_uid
+        pcs = await self._facts.read_set(plan.namespace, plan.owner_name, plan.owner_uid)
         if pcs is None or pcs.deleting:
             state = "is being deleted" if pcs else "does not exist"
-            raise Unavailable(f'PodCliqueSet "{plan.set_name}", which would own them, {state}')
-        if plan.set_uid and plan.set_uid != pcs.uid:
+            raise Unavailable(f'PodCliqueSet "{plan.owner_name}", which would own them, {state}')
+        if plan.owner_uid and plan.owner_uid != pcs.uid:
             raise Unavailable(_former_set(pcs.name))
         return pcs.uid
 
@@ -298,9 +298,9 @@ class MnnvlResources:
         The cache lacks the PodCliqueSet. The resource was created for such a reference
         (`_find_owner`), which therefore counts again.
         """
-        if self._facts.cached_set(plan.namespace, plan.set_name) is not None:
+        if self._facts.cached_set(plan.namespace, plan.owner_name) is not None:
             return False
-        return any(owner.uid == plan.set_uid for owner in stored.owners if plan.set_uid)
+        return any(owner.uid == plan.owner_uid for owner in stored.owners if plan.owner_uid)
 
     async def _exists(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)
@@ -318,14 +318,14 @@ class MnnvlResources:
 
 def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
     """Return why the `stored` set doesn't ask for the resources of `plan`, or None if it does."""
-    name = plan.set_name
+    name = plan.owner_name
     if stored is None:
         return f'PodCliqueSet "{name}", which would own them, does not exist'
 
     metadata = stored["metadata"]
     if metadata.get("deletionTimestamp") is not None:
         return f'PodCliqueSet "{name}", which would own them, is being deleted'
-    if plan.set_uid not in ("", metadata.get("uid")):
+    if plan.owner_uid not in ("", metadata.get("uid")):
         return _former_set(name)
     if not asks_for(read_template(stored), plan):
         return f'the template of PodCliqueSet "{name}" does not ask for them'
@@ -346,7 +346,7 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
 
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
-    return stored.managed and plan.unit.is_at(stored.place)
+    return stored.managed and plan.unit.is_at(stored.place, stored.owners)
 
 
 def _former_set(name: str) -> str:

@@ -17,7 +17,7 @@ from app.objects.metadata import annotations_of
 from app.objects.resource import POD
 from app.objects.shape import map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedMember
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
@@ -178,7 +178,7 @@ BY_WORKLOAD = "workload"
 BY_POD_GROUP = "pod group"
 """Lookup of Pods: namespace and the KAI PodGroup in their annotation."""
 
-StoredClique = ClaimedClique | Unclaimed
+StoredClique = ClaimedMember | Unclaimed
 
 CLIQUES: Row[StoredClique] = Row(
     kinds.POD_CLIQUE,
@@ -187,7 +187,7 @@ CLIQUES: Row[StoredClique] = Row(
         BY_SET: lambda clique: in_namespace(clique.namespace, clique.place.pcs),
         BY_BASE: lambda clique: (
             in_namespace(clique.namespace, clique.base_name)
-            if isinstance(clique, ClaimedClique)
+            if isinstance(clique, ClaimedMember)
             else []
         ),
     },

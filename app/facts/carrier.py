@@ -13,7 +13,9 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
 from app.facts.place import Place, read_place
+from app.facts.unit_owners import NamedOwner, read_owner
 from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.resource import Resource
 from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
 
 CLAIM = "mnnvl"
@@ -52,26 +54,33 @@ _OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
 class UnitMember(Value):
     """Something with pods, as far as its unit of NVLink and its wishes depend on it.
 
-    `set_uid` is the uid of its PodCliqueSet, "" if it is not known. `annotations` are its own.
-    `foreign_group` is the MNNVL group of Grove that it is in, "" for none. `owner_kind` is the kind
-    of what owns the resources of its unit.
+    `owner_uid` is the uid of what owns the resources of its unit, its PodCliqueSet, "" if it is not
+    known. `annotations` are its own. `foreign_group` is the MNNVL group of Grove that it is in, ""
+    for none. A Pod has an owner of another kind: `named` is what it says of it, and `owner` the
+    resource once that is known.
     """
 
     namespace: str
     name: str
     place: Place
-    set_uid: str = ""
+    owner_uid: str = ""
     deleting: bool = False
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
     foreign_group: str = ""
-    owner_kind: str = POD_CLIQUE_SET.kind
+    named: NamedOwner | None = None
+    owner: Resource = POD_CLIQUE_SET
+
+    @property
+    def owner_name(self) -> str:
+        """The name of what owns the resources of its unit, "" if it names none."""
+        return self.place.pcs if self.named is None else self.named.name
 
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether it is part of `pcs`, and neither is being deleted.
 
         PodCliques of a former set of that name are not.
         """
-        is_current = self.place.pcs == pcs.name and pcs.has_uid(self.set_uid)
+        is_current = self.place.pcs == pcs.name and pcs.has_uid(self.owner_uid)
         return is_current and not (self.deleting or pcs.deleting)
 
 
@@ -109,12 +118,20 @@ def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
     return _read(obj, namespace, _OF_CLIQUE)
 
 
-def read_pod(obj: JsonMap) -> Carrier:
-    """Read a Pod as `read_carrier` reads a PodClique."""
-    return _read(obj, text_at(map_of(obj.get("metadata")), "namespace"), _OF_POD)
+def read_pod(obj: JsonMap, namespace: str) -> Carrier:
+    """Read a Pod as `read_carrier` reads a PodClique.
+
+    It may have no name yet, which the API server makes of `generateName`.
+    """
+    return _read(obj, namespace, _OF_POD, read_owner(obj))
 
 
-def _read(obj: JsonMap, namespace: str, at: PodSpecAt) -> Carrier:
+def _read(
+    obj: JsonMap,
+    namespace: str,
+    at: PodSpecAt,
+    owner: NamedOwner | None = None,
+) -> Carrier:
     """Read an object with a pod spec.
 
     Equal namespaces and uids are one object, because there may be very many PodCliques.
@@ -141,6 +158,7 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt) -> Carrier:
         metadata.get("deletionTimestamp") is not None,
         read_mnnvl(annotations),
         _foreign_group(annotations, claims),
+        owner,
         at=at,
         replicas=replicas,
         claims=claims,

@@ -1,6 +1,6 @@
 """The resources that this program reads or writes."""
 
-from app.objects.resource import OF_KUBERNETES, Resource, built_in
+from app.objects.resource import JOB, OF_KUBERNETES, STATEFUL_SET, Resource, built_in
 
 CLUSTER_TOPOLOGY = Resource(
     "grove.io",
@@ -94,6 +94,28 @@ K8S_POD_GROUP = Resource(
     True,
     ("v1", "v1beta1", "v1alpha3", "v1alpha2"),
 )
+LEADER_WORKER_SET = Resource(
+    "leaderworkerset.x-k8s.io",
+    "leaderworkersets",
+    "LeaderWorkerSet",
+    True,
+    ("v1",),
+)
+JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
+RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True, ("v1",))
+TRAINING_JOBS = tuple(
+    Resource("kubeflow.org", f"{kind.lower()}s", kind, True, versions)
+    for kind, versions in (
+        ("PyTorchJob", ("v1",)),
+        ("TFJob", ("v1",)),
+        ("XGBoostJob", ("v1",)),
+        ("PaddleJob", ("v1",)),
+        ("JAXJob", ("v1",)),
+        ("MPIJob", ("v2beta1", "v1")),
+    )
+)
+"""The kinds of Kubeflow's training operator, and of its MPI operator."""
+
 PRIORITY_CLASS = built_in("scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False)
 VOLUME_CLAIM = built_in("", "persistentvolumeclaims", "PersistentVolumeClaim")
 STORAGE_CLASS = built_in("storage.k8s.io", "storageclasses", "StorageClass", namespaced=False)
@@ -124,5 +146,11 @@ ALL: tuple[Resource, ...] = (
     PRIORITY_CLASS,
     QUEUE,
     QUEUE_NAMES,
+    STATEFUL_SET,
+    JOB,
+    LEADER_WORKER_SET,
+    JOB_SET,
+    RAY_CLUSTER,
+    *TRAINING_JOBS,
 )
 """The resources that the server uses."""

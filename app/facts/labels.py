@@ -49,5 +49,8 @@ MNNVL_ENABLED = "grove.io/mnnvl-enabled"
 MNNVL_SCOPE = "grove.io/mnnvl-scope"
 MNNVL_DEVICE_CLASS = "grove.io/mnnvl-device-class"
 MNNVL_GROUP = "grove.io/mnnvl-group"
+MNNVL_UNIT = "grove.io/mnnvl-unit"
+"""The label of a Pod that is in no PodClique, and of its ComputeDomain: the unit that shares it."""
+
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"

@@ -18,6 +18,7 @@ class Place(Value):
     `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
     group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with. `clique`
     is the full name of its PodClique, and `base_podgang` the PodGang that its own one waits for.
+    `unit` is the unit of NVLink of an object that is part of no PodCliqueSet.
     """
 
     pcs: str = ""
@@ -27,6 +28,7 @@ class Place(Value):
     podgang: str = ""
     clique: str = ""
     base_podgang: str = ""
+    unit: str = ""
 
     @property
     def of_replica(self) -> tuple[str, str, str, str]:
@@ -55,6 +57,7 @@ _KEYS = (
     labels.GROVE_CLIQUE_NAME,
     labels.CLIQUE_NAME,
     labels.BASE_PODGANG,
+    labels.MNNVL_UNIT,
 )
 
 
@@ -100,6 +103,7 @@ def _place(values: tuple[Any, ...]) -> Place:
         grove_clique,
         own_clique,
         base_podgang,
+        unit,
     ) = map(text_of, values)
 
     pcs = own_set or grove_set
@@ -110,5 +114,5 @@ def _place(values: tuple[Any, ...]) -> Place:
 
     index = own_index or grove_index
     clique = grove_clique or own_clique
-    place = (pcs, replica, group, index, podgang, clique, base_podgang)
+    place = (pcs, replica, group, index, podgang, clique, base_podgang, unit)
     return Place(*map(intern, place))

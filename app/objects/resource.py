@@ -33,15 +33,19 @@ class Resource(Value):
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
 
-    def owner_reference(self, name: str, uid: str) -> Object:
-        """Return an owner reference to an object of this resource, as the controller."""
+    def owner_reference(self, name: str, uid: str, *, blocks: bool = True) -> Object:
+        """Return an owner reference to an object of this resource, as the controller.
+
+        An owner that is deleted in the foreground waits for what `blocks`. Where the admission
+        plugin OwnerReferencesPermissionEnforcement is on, that needs a right to its finalizers.
+        """
         return {
             "apiVersion": self.api_version(),
             "kind": self.kind,
             "name": name,
             "uid": uid,
             "controller": True,
-            "blockOwnerDeletion": True,
+            "blockOwnerDeletion": blocks,
         }
 
 
@@ -54,6 +58,8 @@ NODE = built_in("", "nodes", "Node", namespaced=False)
 CONFIG_MAP = built_in("", "configmaps", "ConfigMap")
 DEPLOYMENT = built_in("apps", "deployments", "Deployment")
 POD = built_in("", "pods", "Pod")
+STATEFUL_SET = built_in("apps", "statefulsets", "StatefulSet")
+JOB = built_in("batch", "jobs", "Job")
 EVENT = built_in("events.k8s.io", "events", "Event")
 SECRET = built_in("", "secrets", "Secret")
 LEASE = built_in("coordination.k8s.io", "leases", "Lease")

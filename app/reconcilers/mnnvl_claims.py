@@ -24,7 +24,7 @@ from app.objects.fields import listed
 from app.reconcilers.mnnvl_pods import WAIT_SECONDS, PodsWithoutClaim
 from app.reconcilers.writing import Writing, regarding_set
 from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedMember
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 1.0
@@ -197,7 +197,7 @@ class MnnvlClaimsReconciler:
             repairs.in_vain = True
             self._pause(pcs.namespace, OFF)
             self._say(pcs, "MnnvlClaimsMissing", OFF)
-        elif isinstance(clique, ClaimedClique):
+        elif isinstance(clique, ClaimedMember):
             repairs.restored.append(name)
             self._rewrites.count((pcs.namespace, name))
 

@@ -37,7 +37,7 @@ from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import ClaimedClique, demands_in, plan_for
+from app.rules.mnnvl.wanted import ClaimedMember, demands_in, plan_for
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
@@ -160,7 +160,7 @@ class MnnvlResourcesReconciler:
 
     # Restore.
 
-    async def _restore(self, key: Key, demands: list[ClaimedClique]) -> float | None:
+    async def _restore(self, key: Key, demands: list[ClaimedMember]) -> float | None:
         """Create resources that the caches lack.
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
@@ -203,7 +203,7 @@ class MnnvlResourcesReconciler:
 
         return None
 
-    def _planned(self, key: Key, demands: list[ClaimedClique]) -> tuple[PodCliqueSet, Plan] | None:
+    def _planned(self, key: Key, demands: list[ClaimedMember]) -> tuple[PodCliqueSet, Plan] | None:
         """Return the plan of the resources that `demands` need, and the set that owns them.
 
         The base name may be that of two sets: a replica of the set "a-0-b", and one of the group

@@ -28,7 +28,7 @@ from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.reconcilers.writing import Writing, named
 from app.rules.dialects.dialect import State
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedMember
 from app.stores.stores import Stores
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0
@@ -227,7 +227,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
                     loop.add((key[0], name))
 
     def clique_changed(key: Key, before: object, after: StoredClique | None) -> None:
-        if isinstance(after, ClaimedClique):
+        if isinstance(after, ClaimedMember):
             loop.add((key[0], after.place.podgang))
 
     stores[DOMAINS].subscribe(resource_changed)

@@ -46,7 +46,7 @@ class PodCliqueWebhook(Value):
             return ALLOWED
 
         name = clique.place.pcs
-        facts = self.facts.about_clique(request.namespace, name, clique.set_uid)
+        facts = self.facts.about_clique(request.namespace, name, clique.owner_uid)
         if facts.pcs is None and name and not clique.annotations.are_complete:
             return Later(lambda: self._with_set(request, clique, facts))
 
@@ -63,7 +63,7 @@ class PodCliqueWebhook(Value):
         unread: tuple[str, ...] = ()
         try:
             async with patience(PATIENCE_SECONDS):
-                uid = clique.set_uid
+                uid = clique.owner_uid
                 facts = replace(facts, pcs=await self.facts.read_set(request.namespace, name, uid))
         except ClusterError as problem:
             unread = (

@@ -92,9 +92,9 @@ async def test_twenty_at_once_make_one_of_each() -> None:
         pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
         pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),
-        pytest.param(changed(set_uid="invented"), "former", id="an invented uid"),
+        pytest.param(changed(owner_uid="invented"), "former", id="an invented uid"),
         pytest.param(
-            changed(place=Place("gone", "0"), set_uid="invented"), "exist", id="an invented set"
+            changed(place=Place("gone", "0"), owner_uid="invented"), "exist", id="an invented set"
         ),
     ],
 )

@@ -19,7 +19,7 @@ from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.metadata import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.wanted import ClaimedClique, claimed
+from app.rules.mnnvl.wanted import ClaimedMember, claimed
 from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 
@@ -172,7 +172,7 @@ def _as_desired(
 
 
 def _complete(
-    demands: Mapping[str, ClaimedClique | None],
+    demands: Mapping[str, ClaimedMember | None],
     desired: Mapping[str, DesiredSet | None],
     domains: Mapping[str, Object],
     claims: Mapping[str, Object],

@@ -25,7 +25,7 @@ from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.mnnvl.wanted import ClaimedClique, claimed
+from app.rules.mnnvl.wanted import ClaimedMember, claimed
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import DesiredGroups, EpochOperator
 from tests.proof.grove import GROUP, Operator
@@ -290,7 +290,7 @@ class Migration(Schedule):
             if operator.rounds < rounds + FORGIVEN_ROUNDS or now < begin + FORGIVEN_SECONDS
         }
 
-    async def _demands(self, admin: HttpClient) -> dict[str, ClaimedClique | None]:
+    async def _demands(self, admin: HttpClient) -> dict[str, ClaimedMember | None]:
         cliques = await listed(admin, POD_CLIQUE, self.namespace)
         return {
             clique["metadata"]["name"]: claimed(
@@ -373,7 +373,7 @@ def _wanted(operator: Operator) -> set[str]:
     return names
 
 
-def _keys(demand: ClaimedClique) -> tuple[Key, Key]:
+def _keys(demand: ClaimedMember) -> tuple[Key, Key]:
     base = demand.base_name
     return ("ComputeDomain", f"{base}{DOMAIN_SUFFIX}"), ("ResourceClaim", f"{base}{CLAIM_SUFFIX}")
 
@@ -389,7 +389,7 @@ async def _resources(admin: HttpClient, namespace: str) -> dict[Key, Object]:
     return {(obj["kind"], obj["metadata"]["name"]): obj for obj in ours}
 
 
-def _incomplete(demands: dict[str, ClaimedClique | None], stored: dict[Key, Object]) -> list[str]:
+def _incomplete(demands: dict[str, ClaimedMember | None], stored: dict[Key, Object]) -> list[str]:
     broken: list[str] = []
     for name, demand in demands.items():
         if demand is None:
@@ -403,7 +403,7 @@ def _incomplete(demands: dict[str, ClaimedClique | None], stored: dict[Key, Obje
 
 
 def _wrongly_owned(
-    obj: Object, demands: dict[str, ClaimedClique | None], owners: dict[str, str], *, later: bool
+    obj: Object, demands: dict[str, ClaimedMember | None], owners: dict[str, str], *, later: bool
 ) -> list[str]:
     """Its one owner is its PodCliqueSet, or in the designs the PodGang of its PodCliques."""
     name = obj["metadata"]["name"]

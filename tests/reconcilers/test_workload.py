@@ -21,7 +21,7 @@ from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
 from app.kube.transport import TokenBucket
-from app.objects.resource import EVENT, POD, Resource
+from app.objects.resource import EVENT, JOB, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
 from app.rules.workload.kai_podgroup import Conventions
 from app.stores.stores import Stores, fill
@@ -29,7 +29,6 @@ from app.stores.watched import run_from_empty
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual
 
-JOB = Resource("batch", "jobs", "Job", True, ("v1",))
 SOON = 5.0
 
 

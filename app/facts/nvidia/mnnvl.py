@@ -73,11 +73,13 @@ class MnnvlResource(Value):
 
     @property
     def is_named_after_its_replica(self) -> bool:
-        """Whether its name begins with the replica that its labels name.
+        """Whether its name begins with the replica that its labels name, or is that of its unit.
 
         An object of somebody else may have our labels.
         """
         place = self.place
+        if place.unit:
+            return self.base_name == place.unit
         start = f"{place.pcs}-{place.replica}"
         base = self.base_name
         return bool(place.pcs and place.replica) and (base == start or base.startswith(f"{start}-"))

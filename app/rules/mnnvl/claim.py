@@ -1,4 +1,4 @@
-"""The claim that a PodClique needs for MNNVL, and its injection into the pod spec.
+"""The claim that a PodClique or a Pod needs for MNNVL, and its injection into the pod spec.
 
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
@@ -12,9 +12,11 @@ from app.base.value import Value
 from app.facts.carrier import CLAIM, Carrier, Entry, named
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
+from app.objects.resource import POD
 from app.rules.mnnvl.plan import ClaimMode, Plan, device_class_of, plan_of, read_entry
 from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
 
@@ -108,8 +110,9 @@ def inject(
 def _without_gpus(carrier: Carrier) -> list[str]:
     if not carrier.annotations.enables:
         return []
+    kind = POD_CLIQUE.kind if carrier.named is None else POD.kind
     return [
-        f'PodClique "{carrier.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
+        f'{kind} "{carrier.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
         " asks for nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
         " created"
     ]

@@ -12,7 +12,7 @@ from app.facts.kinds import POD_CLIQUE
 from app.objects.fields import Findings
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.plan import read_plan
-from app.rules.mnnvl.wanted import ClaimedClique, claimed
+from app.rules.mnnvl.wanted import ClaimedMember, claimed
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -29,7 +29,7 @@ class Unclaimed(UnitMember):
     """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one."""
 
 
-def read_clique(obj: JsonMap) -> ClaimedClique | Unclaimed | None:
+def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
     """Read a stored PodClique.
 
     Returns None if it has no claim of ours and can't need one: without GPUs, if its own annotation
@@ -45,7 +45,7 @@ def read_clique(obj: JsonMap) -> ClaimedClique | Unclaimed | None:
         carrier.namespace,
         carrier.name,
         carrier.place,
-        carrier.set_uid,
+        carrier.owner_uid,
         carrier.deleting,
         carrier.annotations,
         carrier.foreign_group,
@@ -81,7 +81,7 @@ def runs_without_claim(pod: JsonMap) -> bool:
     """
     if is_ending(pod):
         return False
-    carrier = read_pod(pod)
+    carrier = read_pod(pod, "")
     return carrier.claim is None and bool(carrier.containers)
 
 

@@ -18,7 +18,7 @@ from app.objects.fields import FieldPath, Findings, invalid
 from app.objects.names import is_subdomain
 from app.objects.resource import Resource
 from app.objects.shape import Object
-from app.rules.mnnvl.unit import KINDS, NvlinkUnit, unit_of
+from app.rules.mnnvl.unit import NvlinkUnit, kind_of, unit_of
 
 ClaimMode = Literal["shared", "template"]
 
@@ -41,13 +41,13 @@ class Plan(Value):
         return self.unit.member.namespace
 
     @property
-    def set_name(self) -> str:
-        """The PodCliqueSet, which is the first owner of the resources."""
-        return self.unit.member.place.pcs
+    def owner_name(self) -> str:
+        """The first owner of the resources, such as the PodCliqueSet."""
+        return self.unit.member.owner_name
 
     @property
-    def set_uid(self) -> str:
-        return self.unit.member.set_uid
+    def owner_uid(self) -> str:
+        return self.unit.member.owner_uid
 
     @property
     def base_name(self) -> str:
@@ -74,9 +74,13 @@ class Plan(Value):
             return {"name": CLAIM, "resourceClaimName": self.claim}
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
-    def owned_by(self, set_uid: str) -> "Plan":
-        """Return this plan with the set of this uid as the owner."""
-        member = replace(self.unit.member, set_uid=set_uid)
+    def owned_by(self, owner_uid: str, owner: Resource | None = None) -> "Plan":
+        """Return this plan with the object of this uid as the owner.
+
+        It is one of the resource `owner`, if that is given.
+        """
+        member = self.unit.member
+        member = replace(member, owner_uid=owner_uid, owner=owner or member.owner)
         return replace(self, unit=replace(self.unit, member=member))
 
 
@@ -123,7 +127,7 @@ def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Pl
     if entry is None:
         return None
 
-    for scope in KINDS[member.owner_kind].scopes:
+    for scope in kind_of(member).scopes:
         unit = NvlinkUnit(member, scope)
         for mode in _MODES:
             plan = Plan(unit, device_class, mode)
@@ -163,7 +167,7 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
             "name": name,
             "namespace": plan.namespace,
             "labels": plan.unit.labels,
-            "ownerReferences": [plan.unit.kind.owner.owner_reference(plan.set_name, plan.set_uid)],
+            "ownerReferences": [plan.unit.owner_reference],
         },
         "spec": spec,
     }

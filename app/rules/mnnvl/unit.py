@@ -1,14 +1,13 @@
 """The unit of NVLink that a member belongs to: which pods share one ComputeDomain, and who owns it.
 
-`KINDS` has a row for each kind of owner. A new kind of workload is a new row.
+A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from app.base.value import Value
 from app.facts.carrier import UnitMember
 from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
@@ -17,18 +16,23 @@ from app.facts.labels import (
     GROVE_PCSG_REPLICA,
     MANAGED_BY,
     MANAGER,
+    MNNVL_ENABLED,
     MNNVL_MANAGED,
     MNNVL_SCOPE,
+    MNNVL_UNIT,
     PCS_NAME,
     PCS_REPLICA,
     PCSG_NAME,
     PCSG_REPLICA,
 )
-from app.facts.nvidia.mnnvl import TEMPLATE_SUFFIX
+from app.facts.nvidia.mnnvl import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
 from app.facts.place import Place
-from app.objects.fields import FieldPath, Findings, invalid, not_supported, required
+from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
+from app.objects.fields import FieldPath, Findings, forbidden, invalid, not_supported, required
 from app.objects.names import MAX_LABEL, is_subdomain
-from app.objects.resource import Resource
+from app.objects.owners import OwnerRef
+from app.objects.shape import Object
+from app.rules.workload.groups import shortened
 
 Scope = str
 """Which members share a unit. Each kind has its own scopes."""
@@ -46,7 +50,7 @@ class NvlinkUnit(Value):
 
     @property
     def kind(self) -> "UnitKind":
-        return KINDS[self.member.owner_kind]
+        return kind_of(self.member)
 
     @property
     def base_name(self) -> str:
@@ -63,20 +67,33 @@ class NvlinkUnit(Value):
         labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
         return {key: value for key, value in labels.items() if _as_label(value)}
 
-    def is_at(self, place: Place) -> bool:
-        """Return whether `place`, which was read of a resource, is what `labels` name."""
+    @property
+    def owner_reference(self) -> Object:
+        member = self.member
+        blocks = member.named is None
+        return member.owner.owner_reference(member.owner_name, member.owner_uid, blocks=blocks)
+
+    def is_at(self, place: Place, owners: Iterable[OwnerRef] = ()) -> bool:
+        """Return whether `place`, which was read of a resource, is what `labels` name.
+
+        Two workloads can have units of the same name: `owners` are those of the resource, of which
+        that of a Pod must be one.
+        """
         labels = self.kind.labels(self.member, self.scope)
         own = tuple(_as_label(labels.get(key, "")) for key in _PLACE_LABELS)
-        return own == place.of_replica
+        if own != (*place.of_replica, place.unit):
+            return False
+
+        names = {owner.name for owner in owners}
+        return self.member.named is None or not names or self.member.owner_name in names
 
 
 class UnitKind(Value):
-    """A row of `KINDS`: how the units of a kind of owner are known, named and labelled.
+    """How the units of a kind of member are known, named and labelled.
 
     `scopes` begin with the default. `check` adds findings about a member that can't have a scope.
     """
 
-    owner: Resource
     scopes: tuple[Scope, ...]
     base_name: Callable[[UnitMember, Scope], str]
     labels: Callable[[UnitMember, Scope], dict[str, str]]
@@ -88,14 +105,18 @@ def unit_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Finding
 
     Adds findings about a scope that its kind doesn't have, or that it can't have.
     """
-    kind = KINDS[member.owner_kind]
+    kind = kind_of(member)
     scope = annotations.scope or kind.scopes[0]
-    if scope not in kind.scopes:
+    if scope not in kind.scopes and any(kind.scopes):
         findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, kind.scopes))
         scope = kind.scopes[0]
 
     kind.check(member, scope, findings)
     return NvlinkUnit(member, scope)
+
+
+def kind_of(member: UnitMember) -> UnitKind:
+    return _OF_CLIQUES if member.named is None else _kind_of_pods(member.named)
 
 
 def _as_label(value: str) -> str:
@@ -106,7 +127,7 @@ def _as_label(value: str) -> str:
 
 SCOPES: tuple[Scope, ...] = ("replica", "clique", "scalingGroupReplica")
 
-_PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA)
+_PLACE_LABELS = (PCS_NAME, PCS_REPLICA, PCSG_NAME, PCSG_REPLICA, MNNVL_UNIT)
 
 
 def _base_name(member: UnitMember, scope: Scope) -> str:
@@ -205,5 +226,70 @@ def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
         findings.append(invalid(label.at, value, detail))
 
 
-KINDS = {POD_CLIQUE_SET.kind: UnitKind(POD_CLIQUE_SET, SCOPES, _base_name, _labels, _check)}
-"""How units are known, by the kind of the owner of their resources."""
+_OF_CLIQUES = UnitKind(SCOPES, _base_name, _labels, _check)
+
+# Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.
+
+MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
+"""The longest base name, so that the name of a ComputeDomain can be a label too."""
+
+
+def _kind_of_pods(owner: NamedOwner) -> UnitKind:
+    scopes = tuple(scope.name for scope in owner.kind.scopes)
+    return UnitKind(scopes, _name_of_unit, _labels_of_unit, _check_owner)
+
+
+def _owner_of(member: UnitMember) -> NamedOwner:
+    assert member.named is not None
+    return member.named
+
+
+def _name_of_unit(member: UnitMember, scope: Scope) -> str:
+    owner = _owner_of(member)
+    of_scope = owner.kind.scope(scope)
+    values = [owner.values.get(key, "") for key in of_scope.keys]
+    if not owner.name or not all(values):
+        return ""
+    return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
+
+
+def _labels_of_unit(member: UnitMember, scope: Scope) -> dict[str, str]:
+    """Return the labels by which the owner knows the unit, and the one of ours."""
+    owner = _owner_of(member)
+    keys = filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))
+    labels = {key: owner.values.get(key, "") for key in keys}
+    return {**labels, MNNVL_UNIT: _name_of_unit(member, scope)}
+
+
+def _check_owner(member: UnitMember, scope: Scope, findings: Findings) -> None:
+    """Add findings about an owner that is missing, is one of two, or can't have such a unit."""
+    owner = _owner_of(member)
+    if not owner.name:
+        kinds = ", ".join(kind.title for kind in OWNER_KINDS)
+        detail = (
+            f"a Pod shares a ComputeDomain with the others of its {kinds}, and this one names none"
+            f" of them: let one create it, or remove {MNNVL_ENABLED}"
+        )
+        findings.append(required(_LABELS, detail))
+        return
+
+    path = path_of(owner.kind.key)
+    if owner.second:
+        detail = (
+            f'the Pod names the {owner.kind.title} "{owner.name}" and a {owner.second}: remove the'
+            " labels of the one that it doesn't belong to"
+        )
+        findings.append(forbidden(path, detail))
+
+    missing = [key for key in owner.kind.scope(scope).keys if not owner.values.get(key)]
+    for key in missing:
+        detail = (
+            f'the scope "{scope}" of a {owner.kind.title} needs it, and its controller or webhook'
+            f" writes it: check that they run, or choose another {MNNVL_SCOPE}"
+        )
+        findings.append(required(path_of(key), detail))
+
+    name = _name_of_unit(member, scope)
+    if name and not is_subdomain(name):
+        detail = f'the name of its ComputeDomain, "{name}{DOMAIN_SUFFIX}", must be a DNS subdomain'
+        findings.append(invalid(path, owner.name, detail))

@@ -27,8 +27,8 @@ from app.rules.mnnvl.plan import (
 from app.rules.mnnvl.unit import SCOPES, NvlinkUnit, Scope
 
 
-class ClaimedClique(UnitMember, kw_only=True):
-    """A stored PodClique that has a claim of ours.
+class ClaimedMember(UnitMember, kw_only=True):
+    """A stored PodClique or Pod that has a claim of ours.
 
     It needs the resources that its claim names, even if its annotations have changed, because its
     pods can't start without them. Of these, only a usable DeviceClass is kept.
@@ -55,32 +55,33 @@ class CliqueFacts(Value):
     reads_groups: bool = False
 
 
-def claimed(carrier: Carrier) -> ClaimedClique | None:
-    """Return what a stored PodClique needs by its claim. None if it has no claim of ours."""
+def claimed(carrier: Carrier) -> ClaimedMember | None:
+    """Return what a stored PodClique or Pod needs by its claim, None without a claim of ours."""
     own = carrier.annotations.device_class
     device_class = intern(own) if own and is_device_class(own) else None
     plan = read_entry(carrier, carrier.claim, "")
     if plan is None:
         return None
 
-    return ClaimedClique(
+    return ClaimedMember(
         carrier.namespace,
         carrier.name,
         carrier.place,
-        carrier.set_uid,
+        carrier.owner_uid,
         carrier.deleting,
         MnnvlAnnotations(device_class=device_class) if device_class else NO_ANNOTATIONS,
+        named=carrier.named,
         scope=plan.unit.scope,
         mode=plan.mode,
     )
 
 
-def demands_in(cliques: Iterable[object]) -> list[ClaimedClique]:
+def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
     """Return those of `cliques` that have a claim of ours."""
-    return [clique for clique in cliques if isinstance(clique, ClaimedClique)]
+    return [clique for clique in cliques if isinstance(clique, ClaimedMember)]
 
 
-def plan_for(demands: Iterable[ClaimedClique], pcs: PodCliqueSet) -> Plan | None:
+def plan_for(demands: Iterable[ClaimedMember], pcs: PodCliqueSet) -> Plan | None:
     """Return the plan of the resources that `demands` share, which all have the same base name.
 
     `pcs` owns them. None if no demand of it lasts, so that none should be restored.
@@ -220,6 +221,6 @@ def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | N
         place = Place(place.pcs, place.replica, group.name, index)
         base = f"{base}-{group.name}-{index}"
 
-    member = UnitMember(plan.namespace, f"{base}-{clique.name}", place, plan.set_uid)
+    member = UnitMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner_uid)
     device_class = clique.value_of(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
     return Plan(NvlinkUnit(member, scope), str(device_class))

@@ -125,12 +125,12 @@ class DefinedGroup(Value):
         return shortened("-".join(filter(None, (self.workload, self.name, replica))))
 
 
-def shortened(name: str) -> str:
-    """Return `name`. If it is too long for a name, its end is replaced by a hash of the whole."""
-    if len(name) <= MAX_NAME:
+def shortened(name: str, longest: int = MAX_NAME) -> str:
+    """Return `name`. If it is too long, its end is replaced by a hash of the whole."""
+    if len(name) <= longest:
         return name
     digest = sha256(name.encode()).hexdigest()[:10]
-    return f"{name[: MAX_NAME - 11].rstrip('-.')}-{digest}"
+    return f"{name[: longest - 11].rstrip('-.')}-{digest}"
 
 
 def group_ref(pod: JsonMap) -> GroupRef | None:

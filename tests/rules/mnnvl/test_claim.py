@@ -142,7 +142,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
     }
     assert (plan.compute_domain, plan.claim) == (f"{base}-cd", f"{base}-mnnvl-claim")
     assert plan.unit.labels == {key: value for key, value in expected.items() if value is not None}
-    assert plan.set_uid == "u"
+    assert plan.owner_uid == "u"
 
 
 @pytest.mark.parametrize(
@@ -456,7 +456,7 @@ def test_a_container_added_later_gets_the_claim() -> None:
 def test_the_owner_is_the_set(references: Any, uid: str) -> None:
     obj = clique()
     obj["metadata"]["ownerReferences"] = references
-    assert planned(obj).set_uid == uid
+    assert planned(obj).owner_uid == uid
 
 
 def pcs(replicas: int, group_replicas: int = 1, **annotations: MnnvlAnnotations) -> PodCliqueSet:

@@ -11,7 +11,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import base_of, claim_names, is_made_by_us, is_reserved, uses
 from app.rules.mnnvl.wanted import (
-    ClaimedClique,
+    ClaimedMember,
     claimed,
     inherited_by,
     plan_for,
@@ -42,7 +42,7 @@ def stored(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
     }
 
 
-def demand(obj: dict[str, Any], mode: Any = "shared") -> ClaimedClique:
+def demand(obj: dict[str, Any], mode: Any = "shared") -> ClaimedMember:
     read = claimed(carrier(stored(obj, mode)))
     assert read is not None
     return read
@@ -91,7 +91,7 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     planned = plan_for([read], pcs())
     assert planned is not None
     assert (planned.base_name, planned.unit.labels) == (admitted.base_name, admitted.unit.labels)
-    assert (planned.set_name, planned.set_uid) == ("train", "u")
+    assert (planned.owner_name, planned.owner_uid) == ("train", "u")
     assert planned.device_class == "compute-domain.nvidia.com"
     new, old = carrier(obj), carrier(stored(obj, mode))
     assert inherited_by(new, old, None) == MnnvlAnnotations("true", scope, None)
@@ -145,7 +145,7 @@ def test_no_demand(obj: dict[str, Any]) -> None:
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def owned(name: str, uid: str, **metadata: Any) -> ClaimedClique:
+def owned(name: str, uid: str, **metadata: Any) -> ClaimedMember:
     reference = {"kind": "PodCliqueSet", "name": "train", "uid": uid}
     obj = stored(clique(name))
     metadata = {**obj["metadata"], "ownerReferences": [reference], **metadata}

@@ -16,7 +16,7 @@ from app.rules.mnnvl.missing import (
     reserving_pods,
     runs_without_claim,
 )
-from app.rules.mnnvl.wanted import ClaimedClique
+from app.rules.mnnvl.wanted import ClaimedMember
 from tests import builders
 from tests.builders import injection_into
 
@@ -101,9 +101,9 @@ def test_what_can_never_need_a_claim_is_not_kept(obj: Object) -> None:
 def test_a_podclique_with_a_claim_is_a_demand_and_one_without_is_not() -> None:
     obj = clique()
     admitted = apply_patch(obj, list(injection_into(obj, "ns").patch))
-    assert isinstance(read_clique(admitted), ClaimedClique)
+    assert isinstance(read_clique(admitted), ClaimedMember)
     assert isinstance(read_clique(obj), Unclaimed)
-    assert isinstance(read_clique(claims(OURS)), ClaimedClique)
+    assert isinstance(read_clique(claims(OURS)), ClaimedMember)
 
 
 def test_a_group_of_grove_counts_only_if_grove_reads_it() -> None:

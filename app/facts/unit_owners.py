@@ -1,0 +1,203 @@
+"""The kinds of workloads, besides Grove's, whose Pods can share a ComputeDomain.
+
+A Pod names its workload in labels that a controller writes, or in fields of its spec. These are
+only what the Pod says: whoever makes something for it asks the API server for the owner. The names
+are those of each project:
+https://github.com/kubernetes-sigs/lws/blob/060ab4d/api/leaderworkerset/v1/leaderworkerset_types.go
+https://github.com/kubernetes-sigs/jobset/blob/08dfbdfd/api/jobset/v1alpha2/jobset_types.go
+https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.org/v1/common_types.go
+https://github.com/ray-project/kuberay/blob/feeaf72f/ray-operator/controllers/ray/utils/constant.go
+"""
+
+from collections.abc import Callable, Mapping
+
+from app.base.value import Value
+from app.facts.kinds import (
+    JOB_SET,
+    K8S_POD_GROUP,
+    LEADER_WORKER_SET,
+    RAY_CLUSTER,
+    TRAINING_JOBS,
+    WORKLOAD,
+)
+from app.objects.fields import FieldPath
+from app.objects.names import is_index
+from app.objects.resource import JOB, Resource
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+
+SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
+REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+RAY_GROUP = "ray.io/group"
+_RAY_HEAD = "headgroup"
+
+_SPEC = "spec."
+_POD_GROUP = "spec.schedulingGroup.podGroupName"
+_WORKLOAD = "spec.workloadRef.name"
+_WORKLOAD_GROUP = "spec.workloadRef.podGroup"
+
+HasUnit = Callable[[JsonMap, JsonMap], bool]
+
+
+class UnitScope(Value):
+    """Which Pods of an owner share a unit: those with equal values of `keys`.
+
+    `prefix` begins the names of these units. No other scope has it.
+    """
+
+    name: str
+    prefix: str
+    keys: tuple[str, ...] = ()
+
+
+class OwnerKind(Value, eq=False):
+    """A row of `OWNER_KINDS`.
+
+    `resources` are the kinds of the owner, one of which has the name that a Pod has at `key`: a
+    label, or a field of its spec. `scopes` begin with the default. `has_unit` says whether the spec
+    of an owner still has the unit with some labels.
+    """
+
+    title: str
+    resources: tuple[Resource, ...]
+    key: str
+    scopes: tuple[UnitScope, ...]
+    has_unit: HasUnit = lambda spec, labels: True
+
+    @property
+    def keys(self) -> set[str]:
+        """Where a Pod names its owner and its units."""
+        return {self.key, *(key for scope in self.scopes for key in scope.keys)}
+
+    def scope(self, name: str) -> UnitScope:
+        return next(scope for scope in self.scopes if scope.name == name)
+
+
+class NamedOwner(Value):
+    """The owner that a Pod names.
+
+    `values` are those at the keys of the kind that the Pod has. `second` is another kind that it
+    names too, "" for none: what owns the owner, and what it makes Pods with, doesn't count.
+    """
+
+    kind: OwnerKind
+    name: str = ""
+    values: Mapping[str, str] = {}
+    second: str = ""
+
+
+def _has_group(spec: JsonMap, labels: JsonMap) -> bool:
+    return is_index(text_at(labels, SET_GROUP), int_of(spec.get("replicas"), 1))
+
+
+def _has_job(spec: JsonMap, labels: JsonMap) -> bool:
+    name = text_at(labels, REPLICATED_JOB)
+    replicas = {
+        text_at(job, "name"): int_of(job.get("replicas"), 1)
+        for job in maps_at(spec, "replicatedJobs")
+    }
+    return not name or is_index(text_at(labels, JOB_INDEX) or "0", replicas.get(name, 0))
+
+
+def _has_workers(spec: JsonMap, labels: JsonMap) -> bool:
+    groups = {text_at(group, "groupName") for group in maps_at(spec, "workerGroupSpecs")}
+    return text_at(labels, RAY_GROUP) in {"", _RAY_HEAD, *groups}
+
+
+_IN_SPEC = (
+    OwnerKind("PodGroup", (K8S_POD_GROUP,), _POD_GROUP, (UnitScope("group", "group"),)),
+    OwnerKind(
+        "Workload",
+        (WORKLOAD,),
+        _WORKLOAD,
+        (UnitScope("group", "workload", (_WORKLOAD_GROUP,)),),
+    ),
+)
+_LABELLED = (
+    OwnerKind(
+        "LeaderWorkerSet",
+        (LEADER_WORKER_SET,),
+        "leaderworkerset.sigs.k8s.io/name",
+        (
+            UnitScope("group", "lws", (SET_GROUP,)),
+            UnitScope(
+                "subgroup",
+                "lwssub",
+                (SET_GROUP, "leaderworkerset.sigs.k8s.io/subgroup-index"),
+            ),
+        ),
+        _has_group,
+    ),
+    OwnerKind(
+        "JobSet",
+        (JOB_SET,),
+        "jobset.sigs.k8s.io/jobset-name",
+        (
+            UnitScope("set", "jobset"),
+            UnitScope("replicatedJob", "jobsetrj", (REPLICATED_JOB,)),
+            UnitScope("job", "jobsetjob", (REPLICATED_JOB, JOB_INDEX)),
+        ),
+        _has_job,
+    ),
+    OwnerKind(
+        "training job",
+        TRAINING_JOBS,
+        "training.kubeflow.org/job-name",
+        (UnitScope("job", "training"),),
+    ),
+    OwnerKind(
+        "RayCluster",
+        (RAY_CLUSTER,),
+        "ray.io/cluster",
+        (UnitScope("cluster", "ray"), UnitScope("workerGroup", "raygroup", (RAY_GROUP,))),
+        _has_workers,
+    ),
+)
+_JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
+
+OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, *_LABELLED, _JOBS)
+"""The kinds in the order in which they count: of several that a Pod names, the first one."""
+
+NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
+"""The kind of a Pod that names no owner."""
+
+
+def is_label(key: str) -> bool:
+    """Return whether a key is that of a label, and not a field of the spec."""
+    return not key.startswith(_SPEC)
+
+
+def path_of(key: str) -> FieldPath:
+    """Return the path of the value at a key of a Pod."""
+    return FieldPath("metadata.labels").key(key) if is_label(key) else FieldPath(key)
+
+
+def read_owner(pod: JsonMap) -> NamedOwner:
+    """Return the owner that `pod` names."""
+    values = _values(pod)
+    named = [kind for kind in OWNER_KINDS if kind.key in values]
+    if not named:
+        return NamedOwner(NO_KIND)
+
+    first = named[0]
+    rivals = [kind.title for kind in named[1:] if kind in _LABELLED and first in _LABELLED]
+    kept = {key: values[key] for key in first.keys & values.keys()}
+    return NamedOwner(first, values[first.key], kept, rivals[0] if rivals else "")
+
+
+def _values(pod: JsonMap) -> dict[str, str]:
+    """Return the values at all keys that `pod` has."""
+    spec = map_at(pod, "spec")
+    labels = map_at(pod, "metadata", "labels")
+    reference = map_at(spec, "workloadRef")
+    parts = (text_at(reference, "podGroup"), text_at(reference, "podGroupReplicaKey"))
+    values = {
+        _POD_GROUP: text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
+        _WORKLOAD: text_at(reference, "name"),
+        _WORKLOAD_GROUP: ".".join(filter(None, parts)),
+    }
+    values |= {key: text_at(labels, key) for key in _LABEL_KEYS}
+    return {key: value for key, value in values.items() if value}
+
+
+_LABEL_KEYS = [key for kind in OWNER_KINDS for key in kind.keys if is_label(key)]
