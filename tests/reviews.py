@@ -68,6 +68,8 @@ PATHS = {
     "podgang-deletion": "/validate/podgang",
     "pod-binding": "/mutate/pod-binding",
     "pod": "/mutate/pod",
+    "pod-mnnvl": "/mutate/pod-mnnvl",
+    "pod-mnnvl-check": "/validate/pod-mnnvl",
 }
 
 

@@ -119,6 +119,7 @@ RULES = (
     "admission/*.py",
     "cluster/view.py",
     "cluster/resources.py",
+    "cluster/units.py",
 )
 OTHERWISE_SHOWN = {
     "connection.py": "no verdict",

@@ -7,6 +7,7 @@ from app.base.sample import Sample, counter, gauge
 from app.cluster.dialects import OWNER_RULES
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
+from app.cluster.units import UnitOwners
 from app.cluster.view import ClusterView
 from app.config.schema import Configuration
 from app.facts.kinds import NEIGHBOURS
@@ -51,6 +52,7 @@ class Cluster:
             hints=self.hints,
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
+        self.units = UnitOwners(client)
         configured = OWNER_RULES.get(configuration.mnnvl.owner)
         self.owners = MnnvlOwners(client, self.facts, self.stores, configured, discovery)
 

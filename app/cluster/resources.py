@@ -46,7 +46,7 @@ class NotOurs(Exception):
 
 
 class MnnvlResources:
-    """ComputeDomains and ResourceClaims, which are created for PodCliques.
+    """ComputeDomains and ResourceClaims, which are created for PodCliques and for units of Pods.
 
     `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
     """
@@ -89,6 +89,8 @@ class MnnvlResources:
         return not stored.owners
 
     def _is_cached(self, owner: OwnerRef, plan: Plan) -> bool:
+        if plan.is_of_pods:
+            return owner.uid == plan.owner_uid
         cached: PodCliqueSet | StoredGang | None = None
         if owner.kind == POD_CLIQUE_SET.kind:
             cached = self._facts.cached_set(plan.namespace, owner.name)
@@ -156,6 +158,8 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
+        if plan.is_of_pods:
+            return await self._ensure_all(plan, dry_run=False)
         ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
         stored = await find(self._client, ref)
         doubt = _doubt_about(plan, stored)
@@ -212,16 +216,21 @@ class MnnvlResources:
         return created
 
     async def _check_owner(self, plan: Plan) -> None:
-        """Raise Unavailable if the API server does not have the set that the cache has."""
-        ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
-        if await find_living(self._client, ref, plan.owner_uid) is None:
-            raise Unavailable(f'PodCliqueSet "{plan.owner_name}", which would own them, is gone')
+        """Raise Unavailable if the API server does not have the owner that was known before."""
+        ref = ObjectRef(plan.owner, plan.owner_name, plan.namespace)
+        version = plan.owner.versions[0] if plan.is_of_pods else None
+        if await find_living(self._client, ref, plan.owner_uid, version=version) is None:
+            raise Unavailable(
+                f'{plan.owner.kind} "{plan.owner_name}", which would own them, is gone'
+            )
 
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the set that will own the resources.
 
         If the cache lacks it, the owner reference of the PodClique counts.
         """
+        if plan.is_of_pods:
+            return plan.owner_uid
         cached = self._facts.cached_set(plan.namespace, plan.owner_name)
         if cached is None and plan.owner_uid:
             return plan.owner_uid
@@ -290,6 +299,8 @@ class MnnvlResources:
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
         if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
             return True
+        if plan.is_of_pods:
+            return False
         return any([await self._exists(owner, plan) for owner in stored.owners])
 
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
@@ -335,9 +346,10 @@ def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
     if not _is_ours(stored, plan):
+        of = f"unit of {plan.owner.kind}" if plan.is_of_pods else "PodCliqueSet replica"
         raise NotOurs(
-            f"{needed} exists in namespace {plan.namespace}, but was not made for this PodCliqueSet"
-            " replica; delete or rename it"
+            f"{needed} exists in namespace {plan.namespace}, but was not made for this {of}; delete"
+            " or rename it"
         )
 
 

@@ -6,8 +6,10 @@ The table has the same permissions as `manifests/base/rbac.yaml`; a test compare
 from collections.abc import Mapping, Sequence
 
 from app.base.value import Value
+from app.cluster.units import CONTROLLERS
 from app.config.schema import ACCOUNT, Configuration
 from app.doctor.report import Check, Checks, Status, ok
+from app.facts.kinds import CLAIM_TEMPLATE
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
@@ -146,6 +148,14 @@ _WORKLOADS = (
     ),
 )
 
+_OWNING = "finding who owns the units of Pods"
+_UNITS = (
+    Need("", "pods", _WATCH, "restoring and collecting MNNVL resources"),
+    *(
+        Need(resource.group, resource.plural, ("get",), _OWNING)
+        for resource in (*CONTROLLERS, CLAIM_TEMPLATE)
+    ),
+)
 
 _WAITING = (
     Need("grove.io", "podgangmaps", _WATCH, _WHY),
@@ -168,7 +178,7 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
     RBAC cannot limit `create` to a name.
     """
-    needs = [*_ALWAYS, *(_WORKLOADS if configuration.workloads.enabled else ())]
+    needs = [*_ALWAYS, *_UNITS, *(_WORKLOADS if configuration.workloads.enabled else ())]
     needs += _WAITING if configuration.waiting.enabled else ()
     lease = configuration.leader_election
     certificates = configuration.certificates

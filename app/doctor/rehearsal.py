@@ -30,8 +30,8 @@ _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
 """The time after which an API server gives a request up, by default."""
 
-_SLOW_SECONDS = 40
-"""More than this is reported. The default timeouts of a few neighbours add up to less."""
+_SLOW_SECONDS = 45
+"""More than this is reported. Those of ours and of a few neighbours add up to less by default."""
 
 _COMPARED = 2
 """The most endpoints of a Service whose certificates are compared: each may take some seconds."""

@@ -11,10 +11,11 @@ from functools import cached_property
 
 import jsonpatch
 import jsonpointer
+from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
 from app.admission.review import Request
-from app.admission.verdict import Verdict
+from app.admission.verdict import ALLOWED, Verdict
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible
@@ -73,6 +74,22 @@ class Judgement(Value):
         patched: Object = jsonpatch.apply_patch(self.document, self.verdict.patch)
         return patched
 
+    def followed_by(self, path: str, verdict: Verdict) -> "Judgement":
+        """Return this judgement after one more verdict. A refusal is the last one."""
+        first = self.verdict
+        if first is None or not verdict.allowed:
+            return replace(self, path=path, verdict=verdict)
+        if not first.allowed or verdict == ALLOWED:
+            return self
+
+        both = replace(
+            verdict,
+            patch=(*first.patch, *verdict.patch),
+            warnings=(*first.warnings, *verdict.warnings),
+            effects=(*first.effects, *verdict.effects),
+        )
+        return replace(self, path=path, verdict=both)
+
     def report(self) -> Object:
         """Return the judgement as JSON."""
         identity = dict(
@@ -125,18 +142,23 @@ async def judge(
     document: Object,
     asker: Asker,
 ) -> Judgement:
-    """Return the verdict of the route for the document."""
+    """Return the verdict of the routes for the document, one after the other."""
     resource, subresource = _resource_of(document)
     if not resource:
         return Judgement(document)
 
     request = _request(document, resource, subresource, asker)
-    route = _route(routes, request.group, request.resource, request.subresource, request.operation)
-    if not route:
-        return Judgement(document)
-    if request.operation not in route.operations:
-        return Judgement(document, operation=request.operation)
-    return Judgement(document, route.path, await decided(route, request, _TIMEOUT))
+    fitting = [route for route in routes.values() if _looks_at(route, request)]
+    asked = [route for route in fitting if request.operation in route.operations]
+    if not asked:
+        return Judgement(document, operation=request.operation if fitting else "")
+
+    judgement = Judgement(document)
+    # mutating webhooks come first
+    for route in sorted(asked, key=lambda route: route.path):
+        current = replace(request, object=judgement.patched_object or request.object)
+        judgement = judgement.followed_by(route.path, await decided(route, current, _TIMEOUT))
+    return judgement
 
 
 def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
@@ -148,21 +170,11 @@ def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
     return _RESOURCES.get((group, kind)), ""
 
 
-def _route(
-    routes: Mapping[str, Route],
-    group: str,
-    plural: str,
-    subresource: str,
-    operation: str,
-) -> Route | None:
-    """Return the route for `operation` on a resource, else one for another operation, or None."""
-    fitting = [
-        route
-        for route in routes.values()
-        if (group, subresource) == (route.group, route.subresource) and plural in route.plurals
-    ]
-    by_operation = (route for route in fitting if operation in route.operations)
-    return next(by_operation, next(iter(fitting), None))
+def _looks_at(route: Route, request: Request) -> bool:
+    return (request.group, request.subresource) == (
+        route.group,
+        route.subresource,
+    ) and request.resource in route.plurals
 
 
 def _request(

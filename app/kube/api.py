@@ -230,23 +230,31 @@ class Client(Objects, Reader, Protocol):
         ...
 
 
-async def find(client: Objects, ref: ObjectRef, *, metadata_only: bool = False) -> Object | None:
+async def find(
+    client: Objects,
+    ref: ObjectRef,
+    *,
+    metadata_only: bool = False,
+    version: str | None = None,
+) -> Object | None:
     """Return the object as `client.get` does, or None.
 
     None means that it does not exist or its resource is not served. Raise any other ClusterError.
     """
     try:
-        return await client.get(ref, metadata_only=metadata_only)
+        return await client.get(ref, metadata_only=metadata_only, version=version)
     except NotFound:
         return None
 
 
-async def find_living(client: Objects, ref: ObjectRef, uid: str) -> Object | None:
+async def find_living(
+    client: Objects, ref: ObjectRef, uid: str, *, version: str | None = None
+) -> Object | None:
     """Return the metadata of the object with this uid.
 
     None if it does not exist, is another one of the name, or is being deleted. Raise ClusterError.
     """
-    obj = await find(client, ref, metadata_only=True)
+    obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
         return None
     return None if obj["metadata"].get("deletionTimestamp") is not None else obj

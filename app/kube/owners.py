@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 from sys import intern
 from typing import NamedTuple
 
-from app.kube.api import Client, NotFound, Object, ObjectRef, Rejected
+from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.resource import Resource
+from app.objects.shape import maps_at, text_at
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
 """Returns the resource of an apiVersion and kind, or None if the cluster does not serve it."""
@@ -35,7 +36,7 @@ class Owners:
 
     def __init__(
         self,
-        client: Client,
+        client: Objects,
         find_kind: FindKind,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -52,22 +53,31 @@ class Owners:
         allow to read ends the search. If this is the first one, the result is made of the
         reference. Raise ClusterError if the API server is unavailable.
         """
-        top: Object = {
+        chain = await self.chain(namespace, reference)
+        if chain:
+            return chain[-1]
+        return {
             "apiVersion": reference.api_version,
             "kind": reference.kind,
             "metadata": {"name": reference.name, "uid": reference.uid},
         }
-        for _ in range(MAX_DEPTH):
-            read = await self._owner(namespace, reference)
-            if read is None:
-                return top
-            top = read
-            above = controller_of(read)
-            if above is None:
-                return top
-            reference = above
 
-        return top
+    async def chain(self, namespace: str, reference: Controller) -> list[Object]:
+        """Return the owners from `reference` upwards, as far as they can be read.
+
+        They are metadata with apiVersion and kind. Raise ClusterError if the API server is
+        unavailable.
+        """
+        chain: list[Object] = []
+        above: Controller | None = reference
+        while above is not None and len(chain) < MAX_DEPTH:
+            read = await self._owner(namespace, above)
+            if read is None:
+                break
+            chain.append(read)
+            above = controller_of(read)
+
+        return chain
 
     async def _owner(self, namespace: str, reference: Controller) -> Object | None:
         cached = self._read.get(reference.uid)
@@ -109,12 +119,14 @@ def _check_is_final(error: NotFound | Rejected) -> None:
 
 def controller_of(obj: Object) -> Controller | None:
     """Return the owner reference of `obj` that controls it."""
-    references = obj["metadata"].get("ownerReferences") or []
+    references = maps_at(obj, "metadata", "ownerReferences")
     controller = next(
         (reference for reference in references if reference.get("controller") is True), None
     )
-    return controller and Controller(
-        *(intern(str(controller[key])) for key in ("apiVersion", "kind", "name", "uid"))
+    if controller is None:
+        return None
+    return Controller(
+        *(intern(text_at(controller, key)) for key in ("apiVersion", "kind", "name", "uid"))
     )
 
 

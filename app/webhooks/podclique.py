@@ -12,27 +12,16 @@ resources as soon as it can.
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.admission.verdict import (
-    ALLOWED,
-    Effect,
-    Later,
-    Verdict,
-    judged,
-    not_allowed,
-    patched,
-)
+from app.admission.verdict import ALLOWED, Later, Verdict, judged
 from app.base.value import Value
-from app.cluster.resources import MnnvlResources, NotOurs
+from app.cluster.resources import MnnvlResources
 from app.cluster.view import ClusterView
 from app.facts.carrier import Carrier, read_carrier
-from app.kube.api import ClusterError, Object, Rejected
-from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
-from app.rules.mnnvl.plan import ClaimMode, Plan
+from app.kube.api import ClusterError
+from app.rules.mnnvl.claim import ConfiguredMode, inject
 from app.rules.mnnvl.wanted import CliqueFacts
+from app.webhooks.making import PATIENCE_SECONDS, made
 from app.webhooks.patience import patience
-
-PATIENCE_SECONDS = 4.0
-"""The time for calls of the API server before the verdict, for which it waits 10 s."""
 
 
 class PodCliqueWebhook(Value):
@@ -87,43 +76,4 @@ class PodCliqueWebhook(Value):
             return judged(injection.findings, warnings, injection.patch)
 
         injection = replace(injection, warnings=warnings)
-        return Later(lambda: self._make_resources(request, plan, injection))
-
-    async def _make_resources(
-        self,
-        request: Request,
-        plan: Plan,
-        injection: Injection,
-    ) -> Verdict:
-        created: list[Object] = []
-        warnings = injection.warnings
-        try:
-            async with patience(PATIENCE_SECONDS):
-                created = await self.resources.ensure(
-                    plan,
-                    dry_run=request.dry_run,
-                    doubt=_doubt(request, plan, injection.new_mode),
-                )
-        except NotOurs as refusal:
-            return not_allowed(str(refusal))
-        except ClusterError as problem:
-            if isinstance(problem, Rejected) and not problem.passes:
-                raise
-            incomplete = (
-                f'the MNNVL resources of "{plan.base_name}" are not complete yet'
-                f" ({problem.message}): grove-admission makes them as soon as it can"
-            )
-            warnings = [*warnings, incomplete]
-
-        effects = [Effect("create", obj) for obj in created]
-
-        return patched(injection.patch, warnings=warnings, effects=effects)
-
-
-def _doubt(request: Request, plan: Plan, new_mode: ClaimMode) -> str | None:
-    """Return why this review may not cause writes, or None if it may."""
-    if not request.trusted:
-        return "the review came over a path without a valid token"
-    if plan.mode != new_mode:
-        return f'the claim has the form "{plan.mode}", and new ones have "{new_mode}"'
-    return None
+        return Later(lambda: made(self.resources, request, plan, injection))

@@ -49,6 +49,12 @@ UNCOVERED: tuple[Uncovered, ...] = (
     *OF_SUBGROUPS,
     Uncovered("/validate/podgang", "what a PodGang owns is given back", "a policy writes nothing"),
     Uncovered("/mutate/podclique", "claims", "they are made of objects that a policy can't read"),
+    Uncovered("/mutate/pod-mnnvl", "claims of units", "it asks the API server who owns the Pod"),
+    Uncovered(
+        "/validate/pod-mnnvl",
+        "Pods without their claim",
+        "while no server answers, the API server refuses these Pods anyway",
+    ),
     Uncovered("/mutate/podgang", "constraints", "they depend on the PodCliqueSet"),
     Uncovered(
         "/mutate/pod-binding",

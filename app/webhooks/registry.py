@@ -15,7 +15,7 @@ from app.admission.verdict import Verdict, hindered, unavailable
 from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.config.schema import ClusterTopology, Configuration, Enforcement
-from app.facts.grove.podclique import PodCliqueFields
+from app.facts.grove.podclique import PodCliqueFields, PodFields
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -24,13 +24,14 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.facts.labels import KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
+from app.facts.labels import GROVE_CLIQUE_NAME, KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
+from app.webhooks.pod_mnnvl import PodMnnvlCheck, PodMnnvlWebhook
 from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangWebhook
@@ -152,6 +153,17 @@ _NEW_IN_A_GROUP = {
 }
 """Pods are created often. The API server sends only those that the webhook would change."""
 
+_ASKS_FOR_MNNVL_ITSELF = {
+    "asks-for-mnnvl": _has(MNNVL_ENABLED),
+    "in-no-podclique": (
+        f"!(has(object.metadata.labels) && '{GROVE_CLIQUE_NAME}' in object.metadata.labels)"
+    ),
+}
+"""The API server sends no other Pods: a cluster without this annotation never waits for a server.
+
+The Pods of a PodClique have its claims.
+"""
+
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     "/validate/clustertopology",
     CLUSTER_TOPOLOGY,
@@ -222,16 +234,40 @@ MUTATE_POD_BINDING = Webhook(
     kind="Binding",
 )
 MUTATE_POD = Webhook("/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", _NEW_IN_A_GROUP)
+MUTATE_POD_MNNVL = Webhook(
+    "/mutate/pod-mnnvl",
+    POD,
+    ("CREATE",),
+    "Fail",
+    10,
+    "NoneOnDryRun",
+    _ASKS_FOR_MNNVL_ITSELF,
+    needs_namespace=True,
+    parse=parser(PodFields),
+)
+VALIDATE_POD_MNNVL = Webhook(
+    "/validate/pod-mnnvl",
+    POD,
+    ("CREATE",),
+    "Fail",
+    5,
+    "None",
+    _ASKS_FOR_MNNVL_ITSELF,
+    needs_namespace=True,
+    parse=parser(PodFields),
+)
 
 WEBHOOKS: tuple[Webhook, ...] = (
     VALIDATE_CLUSTER_TOPOLOGY,
     VALIDATE_POD_CLIQUE_SET,
     VALIDATE_POD_GROUP,
     VALIDATE_POD_GANG,
+    VALIDATE_POD_MNNVL,
     MUTATE_POD_CLIQUE,
     MUTATE_POD_GANG,
     MUTATE_POD_BINDING,
     MUTATE_POD,
+    MUTATE_POD_MNNVL,
 )
 
 
@@ -291,10 +327,12 @@ def routes_over(
         VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
         VALIDATE_POD_GROUP: PodGroupWebhook(facts),
         VALIDATE_POD_GANG: PodGangDeletionWebhook(cluster.owners),
+        VALIDATE_POD_MNNVL: PodMnnvlCheck(facts),
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts, cluster.owners),
         MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
+        MUTATE_POD_MNNVL: PodMnnvlWebhook(facts, resources, cluster.units),
     }
 
     return {webhook.path: webhook.route(handler) for webhook, handler in handlers.items()}

@@ -181,8 +181,8 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
     bundles = bundles_of([mutating, validating, outside])
     assert [(bundle.ca_bundle, bundle.target, len(bundle.webhooks)) for bundle in bundles] == [
         ("b", CALLED, 1),
-        ("", CALLED, 7),
-        ("UEVN", Target("example.com", 443), 4),
+        ("", CALLED, 9),
+        ("UEVN", Target("example.com", 443), 5),
     ]
     assert bundles[0].what == "the caBundle of podclique.mutate.grove-admission.grove.io"
 

@@ -80,7 +80,7 @@ leaderElection: {enabled: false}
 certificates: {mode: files}
 """
     resources = {need.resource for need in needs_of(read_configuration(text, "test"))}
-    off = {"workloads", "podgroups", "jobs", "leases", "secrets", "validatingwebhookconfigurations"}
+    off = {"priorityclasses", "cronjobs", "leases", "secrets", "validatingwebhookconfigurations"}
     assert off & {need.resource for need in needs_of(SELF_MANAGED)} == off
     assert off & resources == set()
 
@@ -156,10 +156,20 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
 
 
 async def test_an_optional_one_is_a_warning() -> None:
-    (check,) = await said(lambda spec: spec["resourceAttributes"].get("group") != "jobset.x-k8s.io")
+    (check,) = await said(lambda spec: spec["resourceAttributes"]["resource"] != "notebooks")
     who = "service account grove-system/grove-admission may not"
-    message = f"{who} get jobsets.jobset.x-k8s.io: finding who owns the Pods of a Workload"
+    message = f"{who} get notebooks.kubeflow.org: finding who owns the Pods of a Workload"
     assert check == Check("warning", message, REMEDY)
+
+
+async def test_who_owns_units_must_be_readable() -> None:
+    (check,) = await said(
+        lambda spec: spec["resourceAttributes"]["resource"] != "resourceclaimtemplates"
+    )
+    assert (check.status, check.message) == (
+        "problem",
+        "service account grove-system/grove-admission may not get resourceclaimtemplates.resource.k8s.io: finding who owns the units of Pods",
+    )
 
 
 async def test_what_waiting_lacks_is_in_its_component() -> None:

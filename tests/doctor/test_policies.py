@@ -172,6 +172,7 @@ async def test_the_rehearsal_knows_which_policies_are_left_for_a_webhook() -> No
         "podcliqueset": ["podcliqueset-packdomains", "podcliqueset-packs"],
         "podgroup": ["podgroup-subgroups"],
         "podgang": [],
+        "pod-mnnvl": [],
     }
 
 

@@ -344,8 +344,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    "CREATE of pods may take up to 42 s if its 6 webhooks are slow: an API server gives up after 60 s",
-                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, vpod.kb.io, validate.kyverno.svc-fail.",
+                    "CREATE of pods may take up to 52 s if its 8 webhooks are slow: an API server gives up after 60 s",
+                    "Lower timeoutSeconds of pod.mutate.grove-admission.grove.io, pod-mnnvl.mutate.grove-admission.grove.io, mpod.kb.io, admission.kai-scheduler.svc, pod-mnnvl.validate.grove-admission.grove.io, vpod.kb.io, validate.kyverno.svc-fail.",
                 )
             ],
         ),

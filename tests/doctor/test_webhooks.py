@@ -43,10 +43,12 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
         f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are refused, except in grove-system, kube-system{HOLD}",
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, except in grove-system, kube-system",
         "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, where its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are refused, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
         f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are refused{HOLD}",
         f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are refused, except in grove-system, kube-system{HOLD}",
         f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are refused, except in grove-system, kube-system{HOLD}",
         "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions hold (may-own-mnnvl-resources)",
+        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are refused, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
@@ -57,7 +59,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
         f"{name}.mutate.grove-admission.grove.io: its path has no token, so that its reviews count as those of strangers: they cause no writes, which the leader does later, and are the first to wait"
-        for name in ("podclique", "podgang", "pod-binding", "pod")
+        for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
     renamed = stored(MUTATING)

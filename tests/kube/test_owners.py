@@ -40,7 +40,7 @@ def owned(kind: str, name: str, *references: Object, **metadata: object) -> Obje
 
 def cluster(*objects: Object) -> MemoryClient:
     client = MemoryClient()
-    client.served |= {JOB: "v1", CRON_JOB: "v1"}
+    client.served = {JOB: "v1", CRON_JOB: "v1"}
     client.load(objects)
     return client
 

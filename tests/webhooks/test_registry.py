@@ -1,4 +1,4 @@
-"""The list of seven: what each row becomes, and that what the cluster couldn't do is a verdict."""
+"""The list of webhooks: what each row becomes, and that what the cluster couldn't do is a verdict."""
 
 from typing import Any
 
@@ -21,9 +21,12 @@ from app.webhooks.registry import (
     MUTATE_POD,
     MUTATE_POD_BINDING,
     MUTATE_POD_CLIQUE,
+    MUTATE_POD_MNNVL,
     VALIDATE_POD_GANG,
     VALIDATE_POD_GROUP,
+    VALIDATE_POD_MNNVL,
     WEBHOOKS,
+    Webhook,
 )
 from tests.reviews import PATHS, cluster, default_routes
 
@@ -67,10 +70,12 @@ def test_a_row_is_named_after_what_it_judges() -> None:
         "podcliqueset.validate.grove-admission.grove.io",
         "podgroup.validate.grove-admission.grove.io",
         "podgang.validate.grove-admission.grove.io",
+        "pod-mnnvl.validate.grove-admission.grove.io",
         "podclique.mutate.grove-admission.grove.io",
         "podgang.mutate.grove-admission.grove.io",
         "pod-binding.mutate.grove-admission.grove.io",
         "pod.mutate.grove-admission.grove.io",
+        "pod-mnnvl.mutate.grove-admission.grove.io",
     ]
 
 
@@ -135,6 +140,29 @@ def test_only_cliques_that_are_annotated_or_have_gpus_are_asked_about(
     assert holds(expression, {"object": obj}) is asked
 
 
+@pytest.mark.parametrize(
+    ("metadata", "asked"),
+    [
+        pytest.param({"annotations": ENABLED}, True, id="annotated"),
+        pytest.param({"annotations": ENABLED, "labels": {"a": "b"}}, True, id="with labels"),
+        pytest.param(
+            {"annotations": ENABLED, "labels": {"grove.io/podclique": "c"}},
+            False,
+            id="of a PodClique",
+        ),
+        pytest.param({"annotations": {"grove.io/mnnvl-enabled": "false"}}, False, id="refused"),
+        pytest.param({"labels": {"leaderworkerset.sigs.k8s.io/name": "a"}}, False, id="nothing"),
+        pytest.param({}, False, id="no metadata"),
+    ],
+)
+@pytest.mark.parametrize("row", [MUTATE_POD_MNNVL, VALIDATE_POD_MNNVL], ids=["first", "last"])
+def test_only_pods_that_ask_for_mnnvl_themselves_wait_for_a_server(
+    row: Webhook, metadata: Any, asked: bool
+) -> None:
+    conditions = row.match_conditions.values()
+    assert all(holds(text, {"object": {"metadata": metadata}}) for text in conditions) is asked
+
+
 def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_deleted() -> None:
     going = {
         "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
@@ -145,7 +173,8 @@ def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_delet
             for name in going
             if name in webhook.match_conditions
         }
-        assert said == (going if webhook.failure_policy == "Fail" else {}), webhook.path
+        may_be_going = webhook.failure_policy == "Fail" and "UPDATE" in webhook.operations
+        assert said == (going if may_be_going else {}), webhook.path
 
 
 def test_only_pods_their_bindings_and_deletions_go_on_without_us() -> None:
@@ -237,6 +266,7 @@ def test_the_table() -> None:
             5,
             "NoneOnDryRun",
         ),
+        ("/validate/pod-mnnvl", "pods", ("CREATE",), "Fail", 5, "None"),
         (
             "/mutate/podclique",
             "podcliques.grove.io",
@@ -255,6 +285,7 @@ def test_the_table() -> None:
         ),
         ("/mutate/pod-binding", "pods", ("CREATE",), "Ignore", 2, "None"),
         ("/mutate/pod", "pods", ("CREATE",), "Ignore", 2, "None"),
+        ("/mutate/pod-mnnvl", "pods", ("CREATE",), "Fail", 10, "NoneOnDryRun"),
     ]
     mutating = [webhook.name.split(".")[0] for webhook in WEBHOOKS if webhook.mutating]
-    assert mutating == ["podclique", "podgang", "pod-binding", "pod"]
+    assert mutating == ["podclique", "podgang", "pod-binding", "pod", "pod-mnnvl"]

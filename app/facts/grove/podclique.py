@@ -1,4 +1,4 @@
-"""The fields of a PodClique that verdicts read.
+"""The fields of a PodClique, and of a Pod that asks for MNNVL, that verdicts read.
 
 The others, such as the environment of containers, are most of its bytes. A field that a rule reads
 must be here, else the rule never sees it. A field of the type Any is read whole.
@@ -23,6 +23,8 @@ class _PodSpec(TypedDict, total=False):
     initContainers: list[_Container] | None
     containers: list[_Container] | None
     resourceClaims: Any
+    schedulingGroup: Any
+    workloadRef: Any
 
 
 class _Spec(TypedDict, total=False):
@@ -33,3 +35,8 @@ class _Spec(TypedDict, total=False):
 class PodCliqueFields(TypedDict, total=False):
     metadata: _Metadata | None
     spec: _Spec | None
+
+
+class PodFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _PodSpec | None

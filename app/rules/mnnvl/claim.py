@@ -22,9 +22,10 @@ from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 
-_DRIVER_CLASSES = frozenset(
-    {"compute-domain-default-channel.nvidia.com", "compute-domain-daemon.nvidia.com"}
-)
+CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
+"""The DeviceClass of NVIDIA's driver for the channel of a node."""
+
+_DRIVER_CLASSES = frozenset({CHANNEL_CLASS, "compute-domain-daemon.nvidia.com"})
 """The two DeviceClasses of NVIDIA's driver for ComputeDomains.
 
 It allocates a claim on several nodes only if the claim is made from the template of the

@@ -41,6 +41,15 @@ class Plan(Value):
         return self.unit.member.namespace
 
     @property
+    def is_of_pods(self) -> bool:
+        """Whether it is that of Pods that are in no PodClique."""
+        return self.unit.member.named is not None
+
+    @property
+    def owner(self) -> Resource:
+        return self.unit.member.owner
+
+    @property
     def owner_name(self) -> str:
         """The first owner of the resources, such as the PodCliqueSet."""
         return self.unit.member.owner_name

@@ -1,0 +1,111 @@
+"""Who owns the units of Pods.
+
+The API server is asked, because what a Pod says of its owner is only its word.
+"""
+
+from msgspec.structs import replace
+
+from app.facts.carrier import Carrier
+from app.facts.kinds import CLAIM_TEMPLATE, RESOURCE_CLAIM
+from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
+from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
+from app.kube.api import ObjectRef, Objects, find
+from app.kube.owners import Controller, Owners
+from app.objects.fields import FieldError, forbidden, invalid
+from app.objects.names import is_subdomain
+from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
+from app.objects.shape import maps_of, text_at
+from app.rules.mnnvl.claim import CHANNEL_CLASS
+from app.rules.mnnvl.plan import Plan
+
+CONTROLLERS = (
+    POD,
+    STATEFUL_SET,
+    JOB,
+    *(resource for kind in OWNER_KINDS for resource in kind.resources),
+)
+"""The kinds on the way from a Pod up to the owner of its unit.
+
+The leader of a group of a LeaderWorkerSet, a Pod, is above its workers.
+"""
+
+
+class UnitOwners:
+    """The owners of units, as `client` reads them."""
+
+    def __init__(self, client: Objects) -> None:
+        self._client = client
+        self._owners = Owners(client, _find_kind)
+
+    async def owned(self, plan: Plan, controller: Controller | None) -> Plan | None:
+        """Return the plan of a Pod with the owner that it names, None if that is not its owner.
+
+        An owner is above `controller`, which controls the Pod; a group of Kubernetes only has to
+        exist. Raise ClusterError.
+        """
+        named = plan.unit.member.named
+        assert named is not None
+        if not is_label(named.kind.key):
+            (resource,) = named.kind.resources
+            ref = ObjectRef(resource, named.name, plan.namespace)
+            group = await find(self._client, ref, metadata_only=True)
+            version = self._client.served_version(resource)
+            if group is None:
+                return None
+            return plan.owned_by(group["metadata"]["uid"], _in(resource, version))
+
+        chain = await self._owners.chain(plan.namespace, controller) if controller else []
+        kinds = {resource.kind for resource in named.kind.resources}
+        for obj in chain:
+            kind = await _find_kind(obj["apiVersion"], obj["kind"])
+            if kind and kind.kind in kinds and obj["metadata"]["name"] == named.name:
+                return plan.owned_by(obj["metadata"]["uid"], kind)
+        return None
+
+    async def find_rival(self, pod: Carrier) -> FieldError | None:
+        """Return the finding about another claim of `pod` for the channel. Raise ClusterError."""
+        for position, entry in enumerate(maps_of(pod.claims)):
+            for field, resource, read in (
+                ("resourceClaimName", RESOURCE_CLAIM, read_resource_claim),
+                ("resourceClaimTemplateName", CLAIM_TEMPLATE, read_claim_template),
+            ):
+                name = text_at(entry, field)
+                if entry == pod.claim or not is_subdomain(name):
+                    continue
+                stored = await find(self._client, ObjectRef(resource, name, pod.namespace))
+                if stored is not None and CHANNEL_CLASS in read(stored).classes:
+                    return _rival(pod, position)
+        return None
+
+
+def not_owned(plan: Plan) -> FieldError:
+    """Return the finding about a Pod whose owner is not the one that it names."""
+    named = plan.unit.member.named
+    assert named is not None
+    detail = (
+        f"no {named.kind.title} of this name controls the Pod, as far as grove-admission may read"
+        " its controllers: let it create the Pod, or remove the label"
+    )
+    return invalid(path_of(named.kind.key), named.name, detail)
+
+
+def _rival(pod: Carrier, position: int) -> FieldError:
+    detail = (
+        "it asks for the NVLink channel of its node too, of which there is one: remove this claim,"
+        " and the ComputeDomain that was made for it"
+    )
+    return forbidden(pod.at.path.child("resourceClaims").index(position), detail)
+
+
+async def _find_kind(api_version: str, kind: str) -> Resource | None:
+    group, _, version = api_version.rpartition("/")
+    found = (r for r in CONTROLLERS if (r.group, r.kind) == (group, kind))
+    resource = next(found, None)
+    return resource and _in(resource, version)
+
+
+def _in(resource: Resource, version: str | None) -> Resource:
+    """Return `resource` in `version`."""
+    if version in (None, resource.versions[0]):
+        return resource
+    return replace(resource, versions=(version,))
