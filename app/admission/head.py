@@ -65,14 +65,7 @@ class Head:
         """
         self._complete = False
         parser = httptools.HttpRequestParser(self)
-        try:
-            parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            pass  # the request is answered as if it had not asked for an upgrade
-        except httptools.HttpParserError:
-            raise _refusal(data, fields) from None
-        if not self._complete:
-            raise _refusal(data, fields)  # HTTP/2
+        self._parse(parser, data)
 
         self.keep_alive: bool = parser.should_keep_alive()
         # llhttp keeps a connection of HTTP/1.0 only if a header asks for it
@@ -91,6 +84,16 @@ class Head:
         """Whether the client waits for `100 Continue` before it sends the body."""
         if self.is_chunked or self.expects_continue:
             self._read_unusual(is_current)
+
+    def _parse(self, parser: httptools.HttpRequestParser, data: bytes) -> None:
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # the request is answered as if it had not asked for an upgrade
+        except httptools.HttpParserError:
+            raise _refusal(data, self.fields) from None
+        if not self._complete:
+            raise _refusal(data, self.fields)  # HTTP/2
 
     def _read_unusual(self, is_current: bool) -> None:
         """Read the headers that API servers don't send."""
