@@ -146,7 +146,11 @@ OTHERWISE_SHOWN = {
     "queue_names.py": "lists of names in CEL",
 }
 PARTS = {
+    " (tier-0 is the switch closest to a node)",
     " and … more",
+    ", and Topograph may leave … out where … is",
+    "; nodes have …",
+    'only "…" does, where all nodes are',
     '"…" is in …',
     'Change these first, or annotate the binding with …: "true"',
     "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet",

@@ -13,6 +13,7 @@ from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
+from app.rules.topology.apart import apart_warnings
 from app.rules.topology.capacity import capacity_warnings
 
 
@@ -53,13 +54,13 @@ class PodCliqueSetWebhook(Value):
         return ignored + further
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
-        if not template.has_gpus:
-            return []
-
         levels = constraints.levels
         required = constraints.required
+        warnings = apart_warnings(template, required, levels, self.facts.nodes_with)
+        if not template.has_gpus:
+            return warnings
+
         nodes = self.facts.nodes()
-        warnings: list[str] = []
         if template.mentions_mnnvl:
             warnings += preflight_warnings(template, required, levels, nodes)
         return warnings + capacity_warnings(

@@ -424,7 +424,9 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
         "PodGang infer-0",
     }
     assert problems["PodCliqueSet infer"] == [
-        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs, in place of 17'
+        '"zone" of the PodCliqueSet holds for each PodGang alone: replicas of scaling group "prefill" beyond minAvailable are PodGangs of their own. For all pods together, no level does, unless minAvailable equals replicas',
+        "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices): whether the required domains have room for all pods is not known",
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs, in place of 17',
     ]
     assert problems["PodGang infer-0"] == [
         "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"

@@ -35,7 +35,9 @@ def preflight_warnings(
     asking = template.asking
     for clique in asking:
         warnings += _sharing(clique, narrowest.get(clique.name), nodes)
-    for name, members in _domains(asking).items():
+    domains = _domains(asking)
+    warnings += _several(domains, narrowest, nodes)
+    for name, members in domains.items():
         warnings += _spread(name, members, narrowest, nodes)
         warnings += _too_many(name, sum(pods for _, pods in members), nodes)
     return warnings
@@ -117,6 +119,39 @@ def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[SharingClique]]
         domains.setdefault(name, []).append((clique, pods))
 
     return domains
+
+
+def _several(
+    domains: Mapping[str, Sequence[SharingClique]],
+    required: Mapping[str, Level],
+    nodes: Nodes,
+) -> Iterator[str]:
+    """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
+
+    They can't if none leaves its NVLink domain, and no two fit into one. Source:
+    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
+    """
+    sizes: list[int] = []
+    for members in domains.values():
+        clique, pods = members[0]
+        is_shared = clique.group is None or pods > clique.pods
+        copies = 1 if is_shared or clique.group is None else clique.group.replicas
+        sizes += [sum(pods for _, pods in members)] * copies
+
+    if len(sizes) < 2:
+        return
+
+    most = nodes.most_with_equal(NVLINK_DOMAIN) or NVLINK_NODES
+    cliques = [clique.name for members in domains.values() for clique, _ in members]
+    inside = all(_is_inside(required.get(name), nodes) for name in cliques)
+    if inside and sum(sorted(sizes)[:2]) > most:
+        return
+
+    yield (
+        f"a replica of the PodCliqueSet gets {len(sizes)} ComputeDomains: where two are in one"
+        " NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue"
+        f' 892); the scope "replica", or one {MNNVL_GROUP} for all, avoids that'
+    )
 
 
 def _spread(

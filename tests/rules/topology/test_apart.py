@@ -1,0 +1,67 @@
+"""A domain of the whole set holds for each of its PodGangs alone."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.grove.template import read_template
+from app.rules.topology.apart import apart_warnings
+from app.rules.topology.coverage import Nodes
+from tests.rules.mnnvl.test_grove_groups import clique, pcs
+from tests.rules.topology.test_capacity import LEVELS, OF_SET, node
+
+RACK = {OF_SET: "rack"}
+TWO_ZONES = [node(2, "z1", "r1"), node(2, "z2", "r2")]
+TWO_RACKS = [node(2, "z1", "r1"), node(2, "z1", "r2")]
+
+
+def group(name: str, replicas: int, least: int = 1) -> dict[str, Any]:
+    return {"name": name, "cliqueNames": [name], "replicas": replicas, "minAvailable": least}
+
+
+def text(groups: str, holds: str) -> str:
+    return (
+        f'"rack" of the PodCliqueSet holds for each PodGang alone: replicas of {groups} beyond'
+        f" minAvailable are PodGangs of their own. For all pods together, {holds}, unless"
+        " minAvailable equals replicas"
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "required", "nodes", "warnings"),
+    [
+        pytest.param(
+            [group("a", 3)],
+            RACK,
+            TWO_ZONES,
+            [text('scaling group "a"', "no level does")],
+            id="no level that all nodes share",
+        ),
+        pytest.param(
+            [group("a", 3)],
+            RACK,
+            TWO_RACKS,
+            [text('scaling group "a"', 'only "zone" does, where all nodes are')],
+            id="all nodes are in one zone",
+        ),
+        pytest.param([group("a", 3)], RACK, TWO_RACKS[:1], [], id="all nodes are in one rack"),
+        pytest.param([group("a", 3, 3)], RACK, TWO_RACKS, [], id="one PodGang"),
+        pytest.param([], RACK, TWO_RACKS, [], id="no scaling group"),
+        pytest.param([group("a", 3)], {}, TWO_RACKS, [], id="nothing required"),
+        pytest.param(
+            [group("a", 3)], {("group", "a"): "rack"}, TWO_RACKS, [], id="required by the group"
+        ),
+        pytest.param([group("a", 3)], {OF_SET: "galaxy"}, TWO_RACKS, [], id="an unknown level"),
+        pytest.param(
+            [group("a", 3), group("b", 2), group("c", 2, 2), group("d", 4, 2)],
+            RACK,
+            TWO_ZONES,
+            [text('scaling group "a", scaling group "b" and 1 more', "no level does")],
+            id="one warning for all groups",
+        ),
+    ],
+)
+def test_apart(groups: list[Any], required: Any, nodes: Any, warnings: list[str]) -> None:
+    names = ["w", *(item["name"] for item in groups)]
+    template = read_template(pcs(*map(clique, names), groups=groups))
+    assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == warnings
