@@ -67,7 +67,17 @@ def in_namespace(text: str) -> str:
 
 
 def rbac() -> str:
-    return template("base/rbac.yaml", in_namespace(source("base/rbac.yaml")), SERVER)
+    text = in_namespace(source("base/rbac.yaml"))
+    # the last rules of the Role are about Secrets, which cert-manager makes
+    start = text.index('  - apiGroups: [""]\n    resources: [secrets]\n')
+    end = text.index("---\n", start)
+    rules = f"  {{{{- if not {CERT_MANAGER} }}}}\n{text[start:end]}  {{{{- end }}}}\n"
+    text = text[:start] + rules + text[end:]
+    return template("base/rbac.yaml", text, SERVER)
+
+
+def account() -> str:
+    return template("base/account.yaml", in_namespace(source("base/account.yaml")), SERVER)
 
 
 def viewer() -> str:
@@ -540,6 +550,7 @@ def files() -> dict[str, str]:
     return {
         "crds/grove.io_clustertopologies.yaml": crd(),
         "dashboard.json": (MANIFESTS / "overlays/monitoring/dashboard.json").read_text(),
+        "templates/account.yaml": account(),
         "templates/alerts.yaml": monitoring("alerts"),
         "templates/certificate.yaml": certificate(),
         "templates/configuration.yaml": configuration(),

@@ -104,6 +104,10 @@ def of_monitor(monitor: Object, namespace: str) -> Iterator[Reference]:
         yield "Secret", namespace, endpoint["tlsConfig"]["ca"]["secret"]["name"]
 
 
+def of_policy_binding(binding: Object, namespace: str) -> Iterator[Reference]:
+    yield "ValidatingAdmissionPolicy", "", binding["spec"]["policyName"]
+
+
 REFERENCES: dict[str, Callable[[Object, str], Iterator[Reference]]] = {
     "Deployment": of_deployment,
     "Role": of_role,
@@ -115,6 +119,7 @@ REFERENCES: dict[str, Callable[[Object, str], Iterator[Reference]]] = {
     "Certificate": of_certificate,
     "Issuer": of_issuer,
     "ServiceMonitor": of_monitor,
+    "ValidatingAdmissionPolicyBinding": of_policy_binding,
 }
 """The objects that one of a kind refers to, given its namespace."""
 
@@ -127,6 +132,7 @@ NO_REFERENCES = {
     "PrometheusRule",
     "Service",
     "ServiceAccount",
+    "ValidatingAdmissionPolicy",
 }
 
 GUARDED = {

@@ -97,6 +97,7 @@ def _further_questions(
     yield "certificate", _certificates(patient, installed, endpoints)
 
     yield "permissions", _permissions(patient)
+    yield "permissions", policies.check_account(client)
     election = configuration.leader_election
     yield "leader", leader.check_leader(client, election, patient.now)
 

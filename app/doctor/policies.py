@@ -22,7 +22,7 @@ from app.objects.resource import (
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.webhooks.configurations import NAME
 from app.webhooks.policies import admission_policies, marking_policies
-from app.webhooks.policy_objects import RULES
+from app.webhooks.policy_objects import RULES, SUFFIX
 
 _INSTALL = (
     "Print the policies with the configuration of the server (grove-admission policies), and"
@@ -32,6 +32,11 @@ _INSTALL_MARKING = (
     "Print it with the configuration of the server (grove-admission policies --mutating), and"
     " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
     f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
+)
+_OF_ACCOUNT = ("metadata", "names", "objects", "podcliques", "pods", "webhooks")
+_BOUND_ACCOUNT = (
+    "Apply manifests/base/account.yaml (Kubernetes 1.30); see the threat model in the manifests"
+    " README."
 )
 _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
@@ -104,6 +109,25 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
         desired = marking_policies(configuration)
         checks += differences(marking, desired, _INSTALL_MARKING)
     return checks
+
+
+async def check_account(client: Client) -> Checks:
+    """Return whether the policies are in force that bound what our account may write."""
+    stored = await read_policies(client, labels_of("account"))
+    in_force = {
+        name
+        for name in stored.policies
+        if any(denies(binding) for binding in stored.bindings.get(name, ()))
+    }
+    names = [f"account-{name}{SUFFIX}" for name in _OF_ACCOUNT]
+    missing = [name for name in names if name not in in_force]
+    if not missing:
+        return [ok("policies refuse what the server never writes, whoever has its token")]
+    without = ", ".join(missing)
+    message = (
+        f"whoever steals the token of the server may write more than it does, without {without}"
+    )
+    return [warning(message, _BOUND_ACCOUNT)]
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:

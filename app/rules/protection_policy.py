@@ -1,7 +1,7 @@
 """The guard of our webhook configurations and policies, in CEL.
 
-Only static policies can have it: an API server asks no webhook and no stored policy about these
-kinds.
+Only static policies can have it: an API server asks no webhook about these kinds, and no stored
+policy about policies.
 
 Source: https://kubernetes.io/docs/reference/access-authn-authz/manifest-admission-control/
 """

@@ -19,6 +19,7 @@ from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.paths import with_token
 from tests import builders
 from tests.doctor.answering import AnsweringClient
+from tests.rendered import MANIFESTS, documents
 
 Object = dict[str, Any]
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -50,6 +51,7 @@ GROVE: Object = {
 }
 
 TOKEN = new_token(0)
+POLICIES = documents((MANIFESTS / "base" / "account.yaml").read_text())
 
 
 def encoded(pem: bytes) -> str:
@@ -85,6 +87,7 @@ class Installation:
             "topology": ready(builders.cluster_topology("grove-topology", **LEVELS)),
             **{obj["kind"]: obj for obj in yaml.safe_load_all(STORED.format(version=__version__))},
             "Grove": config_map(GROVE),
+            **{f"{obj['kind']} {obj['metadata']['name']}": obj for obj in POLICIES},
         }
         secret = {"data": {"tls.crt": encoded(LEAF.cert_pem)}}
         self.objects["Secret"] |= secret

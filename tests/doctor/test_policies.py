@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration
-from app.doctor.policies import check_policies, read_policies
+from app.doctor.policies import check_account, check_policies, read_policies
 from app.doctor.report import Check
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.policies import admission_policies, marking_policies
 from tests.doctor.answering import AnsweringClient
+from tests.rendered import MANIFESTS, documents
 
 Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
@@ -107,6 +108,30 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 async def test_one_that_only_warns_is_said_to() -> None:
     messages = [check.message for check in await checks(stored(only_audit))]
     assert any("only warned of: podgroup-subgroups" in message for message in messages)
+
+
+ACCOUNT = documents((MANIFESTS / "base" / "account.yaml").read_text())
+
+
+async def test_policies_about_our_account_are_missed() -> None:
+    (check,) = await check_account(AnsweringClient(ACCOUNT))
+    assert check.status == "ok"
+
+    (check,) = await check_account(AnsweringClient([]))
+    names = [obj["metadata"]["name"] for obj in ACCOUNT[::2]]
+    assert (check.status, [name in check.message for name in names]) == ("warning", [True] * 6)
+
+
+@pytest.mark.parametrize("kind", ["Policy", "Binding"])
+async def test_a_policy_about_our_account_needs_a_binding_that_denies(kind: str) -> None:
+    name = "account-pods.grove-admission.grove.io"
+    objects = copy.deepcopy(ACCOUNT)
+    if kind == "Policy":
+        objects.remove(of(objects, name, kind))
+    else:
+        of(objects, name, kind)["spec"]["validationActions"] = ["Audit"]
+    (check,) = await check_account(AnsweringClient(objects))
+    assert check.message.endswith(f"without {name}")
 
 
 WITHOUT_WORKLOADS = Configuration.model_validate({"workloads": {"enabled": False}})

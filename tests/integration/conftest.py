@@ -84,10 +84,11 @@ def configuration() -> Configuration:
 
 
 def own_rules() -> list[Object]:
-    """Our namespace, service account and RBAC, as they are installed: our server has no other
-    rights.
+    """Our namespace, service account and RBAC, as they are installed, and the policies about this
+    account: our server has no other rights.
     """
     accounts = {"ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+    accounts |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     namespaces = [obj for obj in rendered("prerequisites") if obj["kind"] == "Namespace"]
     return [
         *namespaces,

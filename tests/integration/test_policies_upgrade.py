@@ -76,7 +76,11 @@ async def names(clients: Users) -> set[str]:
         for resource in (CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)
         for item in (await clients.admin.list(Selection(resource), limit=0)).items
     ]
-    return {name for name in listed if name.endswith((f".{NAME}.grove.io", OTHERS))}
+    return {
+        name
+        for name in listed
+        if name.endswith((f".{NAME}.grove.io", OTHERS)) and not name.startswith("account-")
+    }
 
 
 async def examined(clients: Users) -> list[Check]:

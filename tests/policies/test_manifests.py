@@ -87,6 +87,16 @@ def test_in_another_namespace_our_own_account_is_that_of_the_release() -> None:
     assert "system:serviceaccount:grove-system:grove-admission" not in text
 
 
+def test_in_another_namespace_policies_are_about_the_account_of_the_release() -> None:
+    texts = {
+        condition["expression"]
+        for obj in of_chart("account", {}, "elsewhere")
+        for condition in obj["spec"].get("matchConditions", ())
+    }
+    account = "system:serviceaccount:elsewhere:grove-admission"
+    assert texts == {f"request.userInfo.username == '{account}'"}
+
+
 @pytest.mark.parametrize("mode", ["refuse", "warn"])
 def test_the_chart_guards_queues_in_either_mode(mode: Mode) -> None:
     values = {"queueGuard": {"mode": mode, "kaiNamespace": "kai"}}

@@ -64,7 +64,7 @@ class StoredPolicies(Frozen):
 
     def check(self, attributes: Attributes) -> None:
         """Raise the first refusal, after warnings were added to those of the caller."""
-        if attributes.served.group == _GROUP:
+        if attributes.served.table in (POLICIES, BINDINGS):
             return
 
         refusals: list[Violation] = []

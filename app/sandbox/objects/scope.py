@@ -1,7 +1,7 @@
 """Expressions of CEL over the variables of one request, with functions that Kubernetes adds.
 
-Of these, there are `indexOf`, `lastIndexOf`, `join` and `sum` of lists, and the checks of an
-`authorizer` for resources.
+Of these, there are `indexOf`, `lastIndexOf`, `join` and `sum` of lists, `split` of texts, and the
+checks of an `authorizer` for resources.
 """
 
 from collections.abc import Callable
@@ -43,6 +43,7 @@ def _functions(may_do: MayDo) -> dict[str, Any]:
         "indexOf": _index_of,
         "lastIndexOf": _last_index_of,
         "join": _join,
+        "split": str.split,
         "sum": sum,
         "authorizer": {},
         "allowed": lambda decision: decision["allowed"] == "true",
