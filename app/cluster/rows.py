@@ -5,19 +5,19 @@ Its reading needs rules about claims and Workloads.
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, Versioned
-from app.facts import kinds
+from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
-from app.facts.labels import MANAGED_BY, MANAGER, POD_GROUP_NAME
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Object
-from app.kube.owners import Controller, controller_of
 from app.kube.store import IndexFunction
 from app.objects.metadata import annotations_of
+from app.objects.owners import Controller, controller_of
 from app.objects.resource import POD
 from app.objects.shape import map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
-from app.rules.mnnvl.wanted import ClaimedMember
+from app.rules.mnnvl.wanted import ClaimedMember, claimed
 from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.rules.workload.versions import group_of_pod_group, groups_of_workload
@@ -193,6 +193,22 @@ CLIQUES: Row[StoredClique] = Row(
     },
 )
 """Only the leader needs them, to put claims back, and to restore and to collect MNNVL resources."""
+
+
+def read_unit_pod(obj: Object) -> ClaimedMember | None:
+    """Projection of a Pod that is in no PodClique. None without our claim, or if it is ending."""
+    if is_ending(obj):
+        return None
+    return claimed(carrier.read_pod(obj, text_at(map_at(obj, "metadata"), "namespace")))
+
+
+UNIT_PODS = Row(
+    POD,
+    read_unit_pod,
+    {BY_BASE: lambda pod: in_namespace(pod.namespace, pod.base_name)},
+    labels=MNNVL_UNIT,
+)
+"""The Pods with the claim of a unit. Our webhook labels them, so that no others are sent."""
 
 WORKLOADS = Row(kinds.WORKLOAD, read_workload)
 INSTANCES: Row[StoredInstance] = Row(

@@ -10,11 +10,12 @@ from app.facts.kinds import CLAIM_TEMPLATE, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
 from app.kube.api import ObjectRef, Objects, find
-from app.kube.owners import Controller, Owners
+from app.kube.owners import Owners
 from app.objects.fields import FieldError, forbidden, invalid
+from app.objects.metadata import labels_of
 from app.objects.names import is_subdomain
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
-from app.objects.shape import maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_at, maps_of, text_at
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.plan import Plan
 
@@ -37,13 +38,14 @@ class UnitOwners:
         self._client = client
         self._owners = Owners(client, _find_kind)
 
-    async def owned(self, plan: Plan, controller: Controller | None) -> Plan | None:
+    async def owned(self, plan: Plan) -> Plan | None:
         """Return the plan of a Pod with the owner that it names, None if that is not its owner.
 
-        An owner is above `controller`, which controls the Pod; a group of Kubernetes only has to
-        exist. Raise ClusterError.
+        An owner is above what controls the Pod; a group of Kubernetes only has to exist. Raise
+        ClusterError.
         """
         named = plan.unit.member.named
+        controller = plan.unit.member.controller
         assert named is not None
         if not is_label(named.kind.key):
             (resource,) = named.kind.resources
@@ -55,10 +57,10 @@ class UnitOwners:
             return plan.owned_by(group["metadata"]["uid"], _in(resource, version))
 
         chain = await self._owners.chain(plan.namespace, controller) if controller else []
-        kinds = {resource.kind for resource in named.kind.resources}
         for obj in chain:
             kind = await _find_kind(obj["apiVersion"], obj["kind"])
-            if kind and kind.kind in kinds and obj["metadata"]["name"] == named.name:
+            is_owner = kind and kind.kind in named.kind.resource_kinds
+            if kind and is_owner and obj["metadata"]["name"] == named.name:
                 return plan.owned_by(obj["metadata"]["uid"], kind)
         return None
 
@@ -76,6 +78,24 @@ class UnitOwners:
                 if stored is not None and CHANNEL_CLASS in read(stored).classes:
                     return _rival(pod, position)
         return None
+
+    async def has_unit(self, domain: JsonMap) -> bool:
+        """Return whether the owner of a stored ComputeDomain exists and its spec has the unit.
+
+        False if that is no owner of Pods' units. Raise ClusterError.
+        """
+        for reference in maps_at(domain, "metadata", "ownerReferences"):
+            resource = await _find_kind(
+                text_at(reference, "apiVersion"), text_at(reference, "kind")
+            )
+            if resource is None:
+                continue
+            ref = ObjectRef(resource, reference["name"], domain["metadata"]["namespace"])
+            owner = await find(self._client, ref, version=resource.versions[0])
+            if owner and owner["metadata"]["uid"] == reference["uid"]:
+                kind = next(kind for kind in OWNER_KINDS if resource.kind in kind.resource_kinds)
+                return kind.has_unit(map_at(owner, "spec"), labels_of(domain))
+        return False
 
 
 def not_owned(plan: Plan) -> FieldError:

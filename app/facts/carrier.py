@@ -15,6 +15,7 @@ from app.facts.kubernetes.gpus import has_gpus
 from app.facts.place import Place, read_place
 from app.facts.unit_owners import NamedOwner, read_owner
 from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.owners import Controller, controller_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
 
@@ -57,7 +58,7 @@ class UnitMember(Value):
     `owner_uid` is the uid of what owns the resources of its unit, its PodCliqueSet, "" if it is not
     known. `annotations` are its own. `foreign_group` is the MNNVL group of Grove that it is in, ""
     for none. A Pod has an owner of another kind: `named` is what it says of it, and `owner` the
-    resource once that is known.
+    resource once that is known. It is above the `controller` of the Pod.
     """
 
     namespace: str
@@ -69,6 +70,7 @@ class UnitMember(Value):
     foreign_group: str = ""
     named: NamedOwner | None = None
     owner: Resource = POD_CLIQUE_SET
+    controller: Controller | None = None
 
     @property
     def owner_name(self) -> str:
@@ -159,6 +161,7 @@ def _read(
         read_mnnvl(annotations),
         _foreign_group(annotations, claims),
         owner,
+        controller=None if owner is None else controller_of(obj),
         at=at,
         replicas=replicas,
         claims=claims,

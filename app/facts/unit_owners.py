@@ -9,7 +9,7 @@ https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.or
 https://github.com/ray-project/kuberay/blob/feeaf72f/ray-operator/controllers/ray/utils/constant.go
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 from app.base.value import Value
 from app.facts.kinds import (
@@ -69,6 +69,10 @@ class OwnerKind(Value, eq=False):
         """Where a Pod names its owner and its units."""
         return {self.key, *(key for scope in self.scopes for key in scope.keys)}
 
+    @property
+    def resource_kinds(self) -> set[str]:
+        return {resource.kind for resource in self.resources}
+
     def scope(self, name: str) -> UnitScope:
         return next(scope for scope in self.scopes if scope.name == name)
 
@@ -76,14 +80,20 @@ class OwnerKind(Value, eq=False):
 class NamedOwner(Value):
     """The owner that a Pod names.
 
-    `values` are those at the keys of the kind that the Pod has. `second` is another kind that it
-    names too, "" for none: what owns the owner, and what it makes Pods with, doesn't count.
+    `values` are the keys of the kind with the values that the Pod has there. `second` is another
+    kind that it names too, "" for none: what owns the owner, and what it makes Pods with, doesn't
+    count.
     """
 
     kind: OwnerKind
     name: str = ""
-    values: Mapping[str, str] = {}
+    values: tuple[tuple[str, str], ...] = ()
     second: str = ""
+
+    def values_at(self, keys: Iterable[str]) -> list[str]:
+        """Return the values at `keys`, "" for one that the Pod lacks."""
+        values = dict(self.values)
+        return [values.get(key, "") for key in keys]
 
 
 def _has_group(spec: JsonMap, labels: JsonMap) -> bool:
@@ -181,7 +191,7 @@ def read_owner(pod: JsonMap) -> NamedOwner:
 
     first = named[0]
     rivals = [kind.title for kind in named[1:] if kind in _LABELLED and first in _LABELLED]
-    kept = {key: values[key] for key in first.keys & values.keys()}
+    kept = tuple((key, values[key]) for key in sorted(first.keys & values.keys()))
     return NamedOwner(first, values[first.key], kept, rivals[0] if rivals else "")
 
 

@@ -3,12 +3,10 @@
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from sys import intern
-from typing import NamedTuple
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
+from app.objects.owners import Controller, controller_of
 from app.objects.resource import Resource
-from app.objects.shape import maps_at, text_at
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
 """Returns the resource of an apiVersion and kind, or None if the cluster does not serve it."""
@@ -16,15 +14,6 @@ FindKind = Callable[[str, str], Awaitable[Resource | None]]
 MAX_DEPTH = 10
 REMEMBERED = 10_000
 FRESH_SECONDS = 30.0
-
-
-class Controller(NamedTuple):
-    """An owner reference with `controller: true`."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
 
 
 class Owners:
@@ -115,19 +104,6 @@ def _check_is_final(error: NotFound | Rejected) -> None:
     """Raise `error` if a later call may be answered, such as after an expired token."""
     if isinstance(error, Rejected) and error.passes:
         raise error
-
-
-def controller_of(obj: Object) -> Controller | None:
-    """Return the owner reference of `obj` that controls it."""
-    references = maps_at(obj, "metadata", "ownerReferences")
-    controller = next(
-        (reference for reference in references if reference.get("controller") is True), None
-    )
-    if controller is None:
-        return None
-    return Controller(
-        *(intern(text_at(controller, key)) for key in ("apiVersion", "kind", "name", "uid"))
-    )
 
 
 class Kinds:

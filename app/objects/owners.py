@@ -1,9 +1,10 @@
 """The owner references of an object."""
 
 from sys import intern
+from typing import NamedTuple
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
 
 
 class OwnerRef(Value):
@@ -13,6 +14,15 @@ class OwnerRef(Value):
     name: str
     uid: str
     controller: bool = True
+
+
+class Controller(NamedTuple):
+    """An owner reference with `controller: true`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
 
 
 def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
@@ -36,3 +46,16 @@ def controller_uid(obj: JsonMap, kind: str) -> str:
     """Return the uid of the object of `kind` that controls `obj`, or ""."""
     owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
     return next((owner.uid for owner in owners), "")
+
+
+def controller_of(obj: JsonMap) -> Controller | None:
+    """Return the owner reference of `obj` that controls it."""
+    references = maps_at(obj, "metadata", "ownerReferences")
+    controller = next(
+        (reference for reference in references if reference.get("controller") is True), None
+    )
+    if controller is None:
+        return None
+    return Controller(
+        *(intern(text_at(controller, key)) for key in ("apiVersion", "kind", "name", "uid"))
+    )

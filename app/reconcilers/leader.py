@@ -14,7 +14,8 @@ from app.base.sample import Sample, counter, gauge
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, LISTED_QUEUES
+from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS
+from app.cluster.units import UnitOwners
 from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -108,7 +109,7 @@ class Leader:
         self.duties: list[Duty] = []
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
-        self._own = Stores((CLIQUES, LISTED_QUEUES))
+        self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES))
         self._only_here = [self._own]
         self._configuration = configuration
         self._client = client
@@ -268,10 +269,12 @@ class Leader:
             self._stores,
             self._mnnvl,
             self._owners,
+            pods=self._own[UNIT_PODS],
+            units=UnitOwners(self._client),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
         loop = self._resources_loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, cliques, self._stores, self._owners)
+        mnnvl_resources.subscribe(loop, cliques, self._own[UNIT_PODS], self._stores, self._owners)
         mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
 
         return loop

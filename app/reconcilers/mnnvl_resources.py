@@ -1,19 +1,20 @@
 """The reconciler of MNNVL resources.
 
 It gives those of PodGangs back to their PodCliqueSet where it should own them, restores missing
-ones that stored PodCliques need, and deletes those that no PodClique needs any more.
+ones that stored PodCliques or Pods need, and deletes those that none of them needs any more.
 
 `README.md` in this folder lists all writers, the races and the preconditions.
 """
 
 import time
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
+from app.cluster.units import UnitOwners
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import (
     CLAIM_SUFFIX,
@@ -25,18 +26,17 @@ from app.facts.nvidia.mnnvl import (
     is_reserved,
     uses,
 )
-from app.facts.place import read_place
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
 from app.kube.discovery import Discovery
-from app.kube.events import Notices
+from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
 from app.kube.pages import pages
 from app.kube.store import WatchStore
-from app.objects.metadata import labels_of
 from app.objects.resource import POD, Resource
-from app.reconcilers.writing import Writing, named, regarding_set, soonest
-from app.rules.mnnvl.plan import Plan
+from app.reconcilers.writing import Writing, named, regarding_owner, regarding_set, soonest
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
+from app.rules.mnnvl.unit import NvlinkUnit
 from app.rules.mnnvl.wanted import ClaimedMember, demands_in, plan_for
 from app.stores.stores import Stores
 
@@ -52,6 +52,9 @@ NOT_OURS_SECONDS = 60.0
 No watch reports changes of that object.
 """
 
+UNIT_SECONDS = 300.0
+"""The time until the next look at the spec of an owner whose unit has no Pods at present."""
+
 IN_USE_SECONDS = 30.0
 """The longest time until the next check of a resource that a pod still uses."""
 
@@ -61,9 +64,9 @@ class MnnvlResourcesReconciler:
 
     It handles the ComputeDomain and the claim whose names begin with it.
 
-    `cliques` contains the PodCliques with a claim of ours, among others. Resources that no
-    PodClique needs are deleted after `collect_after` seconds, or never if that is 0. `clock` is
-    monotonic, in seconds.
+    `cliques` contains the PodCliques with a claim of ours, among others, and `pods` the Pods that
+    are in no PodClique, whose owners `units` finds. Resources that none of them needs are deleted
+    after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
     """
 
     name = "mnnvl-resources"
@@ -77,11 +80,15 @@ class MnnvlResourcesReconciler:
         resources: MnnvlResources,
         owners: MnnvlOwners,
         *,
+        pods: WatchStore[ClaimedMember],
+        units: UnitOwners,
         collect_after: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = writing.client
         self._cliques = cliques
+        self._pods = pods
+        self._units = units
         self._facts = facts
         self._resources = resources
         self._owners = owners
@@ -106,9 +113,8 @@ class MnnvlResourcesReconciler:
         self._unneeded_since.clear()
 
     def all_keys(self) -> set[Key]:
-        needed = {
-            (demand.namespace, demand.base_name) for demand in demands_in(self._cliques.values())
-        }
+        demands = demands_in(chain(self._cliques.values(), self._pods.values()))
+        needed = {(demand.namespace, demand.base_name) for demand in demands}
         stored = (
             resource for store in (self._domains, self._claims) for resource in store.values()
         )
@@ -122,16 +128,16 @@ class MnnvlResourcesReconciler:
     async def reconcile(self, key: Key) -> float | None:
         # first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
-        if not self._cliques.synced:
+        if not (self._cliques.synced and self._pods.synced):
             return SETTLE_SECONDS
 
-        demands = demands_in(self._cliques.by_index(BY_BASE, key))
+        demands = self._demands(key)
         if not demands:
             self._notices.forget(key)
 
         pause = await self._restore(key, demands) if demands else None
         # demands are then the first ones of a list, after the API was installed again
-        if not self._cliques.served:
+        if not self._cliques.served and not self._is_of_pods(key):
             return pause
 
         remaining = await self._collect(key)
@@ -144,6 +150,15 @@ class MnnvlResourcesReconciler:
         domain = self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
         claim = self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
         return [resource for resource in (domain, claim) if resource is not None]
+
+    def _demands(self, key: Key) -> list[ClaimedMember]:
+        """Return the PodCliques and Pods that need the resources of `key`."""
+        cliques = self._cliques.by_index(BY_BASE, key)
+        return demands_in(chain(cliques, self._pods.by_index(BY_BASE, key)))
+
+    def _is_of_pods(self, key: Key) -> bool:
+        """Return whether a stored resource of `key` is that of Pods that are in no PodClique."""
+        return any(resource.place.unit for resource in self._stored(key))
 
     # Give back.
 
@@ -165,12 +180,11 @@ class MnnvlResourcesReconciler:
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
-        planned = self._planned(key, demands)
-        if planned is None:
+        plan = self._planned(key, demands) or await self._planned_unit(key, demands)
+        if plan is None:
             return None
 
-        pcs, plan = planned
-        regarding = regarding_set(pcs)
+        regarding = Regarding.to(plan.owner, plan.owner_name, key[0], plan.owner_uid)
         pause = self._rewrites.pause(key)
         if pause is not None:
             note = (
@@ -198,13 +212,14 @@ class MnnvlResourcesReconciler:
         self._notices.forget(key)
         if created:
             self._rewrites.count(key)
-            note = f"created {named(created)}, which stored PodCliques use and which did not exist"
+            users = "Pods" if plan.is_of_pods else "stored PodCliques"
+            note = f"created {named(created)}, which {users} use and which did not exist"
             self._events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
 
-    def _planned(self, key: Key, demands: list[ClaimedMember]) -> tuple[PodCliqueSet, Plan] | None:
-        """Return the plan of the resources that `demands` need, and the set that owns them.
+    def _planned(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
+        """Return the plan of the resources that PodCliques among `demands` need.
 
         The base name may be that of two sets: a replica of the set "a-0-b", and one of the group
         "b" of the set "a". The set that has one of the resources comes first.
@@ -214,8 +229,23 @@ class MnnvlResourcesReconciler:
         for name in sorted(names, key=lambda name: (name not in having, name)):
             pcs = self._facts.cached_set(key[0], name)
             plan = None if pcs is None else plan_for(demands, pcs)
-            if pcs is not None and plan is not None:
-                return pcs, plan
+            if plan is not None:
+                return plan
+        return None
+
+    async def _planned_unit(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
+        """Return the plan of the ComputeDomain that Pods among `demands` need and that is missing.
+
+        A Pod whose owner is not the one that it names needs none.
+        """
+        if self._stored(key):
+            return None
+        for demand in demands:
+            if demand.named is not None:
+                unit = NvlinkUnit(demand, demand.scope)
+                plan = await self._units.owned(Plan(unit, DEFAULT_DEVICE_CLASS, demand.mode))
+                if plan is not None:
+                    return plan
         return None
 
     # Collect.
@@ -248,6 +278,8 @@ class MnnvlResourcesReconciler:
                 continue
             if is_reserved(current):
                 return self._later()
+            if await self._units.has_unit(current):
+                return UNIT_SECONDS
             await self._delete(resource, current)
             deleted.append(current)
 
@@ -278,7 +310,7 @@ class MnnvlResourcesReconciler:
         The claim comes first, because pods reserve it.
         """
         namespace, base = key
-        modes = {demand.mode for demand in demands_in(self._cliques.by_index(BY_BASE, key))}
+        modes = {demand.mode for demand in self._demands(key)}
         claim = None if "shared" in modes else self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
         domain = None if modes else self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
         candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))
@@ -331,34 +363,30 @@ class MnnvlResourcesReconciler:
         )
 
     def _report_collected(self, deleted: list[Object]) -> None:
-        pcs = self._facts.cached_set(
-            deleted[0]["metadata"]["namespace"], read_place(labels_of(deleted[0])).pcs
-        )
-        if pcs is not None:
-            note = (
-                f"deleted {named(deleted)}: no PodClique asks for them any more, and no pod uses"
-                " them"
-            )
-            self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesCollected", note)
+        if deleted[0]["metadata"].get("ownerReferences"):
+            note = f"deleted {named(deleted)}: nothing asks for them any more, and no pod uses them"
+            regarding = regarding_owner(deleted[0])
+            self._events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
 
 
 def subscribe(
     loop: Loop,
     cliques: WatchStore[StoredClique],
+    pods: WatchStore[ClaimedMember],
     stores: Stores,
     owners: MnnvlOwners,
 ) -> None:
     """Reconcile a base name soon after a change.
 
-    The change is of a PodClique, PodCliqueSet or resource that it depends on. A resource that has
-    to be given back is not left for a moment.
+    The change is of a PodClique, Pod, PodCliqueSet or resource that it depends on. A resource that
+    has to be given back is not left for a moment.
     """
 
     def add_needed(changed: Iterable[object]) -> None:
         for demand in demands_in(changed):
             loop.add_after((demand.namespace, demand.base_name), SETTLE_SECONDS)
 
-    def clique_changed(key: Key, before: object, after: object) -> None:
+    def member_changed(key: Key, before: object, after: object) -> None:
         add_needed((before, after))
 
     def set_changed(key: Key, before: object, after: object) -> None:
@@ -376,7 +404,8 @@ def subscribe(
         if after is not None and owners.rule.is_given_back(after):
             loop.add((key[0], after.base_name))
 
-    cliques.subscribe(clique_changed)
+    cliques.subscribe(member_changed)
+    pods.subscribe(member_changed)
     stores[SETS].subscribe(set_changed)
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)

@@ -20,9 +20,10 @@ from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef,
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
-from app.kube.owners import Controller, Owners
+from app.kube.owners import Owners
 from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of
+from app.objects.owners import Controller
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods

@@ -16,7 +16,6 @@ from app.cluster.view import ClusterView
 from app.facts.carrier import Carrier, read_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
 from app.kube.api import ClusterError
-from app.kube.owners import controller_of
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
 from app.rules.mnnvl.claim import Injection, inject
@@ -46,7 +45,7 @@ class PodMnnvlWebhook(Value):
     ) -> Verdict:
         try:
             async with patience(PATIENCE_SECONDS):
-                owned = await self.units.owned(plan, controller_of(request.object))
+                owned = await self.units.owned(plan)
                 rival = await self.units.find_rival(pod)
         except ClusterError as problem:
             return incomplete(plan, injection, problem)

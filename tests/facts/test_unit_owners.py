@@ -51,7 +51,7 @@ def test_two_owners(labels: Any, second: str) -> None:
 )
 def test_a_pod_without_an_owner(odd: Any) -> None:
     named = read_owner(odd)
-    assert (named.name, named.values) == ("", {})
+    assert (named.name, named.values) == ("", ())
 
 
 GROUP = "leaderworkerset.sigs.k8s.io/group-index"

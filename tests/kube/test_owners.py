@@ -7,7 +7,8 @@ import pytest
 
 from app.kube import owners
 from app.kube.api import ClusterError, NotFound, Object, Rejected, Unavailable
-from app.kube.owners import FRESH_SECONDS, Controller, Kinds, Owners, controller_of
+from app.kube.owners import FRESH_SECONDS, Kinds, Owners
+from app.objects.owners import Controller, controller_of
 from app.objects.resource import Resource
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient

@@ -19,7 +19,8 @@ from app.admission.review import Request
 from app.admission.verdict import Later, Verdict
 from app.cluster.cluster import Cluster
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES
+from app.cluster.rows import CLIQUES, UNIT_PODS
+from app.cluster.units import UnitOwners
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE_SET,
@@ -157,7 +158,7 @@ class Server:
         self.wire = wire = Wire(api)
         configuration = configured("grove-topology", False)
         self._cluster = cluster = Cluster(wire, configuration, api.discovery)
-        self._cliques = Stores((CLIQUES,))
+        self._cliques = Stores((CLIQUES, UNIT_PODS))
         self.webhook = PodGangWebhook(cluster.facts, cluster.owners)
         self.deletion = PodGangDeletionWebhook(cluster.owners)
         self._recorder = Recorder(wire, "test")
@@ -190,11 +191,15 @@ class Server:
             cluster.stores,
             MnnvlResources(self.wire, cluster.facts, cluster.stores),
             cluster.owners,
+            pods=self._cliques[UNIT_PODS],
+            units=UnitOwners(self.wire),
             collect_after=300.0,
             clock=virtual.now,
         )
         loop = Loop(reconciler, workers=2, random=lambda: 0.5)
-        mnnvl_resources.subscribe(loop, cliques, cluster.stores, cluster.owners)
+        mnnvl_resources.subscribe(
+            loop, cliques, self._cliques[UNIT_PODS], cluster.stores, cluster.owners
+        )
         return loop
 
     def upgraded(self) -> None:

@@ -11,7 +11,8 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.documents import fill_from
-from app.cluster.rows import CLIQUES
+from app.cluster.rows import CLIQUES, UNIT_PODS
+from app.cluster.units import UnitOwners
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -37,6 +38,7 @@ from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
+from app.objects.metadata import labels_of
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import (
     IN_USE_SECONDS,
@@ -116,6 +118,8 @@ class World:
         self.owners = cluster.owners
         self.cliques = Stores((CLIQUES,))[CLIQUES]
         fill(self.cliques, self.client.objects(POD_CLIQUE))
+        self.pods = Stores((UNIT_PODS,))[UNIT_PODS]
+        self.pods_changed()
         self.events = Recorder(self.client, "test")
         self.rewrites = Rewrites(tolerated=2, clock=lambda: self.now)
         self.reconciler = MnnvlResourcesReconciler(
@@ -125,13 +129,21 @@ class World:
             self.stores,
             cluster.resources,
             self.owners,
+            pods=self.pods,
+            units=UnitOwners(self.client),
             collect_after=collect_after,
             clock=lambda: self.now,
         )
 
-    async def look(self, later: float = 0.0) -> float | None:
+    def pods_changed(self) -> None:
+        """The cache of Pods shows what is stored."""
+        self.pods.forget()
+        pods = self.client.objects(POD)
+        fill(self.pods, [pod for pod in pods if "grove.io/mnnvl-unit" in labels_of(pod)])
+
+    async def look(self, later: float = 0.0, key: tuple[str, str] = KEY) -> float | None:
         self.now += later
-        return await self.reconciler.reconcile(KEY)
+        return await self.reconciler.reconcile(key)
 
     def writes(self) -> list[tuple[str, str]]:
         return [
@@ -429,8 +441,8 @@ async def test_what_changes_in_that_moment_stays() -> None:
     assert len(world.client.objects(COMPUTE_DOMAIN)) == 1
 
 
-async def test_without_a_set_there_is_nobody_to_tell() -> None:
-    world = World(DOMAIN, CLAIM)
+async def test_without_an_owner_there_is_nobody_to_tell() -> None:
+    world = World(changed(DOMAIN, ownerReferences=[]), changed(CLAIM, ownerReferences=[]))
     await world.look()
     await world.look(later=AFTER)
     assert world.writes() == DELETE_BOTH
@@ -481,7 +493,7 @@ class Added(Loop):
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
     world = World(pcs(), clique("train-0-leader")) if store is SETS else World()
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores, world.owners)
+    subscribe(loop, world.cliques, world.pods, world.stores, world.owners)
     changing: Any = world.cliques if store is CLIQUES else world.stores[store]
     for number, (kind, obj) in enumerate(events):
         changing.apply(
@@ -494,7 +506,7 @@ async def test_a_resource_that_is_deleted_leads_to_a_look() -> None:
     stored = changed(DOMAIN, namespace="ns", resourceVersion="100")
     world = World(pcs(), clique(), stored)
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores, world.owners)
+    subscribe(loop, world.cliques, world.pods, world.stores, world.owners)
     world.stores[DOMAINS].apply(WatchEvent("DELETED", stored))
     assert loop.keys == {KEY: SETTLE_SECONDS}
 
@@ -710,7 +722,7 @@ async def test_what_is_given_back_is_the_same_object() -> None:
 async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
     world = World(pcs(), podgang(), later=True)
     loop = Added(world)
-    subscribe(loop, world.cliques, world.stores, world.owners)
+    subscribe(loop, world.cliques, world.pods, world.stores, world.owners)
     stored = changed(OWNED[0], namespace="ns", resourceVersion="100")
     world.stores[DOMAINS].apply(WatchEvent("ADDED", stored))
     assert loop.keys[KEY] == 0.0
@@ -719,7 +731,7 @@ async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
 async def test_resources_of_podgangs_can_be_listed_before_the_sets() -> None:
     """Caches are filled at the same time, and whoever listens must not end a list."""
     world = World(later=True)
-    subscribe(Added(world), world.cliques, world.stores, world.owners)
+    subscribe(Added(world), world.cliques, world.pods, world.stores, world.owners)
     world.stores[SETS].forget()
     fill(world.stores[DOMAINS], [changed(OWNED[0], namespace="ns", resourceVersion="100")])
     assert world.stores[DOMAINS].synced

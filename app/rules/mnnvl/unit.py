@@ -247,7 +247,7 @@ def _owner_of(member: UnitMember) -> NamedOwner:
 def _name_of_unit(member: UnitMember, scope: Scope) -> str:
     owner = _owner_of(member)
     of_scope = owner.kind.scope(scope)
-    values = [owner.values.get(key, "") for key in of_scope.keys]
+    values = owner.values_at(of_scope.keys)
     if not owner.name or not all(values):
         return ""
     return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
@@ -256,8 +256,8 @@ def _name_of_unit(member: UnitMember, scope: Scope) -> str:
 def _labels_of_unit(member: UnitMember, scope: Scope) -> dict[str, str]:
     """Return the labels by which the owner knows the unit, and the one of ours."""
     owner = _owner_of(member)
-    keys = filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))
-    labels = {key: owner.values.get(key, "") for key in keys}
+    keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))]
+    labels = dict(zip(keys, owner.values_at(keys), strict=True))
     return {**labels, MNNVL_UNIT: _name_of_unit(member, scope)}
 
 
@@ -281,8 +281,10 @@ def _check_owner(member: UnitMember, scope: Scope, findings: Findings) -> None:
         )
         findings.append(forbidden(path, detail))
 
-    missing = [key for key in owner.kind.scope(scope).keys if not owner.values.get(key)]
-    for key in missing:
+    keys = owner.kind.scope(scope).keys
+    for key, value in zip(keys, owner.values_at(keys), strict=True):
+        if value:
+            continue
         detail = (
             f'the scope "{scope}" of a {owner.kind.title} needs it, and its controller or webhook'
             f" writes it: check that they run, or choose another {MNNVL_SCOPE}"

@@ -5,7 +5,9 @@ PodClique, and in a PodCliqueSet, whose PodCliques would be rejected one by one.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from sys import intern
+from typing import TypeVar
 
 from app.base.value import Value
 from app.facts.carrier import Carrier, UnitMember
@@ -25,6 +27,8 @@ from app.rules.mnnvl.plan import (
     usable_device_class,
 )
 from app.rules.mnnvl.unit import SCOPES, NvlinkUnit, Scope
+
+T = TypeVar("T")
 
 
 class ClaimedMember(UnitMember, kw_only=True):
@@ -70,10 +74,17 @@ def claimed(carrier: Carrier) -> ClaimedMember | None:
         carrier.owner_uid,
         carrier.deleting,
         MnnvlAnnotations(device_class=device_class) if device_class else NO_ANNOTATIONS,
-        named=carrier.named,
+        named=_once(carrier.named),
+        controller=_once(carrier.controller),
         scope=plan.unit.scope,
         mode=plan.mode,
     )
+
+
+@lru_cache(maxsize=256)
+def _once(value: T) -> T:
+    """Return `value`, one object for equal ones of Pods that are read one after the other."""
+    return value
 
 
 def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
