@@ -25,6 +25,7 @@ from app.doctor import (
     releases,
     replicas,
     service,
+    staleness,
     topology,
     webhooks,
 )
@@ -116,6 +117,7 @@ def _further_questions(
     yield "claims", claims.check_lost_claims(client)
     yield "claims", binder.check_binder(client, patient.read)
     yield "owners", ownership.check_owners(client, configuration)
+    yield "Grove", staleness.check_staleness(client)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:
         yield "all webhooks", rehearsal.check_all(client, patient.shake, patient.now)

@@ -29,6 +29,7 @@ POD_GANG_MAP = Resource("grove.io", "podgangmaps", "PodGangMap", True, ("v1alpha
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
+SCHEDULING_SHARD = Resource("kai.scheduler", "schedulingshards", "SchedulingShard", False, ("v1",))
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
 QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
 QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", False, ("v1",))
@@ -147,6 +148,7 @@ ALL: tuple[Resource, ...] = (
     PRIORITY_CLASS,
     QUEUE,
     QUEUE_NAMES,
+    SCHEDULING_SHARD,
     STATEFUL_SET,
     JOB,
     LEADER_WORKER_SET,

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)")
+_SIGNED = re.compile(rf"[-+]?(?:0|(?:{_DURATION.pattern})+)")
 _MOST_TEXT = 64
 """Characters of a duration. What Kubernetes writes is shorter."""
 
@@ -31,3 +32,11 @@ def duration(value: Any) -> float:
     if "".join(count + unit for count, unit in parts) != value:
         return 0.0
     return min(sum(float(count) * _SECONDS[unit] for count, unit in parts), _MOST_SECONDS)
+
+
+def signed_duration(value: Any) -> float | None:
+    """Seconds of a Go duration that may be negative; None if it is none, such as `-1`."""
+    if not isinstance(value, str) or len(value) > _MOST_TEXT or not _SIGNED.fullmatch(value):
+        return None
+    seconds = duration(value.lstrip("-+"))
+    return -seconds if value.startswith("-") else seconds

@@ -431,6 +431,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
     spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     spec |= {"subGroups": subgroups} if subgroups else {}
     spec |= {"preemptionDelay": f"{fact.delay:.0f}s"} if fact.delay else {}
+    spec |= {"stalenessGracePeriod": f"{fact.grace:.0f}s"} if fact.grace is not None else {}
     spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     reasons = [said(item) for item in fact.said]
     status: Object = {}
@@ -456,6 +457,9 @@ def pod_group(fact: KaiPodGroup) -> Object:
         for uid in fact.owners
     ]
     metadata: Object = {"ownerReferences": owners, "labels": {}, **time_of(fact.created)}
+    if fact.stale is not None:
+        since = time_of(fact.stale)["creationTimestamp"]
+        metadata["annotations"] = {"kai.scheduler/stale-podgroup-timestamp": since}
     metadata["labels"] |= {"kai.scheduler/node-pool": fact.pool} if fact.pool else {}
     return made(
         "scheduling.run.ai/v2alpha2",

@@ -27,6 +27,7 @@ from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
 from tests.explain.table.row import Changes, Row, changed
+from tests.explain.table.stale import STALE
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
 
@@ -41,6 +42,7 @@ ROWS = (
     *CLAIMS,
     *DEVICES,
     *VOLUMES,
+    *STALE,
 )
 CASES = [
     pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")

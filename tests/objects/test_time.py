@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.objects.time import duration, seconds_since_1970
+from app.objects.time import duration, seconds_since_1970, signed_duration
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,23 @@ def test_times(value: object, expected: float | None) -> None:
 )
 def test_durations(value: object, expected: float) -> None:
     assert duration(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("1h30m", 5400.0),
+        ("-1s", -1.0),
+        ("+5s", 5.0),
+        ("0", 0.0),
+        ("0s", 0.0),
+        ("-1", None),
+        ("--1s", None),
+        ("-", None),
+        ("", None),
+        ("9" * 100 + "s", None),
+        (-1, None),
+    ],
+)
+def test_durations_that_may_be_negative(value: object, expected: float | None) -> None:
+    assert signed_duration(value) == expected

@@ -8,7 +8,7 @@ Which these are, and whether they are, depends on the release:
   https://github.com/ai-dynamo/grove/pull/799, if it has `status.lastScheduled`
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
@@ -54,10 +54,9 @@ def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
     entry = entries.entry_of(pod_gang.epoch)
     needed = entry.depends_on if entry else ()
     gangs = tuple(gang for gang in siblings if gang.epoch in needed)
-    missing = (*_unknown(entries, (pod_gang.epoch, *needed)),)
-    if not noted and not missing:
-        missing = (*_without_anchor(entries, needed, gangs),)
-    return Bases(gangs, missing, noted)
+    found = None if noted else {gang.epoch for gang in siblings}
+    missing = _missing(entries, (pod_gang.epoch, *needed), found)
+    return Bases(gangs, tuple(missing), noted)
 
 
 def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
@@ -67,20 +66,16 @@ def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
     return [gang for gang in of_set if gang.place.replica == place.replica]
 
 
-def _unknown(entries: PodGangMap, epochs: Iterable[str]) -> Iterator[str]:
-    """An epoch without an entry blocks, while an entry without PodGangs counts as scheduled."""
+def _missing(
+    entries: PodGangMap, epochs: Iterable[str], found: Container[str] | None
+) -> Iterator[str]:
+    """Yield the epochs without an entry: they block.
+
+    An entry without PodGangs counts as scheduled, except for releases that look for the anchor of
+    each epoch: `found` are the epochs that have PodGangs then.
+    """
     for epoch in epochs:
         if entries.entry_of(epoch) is None:
             yield f"epoch {epoch}, which PodGangMap {entries.name} does not have"
-
-
-def _without_anchor(
-    entries: PodGangMap,
-    epochs: Iterable[str],
-    gangs: Iterable[PodGang],
-) -> Iterator[str]:
-    """Earlier releases wait for the anchor of each epoch, also of one without pods."""
-    there = {gang.epoch for gang in gangs}
-    for epoch in epochs:
-        if epoch not in there:
+        elif found is not None and epoch not in found:
             yield f"PodGang {entries.name}-{epoch}, which does not exist"

@@ -24,6 +24,7 @@ from app.explain.reasons import (
     queue,
     refused,
     shared_claims,
+    stale,
     topology,
     volumes,
 )
@@ -321,6 +322,16 @@ RULES: tuple[Rule, ...] = (
         kept.binding_failed,
         ("pods", "events"),
         Gang.may_wait,
+    ),
+    Rule(
+        stale.gang_stale,
+        ("pods", "pod_groups"),
+        _grouped,
+    ),
+    Rule(
+        stale.gang_evicted,
+        ("pod_groups", "events"),
+        _grouped,
     ),
     Rule(
         constraints.gang_unconstrained,

@@ -13,9 +13,10 @@ from app.facts.named import Namespaced, read_key
 from app.facts.quantity import Amounts, amounts
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
-from app.objects.time import duration, seconds_since_1970
+from app.objects.time import duration, seconds_since_1970, signed_duration
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
+STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 
 
 class SubGroup(Value):
@@ -57,7 +58,8 @@ class KaiPodGroup(Namespaced):
 
     `owners` are uids. `delay` is preemptionDelay in seconds. `aimless` are the names of the parts,
     its own too, that name a topology and no level of it. `given_up` is whether KAI has tried to
-    place it, and won't again.
+    place it, and won't again. `stale` is since when it is below its minimum, and `grace` its own
+    stalenessGracePeriod, in seconds.
     """
 
     kind = "PodGroup"
@@ -79,12 +81,13 @@ class KaiPodGroup(Namespaced):
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
     given_up: bool = False
+    stale: float | None = None
+    grace: float | None = None
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
-    annotations = map_at(metadata, "annotations")
     pool = text_at(map_at(metadata, "labels"), NODE_POOL)
     told, unnamed = _constraints(spec)
     return KaiPodGroup(
@@ -94,19 +97,28 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
         minimum=int_of(spec.get("minMember"), 1),
         queue=text_at(spec, "queue"),
         preemptibility=text_at(spec, "preemptibility"),
-        delay=duration(spec.get("preemptionDelay")),
-        evicted=seconds_since_1970(annotations.get(LAST_EVICTION)),
         pool=pool,
         topology=_topology(spec),
         told=told,
         subgroups=tuple(map(_subgroup, maps_of(spec.get("subGroups")))),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
         needed=_minimum_of_subgroups(spec),
         unnamed=unnamed,
         priority_class=text_at(spec, "priorityClassName"),
         aimless=tuple(_aimless(text_at(metadata, "name"), spec)),
-        **_attempts(obj, pool),
+        **(_times(metadata, spec) | _attempts(obj, pool)),
     )
+
+
+def _times(metadata: JsonMap, spec: JsonMap) -> dict[str, Any]:
+    """Return the fields of a `KaiPodGroup` that are times and durations."""
+    annotations = map_at(metadata, "annotations")
+    return {
+        "delay": duration(spec.get("preemptionDelay")),
+        "grace": signed_duration(spec.get("stalenessGracePeriod")),
+        "created": seconds_since_1970(metadata.get("creationTimestamp")),
+        "evicted": seconds_since_1970(annotations.get(LAST_EVICTION)),
+        "stale": seconds_since_1970(annotations.get(STALE_SINCE)),
+    }
 
 
 def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:

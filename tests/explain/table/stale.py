@@ -1,0 +1,63 @@
+"""Gangs that KAI evicts, because they are below their minimum."""
+
+from tests.explain.fleet import NOW, placed, pod_group, pods
+from tests.explain.table.row import Changes, Row, event
+
+ONE_RUNS = (placed("gpu-00")[0], *pods()[1:])
+MINIMUM = "doesn't meet the minimum required number of pods (3) in sub-group w, evicting"
+
+
+def below(since: float, grace: float | None = None) -> Changes:
+    """One of the pods runs, for these seconds without the others."""
+    return {
+        "pods": ONE_RUNS,
+        "pod_groups": (pod_group(stale=NOW - since, grace=grace),),
+    }
+
+
+def said(message: str, source: str = "kai-scheduler") -> Changes:
+    return {"events": (event("uid-group", "Evict", f"Workload {message} ml/x", source),)}
+
+
+STALE = (
+    Row(
+        "GangStale",
+        "KAI's PodGroup has no grace period, and the scheduler's is not known",
+        below(20),
+        "llm-0 has been below its minimum for 20 seconds: KAI evicts its 1 running pod at 08:00 UTC, if its grace period is the default of 60 seconds",
+        "you",
+        below(600),
+    ),
+    Row(
+        "GangStale",
+        "the PodGroup has a grace period of its own, which 0.17 knows",
+        below(600, grace=900),
+        "llm-0 has been below its minimum for 10 minutes: KAI evicts its 1 running pod at 08:05 UTC",
+        "you",
+        below(600, grace=-1),
+    ),
+    Row(
+        "GangStale",
+        "the grace period is over, and KAI is about to evict",
+        below(620, grace=600),
+        "llm-0 has been below its minimum for 10 minutes: KAI evicts its 1 running pod at 07:59 UTC",
+        "you",
+        below(620, grace=600) | {"pods": pods()},
+    ),
+    Row(
+        "GangEvicted",
+        "KAI says so of the PodGroup",
+        said(MINIMUM),
+        "KAI evicted what ran of llm-0, which was below its minimum (10 seconds ago)",
+        "you",
+        said("was preempted by higher priority workload"),
+    ),
+    Row(
+        "GangEvicted",
+        "an event that somebody else may have written says nothing",
+        said(MINIMUM),
+        "KAI evicted what ran of llm-0, which was below its minimum (10 seconds ago)",
+        "you",
+        said(MINIMUM, "somebody"),
+    ),
+)
