@@ -35,8 +35,8 @@ from app.facts.kubernetes.claim import (
     read_slice_gpus,
 )
 from app.facts.kubernetes.event import read_event
-from app.facts.kubernetes.node import read_node, read_node_labels
-from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.node import NodeForm, read_node, read_node_labels
+from app.facts.kubernetes.pod import PodForm, read_pod
 from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
 from app.facts.kubernetes.workload import (
     read_priority_class,
@@ -60,8 +60,9 @@ class Row(Value, Generic[T], dict=True, eq=False):
 
     `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
     under which that is found. `labels` is a label selector and `fields` a field selector of the
-    objects that are read; if `metadata_only` is true, only their metadata is. `page` is how many
-    a watch lists at once. `title` is for people, and `name` that of the kind in the facts of
+    objects that are read; if `metadata_only` is true, only their metadata is. `form` is a TypedDict
+    with all fields that `read` needs of a list, None for a whole object. `page` is how many a watch
+    lists at once. `title` is for people, and `name` that of the kind in the facts of
     explain, where two kinds may share one.
 
     mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
@@ -76,6 +77,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     page: int = 250
     name: str = ""
     title: str = ""
+    form: Any = None
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:
@@ -161,7 +163,7 @@ SETS: Row[PodCliqueSet] = Row(
         OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
     },
 )
-NODES = Row(NODE, read_node_labels, page=100)
+NODES = Row(NODE, read_node_labels, page=100, form=NodeForm)
 DEVICE_CLASSES = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
 
 FOR_VERDICTS: tuple[Row[Any], ...] = (
@@ -196,8 +198,8 @@ SLICE_GPUS = Row(
 FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
 """The rows that only warnings need: a server is ready without them, and may lack the rights."""
 
-WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes")
-PODS = Row(POD, read_pod, name="pods", title="pods")
+WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
+PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm)
 WIDE_SETS = Row(
     kinds.POD_CLIQUE_SET,
     read_set_with_status,

@@ -103,7 +103,8 @@ class Selection(Value):
     """The objects that a list or a watch is about.
 
     Without a `namespace`, they are those of all namespaces. `labels` and `fields` are selectors in
-    the syntax of the API server. `metadata_only` reads PartialObjectMetadata.
+    the syntax of the API server. `metadata_only` reads PartialObjectMetadata. Objects of a list may
+    have only the fields of `form`, a TypedDict.
     """
 
     resource: Resource
@@ -111,6 +112,7 @@ class Selection(Value):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
+    form: Any = None
 
 
 class Page(Value):

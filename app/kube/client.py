@@ -129,7 +129,9 @@ class HttpClient(Part):
         params |= {"continue": continue_token} if continue_token else {}
         accept = _METADATA_LIST if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
-        request = ApiRequest("list", str(resource), "GET", path, params, accept)
+        request = ApiRequest(
+            "list", str(resource), "GET", path, params, accept, form=selection.form
+        )
         return _page(await self._transport.call(request))
 
     async def watch(

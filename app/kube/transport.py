@@ -8,11 +8,12 @@ import math
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
+import msgspec
 import orjson
 from msgspec import field
 from yarl import URL
@@ -23,6 +24,7 @@ from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.base.value import Value
 from app.kube.api import Object, Unavailable, error_from
 from app.kube.credentials import Credentials
+from app.kube.forms import Form, decoder_of_lists
 from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
@@ -68,7 +70,10 @@ class CallLimits(Value):
 
 
 class ApiRequest(Value):
-    """A request, with the verb and the resource under which it is counted."""
+    """A request, with the verb and the resource under which it is counted.
+
+    If the answer is a list, its objects may have only the fields of `form`.
+    """
 
     verb: str
     resource: str
@@ -78,6 +83,7 @@ class ApiRequest(Value):
     accept: str = JSON
     body: Any = None
     content_type: str = JSON
+    form: Form = None
 
 
 class Transport:
@@ -167,7 +173,7 @@ class Transport:
             body = await response.read()
             if response.status >= 300:
                 raise error_from(response.status, response.headers, body)
-        return await self._decoder.decode(body)
+        return await self._decoder.decode(body, request.form)
 
     @asynccontextmanager
     async def _send(
@@ -315,21 +321,26 @@ class Decoder:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def decode(self, body: bytes) -> Object:
+    async def decode(self, body: bytes, form: Form = None) -> Object:
         """`body` as a JSON object. Raise Unavailable if it is not one."""
         if len(body) < _LONG:
-            return decoded(body)
+            return decoded(body, form)
         async with self._turn:
             await asyncio.sleep(0)
-            return decoded(body)
+            return decoded(body, form)
 
 
-def decoded(body: bytes) -> Object:
+def decoded(body: bytes, form: Form = None) -> Object:
     """`body` as a JSON object. Raise Unavailable if it is not one.
+
+    The objects of a list may have only the fields of `form`. A list of another form is read whole.
 
     orjson makes one text of equal keys of up to 64 characters, msgspec only of those of up to 32,
     and many labels of nodes are longer.
     """
+    if form is not None:
+        with suppress(msgspec.DecodeError):
+            return decoder_of_lists(form)(body)
     try:
         answer = orjson.loads(body)
     except orjson.JSONDecodeError as error:

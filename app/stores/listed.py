@@ -127,7 +127,8 @@ class Reading:
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:
-            async for page in pages(self._client, Selection(resource, namespace, labels=selector)):
+            selection = Selection(resource, namespace, labels=selector, form=row.form)
+            async for page in pages(self._client, selection):
                 facts += map(row.read, page.items)
             self._served.add(row.name)
         except NotFound:

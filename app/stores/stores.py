@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 def selection_of(row: Row[Any], namespace: str | None = None) -> Selection:
     """Return what is listed and watched for a row: of one namespace, or of all."""
-    return Selection(row.resource, namespace, row.labels, row.fields, row.metadata_only)
+    return Selection(row.resource, namespace, row.labels, row.fields, row.metadata_only, row.form)
 
 
 class Stores:

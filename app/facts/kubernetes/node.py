@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Mapping
 from sys import intern
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import field
 
@@ -68,6 +68,38 @@ def _positions(keys: Texts, grouping: Grouping) -> tuple[int, ...]:
     return tuple(position for position, key in enumerate(keys) if key in grouping)
 
 
+class _Metadata(TypedDict, total=False):
+    name: Any
+    uid: Any
+    resourceVersion: Any
+    labels: Any
+
+
+class _Spec(TypedDict, total=False):
+    taints: Any
+    unschedulable: Any
+
+
+class _Condition(TypedDict, total=False):
+    type: Any
+    status: Any
+
+
+class _Status(TypedDict, total=False):
+    allocatable: Any
+    conditions: list[_Condition] | None
+
+
+class NodeForm(TypedDict, total=False):
+    """The fields of a Node that are read here and by stores."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata | None
+    spec: _Spec | None
+    status: _Status | None
+
+
 _PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
 """Conditions of a node that is ready, and that KAI gives no pods all the same."""
 
@@ -114,7 +146,7 @@ def _labels(labels: Any) -> Labels:
     """
     labels = map_of(labels)
     try:
-        return dict(zip(labels, map(intern, labels.values()), strict=True))
+        return dict(zip(map(intern, labels), map(intern, labels.values()), strict=True))
     except TypeError:
         return {key: intern(str(value)) for key, value in labels.items()}
 

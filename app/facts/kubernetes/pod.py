@@ -4,7 +4,7 @@ What decides on placement is kept; env, args and other annotations are not.
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
 from app.base.value import Value
 from app.facts.kubernetes.requests import pod_requests
@@ -26,6 +26,67 @@ from app.objects.time import seconds_since_1970
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
 GPU = "nvidia.com/gpu"
+
+
+class _Metadata(TypedDict, total=False):
+    namespace: Any
+    name: Any
+    uid: Any
+    resourceVersion: Any
+    labels: Any
+    annotations: Any
+    ownerReferences: Any
+    finalizers: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+    restartPolicy: Any
+
+
+class _Volume(TypedDict, total=False):
+    persistentVolumeClaim: Any
+
+
+class _Spec(TypedDict, total=False):
+    nodeName: Any
+    schedulerName: Any
+    schedulingGates: Any
+    schedulingGroup: Any
+    workloadRef: Any
+    priority: Any
+    nodeSelector: Any
+    affinity: Any
+    tolerations: Any
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: Any
+    overhead: Any
+    resourceClaims: Any
+    volumes: list[_Volume] | None
+
+
+class _ContainerStatus(TypedDict, total=False):
+    state: Any
+
+
+class _Status(TypedDict, total=False):
+    phase: Any
+    conditions: Any
+    containerStatuses: list[_ContainerStatus] | None
+    resourceClaimStatuses: Any
+
+
+class PodForm(TypedDict, total=False):
+    """The fields of a Pod that are read here and by stores. The others are most of its bytes."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata | None
+    spec: _Spec | None
+    status: _Status | None
 
 
 class Shape(Value):

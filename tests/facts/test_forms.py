@@ -1,0 +1,65 @@
+"""Lists of which only some fields are decoded give the same facts as whole objects."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.base.json import to_json
+from app.facts.kubernetes.pod import PodForm
+from app.facts.table import NODES, PODS, WIDE_NODES, Row
+from app.kube.transport import decoded
+from tests.explain.fleet import facts
+from tests.explain.objects import objects_of
+from tests.explain.test_reasons import CASES, start
+
+TESTDATA = Path(__file__).parents[1] / "testdata"
+FORMED = (NODES, WIDE_NODES, PODS)
+
+
+def recorded() -> Iterator[Any]:
+    """Objects of all recorded states and decisions."""
+    for folder in ("grove-states", "kai-decisions"):
+        for path in sorted((TESTDATA / folder).iterdir()):
+            if path.suffix == ".json":
+                yield from json.loads(path.read_text())["items"]
+            elif path.suffix == ".gz":
+                for line in gzip.decompress(path.read_bytes()).splitlines():
+                    yield from json.loads(line)["items"]
+
+
+def made() -> Iterator[Any]:
+    """Objects of all states of the table of reasons."""
+    for case in CASES:
+        row, dialect = case.values
+        yield from objects_of(facts(**{**start(dialect), **row.hit}))  # type: ignore[union-attr,arg-type]
+
+
+def listed(items: list[Any], row: Row[Any]) -> list[Any]:
+    page = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}
+    answer: list[Any] = decoded(to_json(page), row.form)["items"]
+    return answer
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("source", [recorded, made])
+@pytest.mark.parametrize("row", FORMED, ids=lambda row: row.read.__name__)
+def test_facts_are_those_of_whole_objects(row: Row[Any], source: Any) -> None:
+    items = [item for item in source() if item["kind"] == row.resource.kind]
+    assert len(items) > 100
+    assert list(map(row.read, listed(items, row))) == list(map(row.read, items))
+
+
+@pytest.mark.parametrize("row", FORMED, ids=lambda row: row.read.__name__)
+def test_other_fields_are_passed_over(row: Row[Any]) -> None:
+    obj = {"metadata": {"name": "a", "managedFields": [1]}, "spec": {"x": 1}, "status": {"y": 2}}
+    assert listed([obj], row) == [{"metadata": {"name": "a"}, "spec": {}, "status": {}}]
+
+
+@pytest.mark.parametrize("odd", [[], "text", 3], ids=["a list", "a text", "a number"])
+def test_objects_of_another_form_are_read_whole(odd: Any) -> None:
+    items = [{"metadata": {"name": "a"}, "spec": odd, "more": 1}]
+    assert decoded(to_json({"items": items}), PodForm) == {"items": items}
