@@ -33,7 +33,7 @@ _INSTALL_MARKING = (
     " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
     f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
 )
-_OF_ACCOUNT = ("metadata", "names", "objects", "podcliques", "pods", "webhooks")
+_OF_ACCOUNT = ("metadata", "names", "objects", "podcliques", "pods", "status", "webhooks")
 _BOUND_ACCOUNT = (
     "Apply manifests/base/account.yaml (Kubernetes 1.30); see the threat model in the manifests"
     " README."

@@ -10,7 +10,14 @@ import pytest_asyncio
 
 from app.commands.beside import ApiServer
 from app.config.schema import Configuration
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_GANG, POD_GROUP, RESOURCE_CLAIM
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+)
 from app.objects.resource import (
     LEASE,
     MUTATING_WEBHOOKS,
@@ -82,6 +89,15 @@ class Thief:
             f"{self.path(resource)}/{stored['metadata']['name']}",
             json=list(operations(stored, changed)),
             headers={"Content-Type": "application/json-patch+json"},
+        )
+
+    async def set_status(
+        self, resource: Resource, stored: Object, status: Object
+    ) -> httpx.Response:
+        return await self._client.patch(
+            f"{self.path(resource)}/{stored['metadata']['name']}/status",
+            json={"status": status},
+            headers={"Content-Type": "application/merge-patch+json"},
         )
 
     async def create(self, resource: Resource, obj: Object) -> httpx.Response:
@@ -237,3 +253,20 @@ async def test_what_others_have_made_is_not_changed_and_not_deleted(
         codes[name] = (taken.status_code, gone.status_code)
     await thief.remove(resource, "theirs")
     assert codes == {"ours": (200, 200), "theirs": (403, 403)}
+
+
+async def test_of_the_status_of_a_podcliqueset_only_conditions_are_changed(thief: Thief) -> None:
+    stored = await thief.store(POD_CLIQUE_SET, ways("a")["a label of a PodCliqueSet"].obj)
+    condition = {
+        "type": "TopologyConstraintSatisfied",
+        "status": "True",
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    statuses = ({"replicas": 7}, {"conditions": [condition]})
+    codes = [
+        (await thief.set_status(POD_CLIQUE_SET, stored, status)).status_code for status in statuses
+    ]
+    await thief.remove(POD_CLIQUE_SET, stored["metadata"]["name"])
+    assert codes == [403, 200]

@@ -120,6 +120,7 @@ def _claimed(obj: Object) -> None:
         resources["claims"] = [*resources.get("claims", []), {"name": "mnnvl"}]
 
 
+STATUS = Resource("grove.io", "podcliquesets/status", "PodCliqueSet", True, ("v1alpha1",))
 GONE = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}
 MUTATING = configuration("MutatingWebhookConfiguration")
 VALIDATING = configuration("ValidatingWebhookConfiguration")
@@ -146,6 +147,11 @@ ALLOWED: dict[str, tuple[Resource, Object | None, Change]] = {
             spec={"topologyConstraint": {}},
             metadata={**obj["metadata"], "annotations": {"grove.io/topology-name": "t"}},
         ),
+    ),
+    "conditions of a PodCliqueSet": (
+        STATUS,
+        {"metadata": {"name": "x"}},
+        lambda obj: obj.update(status={"conditions": [{"type": "TopologyConstraintSatisfied"}]}),
     ),
     "our own PodGroup": (POD_GROUP, labelled("grove-admission"), lambda obj: obj.update(spec={})),
     "our own claim": (RESOURCE_CLAIM, labelled("grove-admission"), lambda obj: obj.update(spec={})),
@@ -280,6 +286,23 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
         POD_CLIQUE,
         pod_clique(),
         lambda obj: obj["spec"]["podSpec"].pop("initContainers"),
+    ),
+    "an init container as one of the others": (
+        POD_CLIQUE,
+        pod_clique(),
+        lambda obj: obj["spec"]["podSpec"]["containers"].append(
+            obj["spec"]["podSpec"]["initContainers"].pop()
+        ),
+    ),
+    "a status by which Grove's operator goes": (
+        STATUS,
+        {"metadata": {"name": "x"}, "status": {"replicas": 1}},
+        lambda obj: obj["status"].update(currentGenerationHash="x"),
+    ),
+    "a status less": (
+        STATUS,
+        {"metadata": {"name": "x"}, "status": {"replicas": 1}},
+        lambda obj: obj.pop("status"),
     ),
     "a privileged container": (
         POD_CLIQUE,
