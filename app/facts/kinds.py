@@ -81,19 +81,20 @@ DEVICE_CLASS = Resource(
     _OF_CLAIMS,
 )
 
+# v1 is the last: PriorityClasses are in it, so that the version is served without Workloads too.
 WORKLOAD = Resource(
     "scheduling.k8s.io",
     "workloads",
     "Workload",
     True,
-    ("v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"),
+    ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1", "v1"),
 )
 K8S_POD_GROUP = Resource(
     "scheduling.k8s.io",
     "podgroups",
     "PodGroup",
     True,
-    ("v1", "v1beta1", "v1alpha3", "v1alpha2"),
+    ("v1beta1", "v1alpha3", "v1alpha2", "v1"),
 )
 LEADER_WORKER_SET = Resource(
     "leaderworkerset.x-k8s.io",

@@ -93,7 +93,7 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
         pytest.param(
             ApiServer(
                 scheduling_k8s_io={
-                    "v1beta1": ["workloads", "compositepodgroups"],
+                    "v1beta1": ["compositepodgroups"],
                     "v1": ["priorityclasses", "workloads"],
                 }
             ),
@@ -113,6 +113,16 @@ def test_served_versions(server: ApiServer, expected: dict[str, str]) -> None:
         assert (discovery.known, answers(discovery)) == (False, NOTHING_OPTIONAL)
         await discovery.refresh()
         assert (discovery.known, answers(discovery)) == (True, NOTHING_OPTIONAL | expected)
+
+    virtual.run(main())
+
+
+def test_commands_take_no_workloads_for_served_in_the_version_of_priority_classes() -> None:
+    async def main() -> None:
+        groups = {"v1": ["priorityclasses"], "v1alpha2": ["workloads"]}
+        discovery = discovery_of(ApiServer(scheduling_k8s_io=groups))
+        await discovery.assume()
+        assert answers(discovery)["workloads.scheduling.k8s.io"] == "v1alpha2"
 
     virtual.run(main())
 
