@@ -4,6 +4,7 @@ NVIDIA's driver has one channel per node, so that pods with such a claim never s
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.facts.grove.template import CliqueTemplate, Owner, Template
@@ -131,20 +132,14 @@ def _several(
     They can't if none leaves its NVLink domain, and no two fit into one. Source:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
     """
-    sizes: list[int] = []
-    for members in domains.values():
-        clique, pods = members[0]
-        is_shared = clique.group is None or pods > clique.pods
-        copies = 1 if is_shared or clique.group is None else clique.group.replicas
-        sizes += [sum(pods for _, pods in members)] * copies
-
+    sizes = sorted(size for members in domains.values() for size in _sizes(members))
     if len(sizes) < 2:
         return
 
     most = nodes.most_with_equal(NVLINK_DOMAIN) or NVLINK_NODES
-    cliques = [clique.name for members in domains.values() for clique, _ in members]
-    inside = all(_is_inside(required.get(name), nodes) for name in cliques)
-    if inside and sum(sorted(sizes)[:2]) > most:
+    members = itertools.chain.from_iterable(domains.values())
+    inside = all(_is_inside(required.get(clique.name), nodes) for clique, _ in members)
+    if inside and sum(sizes[:2]) > most:
         return
 
     yield (
@@ -152,6 +147,14 @@ def _several(
         " NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue"
         f' 892); the scope "replica", or one {MNNVL_GROUP} for all, avoids that'
     )
+
+
+def _sizes(members: Sequence[SharingClique]) -> list[int]:
+    """Return how many pods share each ComputeDomain: each replica of a group may have its own."""
+    clique, pods = members[0]
+    group = clique.group
+    copies = group.replicas if group is not None and pods == clique.pods else 1
+    return [sum(pods for _, pods in members)] * copies
 
 
 def _spread(
