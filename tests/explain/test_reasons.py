@@ -27,6 +27,7 @@ from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
 from tests.explain.table.row import Changes, Row, changed
+from tests.explain.table.scaling import SCALING
 from tests.explain.table.stale import STALE
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
@@ -38,6 +39,7 @@ ROWS = (
     *GATES,
     *QUEUES,
     *PLACEMENT,
+    *SCALING,
     *REFUSED,
     *CLAIMS,
     *DEVICES,

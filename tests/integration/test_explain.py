@@ -46,6 +46,7 @@ from tests.integration.system import FAST, eventually
 from tests.test_viewer import viewer
 
 TIMES = (
+    "NodesComing",
     "PreemptionDelay",
     "ClaimHeld",
     "PodGangMissing",

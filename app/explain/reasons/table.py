@@ -23,6 +23,7 @@ from app.explain.reasons import (
     placement,
     queue,
     refused,
+    scaling,
     shared_claims,
     stale,
     topology,
@@ -193,6 +194,11 @@ RULES: tuple[Rule, ...] = (
         _waits_constrained,
     ),
     Rule(
+        scaling.nodes_coming,
+        ("pods", "events"),
+        Gang.may_wait,
+    ),
+    Rule(
         placement.never_fits,
         (*EMPTY, "cliques"),
         Gang.may_wait,
@@ -291,6 +297,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         nodes.nodes_unfit,
         ROOMS,
+        Gang.may_wait,
+    ),
+    Rule(
+        scaling.no_node_group_helps,
+        ("pods", "events"),
         Gang.may_wait,
     ),
     Rule(

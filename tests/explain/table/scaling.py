@@ -1,0 +1,72 @@
+"""What autoscalers say of pods that wait."""
+
+from app.facts.kubernetes.event import Event
+from tests.explain.fleet import NOW, WORKERS, fill, pods
+from tests.explain.table.row import Changes, Row
+
+CLUSTER = "cluster-autoscaler"
+TRIGGERED = "pod triggered scale-up: [{gpu-pool 4->8 (max: 16)}]"
+NOT = "pod didn't trigger scale-up: 1 Insufficient nvidia.com/gpu, 2 max node group size reached"
+CLAIM = "Pod should schedule on: nodeclaim/gpu-x7f2k"
+NODE = "Pod should schedule on: nodeclaim/gpu-x7f2k, node/gpu-00"
+FAILED = "Failed to schedule pod, incompatible with nodepool"
+
+
+def said(*events: tuple[str, str, float], source: str = CLUSTER, pod: int = 0) -> Changes:
+    """What was said of a worker: reasons, messages and minutes since then. All nodes are full."""
+    return {
+        "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")),
+        "events": tuple(
+            Event(f"uid-{WORKERS}-{pod}", reason, message, NOW - 60 * minutes, source)
+            for reason, message, minutes in events
+        ),
+    }
+
+
+SCALING = (
+    Row(
+        "NodesComing",
+        "Cluster Autoscaler adds nodes, after it had not",
+        said(("TriggeredScaleUp", TRIGGERED, 4), ("NotTriggerScaleUp", NOT, 9)),
+        f"Nodes are on their way, for 4 minutes: {TRIGGERED}",
+        "wait",
+        said(("TriggeredScaleUp", TRIGGERED, 9), ("NotTriggerScaleUp", NOT, 4)),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesComing",
+        "a node should have joined long ago",
+        said(("TriggeredScaleUp", TRIGGERED, 16)),
+        f"Nodes are on their way, for 16 minutes: {TRIGGERED}",
+        "platform",
+        said(("TriggeredScaleUp", TRIGGERED, 16), source="somebody"),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesComing",
+        "Karpenter makes a NodeClaim",
+        said(("Nominated", CLAIM, 2), source="karpenter"),
+        f"Nodes are on their way, for 2 minutes: {CLAIM}",
+        "wait",
+        said(("Nominated", NODE, 2), source="karpenter"),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NoNodeGroupHelps",
+        "no node group has what a pod asks for, or may grow",
+        said(("NotTriggerScaleUp", NOT, 4), ("TriggeredScaleUp", TRIGGERED, 30)),
+        f"No node group can help 1 pod: {NOT}",
+        "platform",
+        said(("TriggeredScaleUp", TRIGGERED, 4), ("NotTriggerScaleUp", NOT, 30)),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NoNodeGroupHelps",
+        "no NodePool fits",
+        said(("FailedScheduling", FAILED, 1), source="karpenter"),
+        f"No node group can help 1 pod: {FAILED}",
+        "platform",
+        said(("FailedScheduling", FAILED, 1), source="default-scheduler"),
+        also=("NoDomainFits",),
+    ),
+)
