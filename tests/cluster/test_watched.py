@@ -190,3 +190,15 @@ async def test_the_garbage_collector_rests_until_all_lists_are_in() -> None:
     async with running(client):
         assert client.resting[NODE]
         await until(gc.isenabled)
+
+
+async def test_whole_nodes_are_listed_in_smaller_pages() -> None:
+    pages: dict[Resource, int] = {}
+
+    class Counted(WatchedMemory):
+        async def list(self, selection: Selection, **options: Any) -> Page:
+            pages[selection.resource] = options["limit"]
+            return await super().list(selection, **options)
+
+    async with running(Counted([topology(RACK)])):
+        assert (pages[NODE], pages[POD_CLIQUE_SET]) == (100, 250)
