@@ -51,6 +51,7 @@ SCALING_GROUP = "llm-0-pool"
 PLACE = Place(SET, "0", podgang=GANG)
 WORKERS_PLACE = replace(PLACE, group="pool", group_replica="0")
 NOW = 1_800_000_000.0
+CLASSES = ("compute-domain-default-channel.nvidia.com", "compute-domain-daemon.nvidia.com")
 LEVELS = (Level("zone", ZONE), Level("rack", RACK), Level("host", HOST))
 SET_REF = Ref("PodCliqueSet", NAMESPACE, SET)
 GANG_REF = Ref("PodGang", NAMESPACE, GANG)
@@ -232,7 +233,7 @@ def facts(**changes: Any) -> Snapshot:
         "gangs": (gang(),),
         "pod_groups": (pod_group(),),
         "queues": (Queue("root"), Queue("team-llm", "root"), Queue("research", "root")),
-        "device_classes": (DeviceClass("compute-domain-default-channel.nvidia.com"),),
+        "device_classes": tuple(map(DeviceClass, CLASSES)),
         "now": NOW,
     }
     return Snapshot(**{**start, **changes})

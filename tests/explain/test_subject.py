@@ -40,6 +40,7 @@ from tests.explain.fleet import (
     shape,
 )
 from tests.explain.table.row import scaled
+from tests.explain.test_anchors import FIRST, SECOND, state
 
 CLAIM = PodClaim("mnnvl", "llm-0-mnnvl")
 TEMPLATE = PodClaim("mnnvl", "made", "llm-0-template")
@@ -70,6 +71,12 @@ def claimed(claim: PodClaim) -> tuple[Any, ...]:
     return tuple(replace(pod, claims=(claim,)) for pod in pods())
 
 
+TWO = state(FIRST, FIRST, SECOND)
+SHARING = replace(
+    TWO,
+    pods=tuple(replace(pod, group="grove-llm-0") for pod in TWO.pods),
+    pod_groups=(pod_group(name="grove-llm-0", owners=("uid-set",)),),
+)
 IN_A_SET = Found(SET, (GANG,), f"PodCliqueSet {SET}")
 CASES: list[tuple[str, Snapshot, Ref, Found]] = [
     ("a set", facts(), Ref("PodCliqueSet", NAMESPACE, SET), IN_A_SET),
@@ -89,6 +96,12 @@ CASES: list[tuple[str, Snapshot, Ref, Found]] = [
         facts(sets=()),
         Ref("PodGroup", NAMESPACE, GANG),
         Found("", (GANG,), f"PodGang {GANG}"),
+    ),
+    (
+        "a PodGroup of two gangs",
+        SHARING,
+        Ref("PodGroup", NAMESPACE, "grove-llm-0"),
+        Found(SET, ("llm-0-018", "llm-0-020"), f"PodCliqueSet {SET}"),
     ),
     (
         "a PodGroup by itself",

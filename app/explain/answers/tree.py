@@ -20,7 +20,7 @@ from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.podclique import PodClique
-from app.explain.reasons.claims import compute_domains_of, ready_nodes
+from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
 from app.explain.reasons.queue import exceeded_quota
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.shares import chain, over_limit, unusable_because, use_words
@@ -200,12 +200,15 @@ class _Grower:
             return list(queues)
 
         said = listed(dict.fromkeys(said.reason for said in group.said)) if gang.waits else ""
+        pods = self._index.pods_of_group.get(group.key, ())
+        gangs = {pod.place.podgang for pod in pods}
+        needs = f"needs {counted(group.minimum, 'pod')}"
 
         return [
             self._branch(
                 group.ref,
                 asked=told_words(group.told, gang.topology),
-                where=f"needs {counted(group.minimum, 'pod')}",
+                where=f"of {len(gangs)} PodGangs" if len(gangs) > 1 else needs,
                 state="waits" if said else "well",
                 words=f"KAI says {said}" if said else "",
                 children=queues,
@@ -252,6 +255,7 @@ class _Grower:
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
             where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
+            where = "IMEX of the hosts" if hosts_run_imex(self._index) else where
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
     def _state_of_claim(

@@ -141,11 +141,16 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get(ref.key)
     if not group:
         return None
-    for pod_gang in sorted(index.facts.gangs, key=lambda gang: gang.name):
-        gang = gang_of(index, pod_gang)
-        if gang.pod_group == group:
-            return _Match(pod_gang.place, gang=gang)
-    return _Match(NOWHERE, gang=gang_of_pod_group(index, group))
+    made_of = sorted(index.facts.gangs, key=lambda gang: gang.name)
+    gangs = [(gang_of(index, pod_gang), pod_gang.place) for pod_gang in made_of]
+    gangs = [pair for pair in gangs if pair[0].pod_group == group]
+    if not gangs:
+        return _Match(NOWHERE, gang=gang_of_pod_group(index, group))
+
+    gang, place = gangs[0]
+    if len(gangs) == 1:
+        return _Match(place, gang=gang)
+    return _Match(place, [pod for gang, _ in gangs for pod in gang.pods])
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:

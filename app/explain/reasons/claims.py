@@ -22,6 +22,8 @@ from app.rules.mnnvl.sets import GROVE_FINALIZER
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"
 CREATING = "ContainerCreating"
+_CHANNELS = "compute-domain-default-channel.nvidia.com"
+_DAEMONS = "compute-domain-daemon.nvidia.com"
 
 
 def uses_claims(gang: Gang) -> bool:
@@ -270,8 +272,18 @@ def waits_for_domain(gang: Gang, pod: Pod) -> bool:
     )
 
 
+def hosts_run_imex(index: Index) -> bool:
+    """Return whether IMEX is a service of the hosts: NVIDIA's driver has no class for daemons then.
+
+    ComputeDomains are then ready at once, and know no nodes (mode hostManaged, in 95932046).
+    """
+    return _CHANNELS in index.device_classes and _DAEMONS not in index.device_classes
+
+
 def _lacks(index: Index, domain: ComputeDomain, nodes: Iterable[str]) -> bool:
     """Return whether a ComputeDomain is not ready, or not on all of these nodes."""
+    if hosts_run_imex(index):
+        return False
     waits = not domain.ready and domain.number > 0
     return waits or not ready_nodes(index, domain).issuperset(nodes)
 

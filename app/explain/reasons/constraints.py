@@ -6,6 +6,7 @@ from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
 from app.explain.reasons.words import counted, listed
+from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
@@ -232,11 +233,19 @@ def _lost(
     group: KaiPodGroup,
     keys: Sequence[str],
 ) -> Iterator[str]:
-    """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks."""
+    """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks.
+
+    A PodGroup of several PodGangs has a part for each, called after it, beside its own constraint.
+    """
     subgroups = {sub.name: sub.told for sub in group.subgroups}
     parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]
     pairs = [(part.told, subgroups[part.name]) for part in parts if part.name in subgroups]
-    for told, reached in [(pod_gang.told, group.told), *pairs]:
+    whole = max(
+        group.told,
+        subgroups.get(pod_gang.name, UNBOUND),
+        key=lambda told: _rank(told.required, keys),
+    )
+    for told, reached in [(pod_gang.told, whole), *pairs]:
         if told.required and _rank(reached.required, keys) < _rank(told.required, keys):
             yield told.required
 

@@ -21,6 +21,8 @@ from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
 from app.facts.named import Ref
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
+QUEUE_GATE = "kai.scheduler/queue-admission"
+"""KAI's own gate, of a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
 _WAIT = (
     "wait: Grove may take three minutes, until it looks again; if it lasts longer, see the log of"
     " Grove's operator"
@@ -238,11 +240,17 @@ def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
 def gate_foreign(gang: Gang) -> Reasons:
     foreign = ((gate, pod) for pod in gang.pods for gate in pod.gates if gate != GROVE_GATE)
     for gate, pods in grouped(foreign):
-        objects = refs(pods)
-        text = f"The gate {gate} holds {counted(pods, 'pod')}; it is neither ours nor Grove's"
-        evidence = Evidence(objects[0], "spec.schedulingGates", gate)
+        text = f"The gate {gate} holds {counted(pods, 'pod')}"
+        who: Who = "platform"
         remedy = f"ask the owner of {gate}"
-        yield about(evidence, "GateForeign", text, remedy, "platform", objects=objects)
+        if gate == QUEUE_GATE:
+            text = f"{text}: KAI opens it once the gang is within the quota and limits of its queue"
+            who = "wait"
+            remedy = "wait, ask for less, or have them raised; pods must have no other gate"
+        else:
+            text = f"{text}; it is neither ours nor Grove's"
+        evidence = Evidence(refs(pods)[0], "spec.schedulingGates", gate)
+        yield about(evidence, "GateForeign", text, remedy, who, objects=refs(pods))
 
 
 def workload_missing(gang: Gang) -> Reasons:

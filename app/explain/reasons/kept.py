@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
-from app.explain.reasons.claims import waits_for_domain
+from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, waits_for_domain
 from app.explain.reasons.gates import dead_nodes, grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about
 from app.explain.reasons.refused import joined_by
@@ -111,6 +111,9 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
     see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     remedy = "see what the kubelet says in the events of the pod"
+    if hosts_run_imex(gang.index) and compute_domains_of(gang):
+        nodes = listed(sorted({pod.node for pod in pods}))
+        remedy += f"; hosts run IMEX here: nvidia-imex-ctl -q must say READY on {nodes}"
 
     return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))
 

@@ -165,6 +165,14 @@ GATES = (
         {"pods": pods(gates=GATE)},
     ),
     Row(
+        "GateForeign",
+        "KAI's own gate holds all pods",
+        {"pods": pods(gates=("kai.scheduler/queue-admission",))},
+        "The gate kai.scheduler/queue-admission holds 4 pods: KAI opens it once the gang is within the quota and limits of its queue",
+        "wait",
+        {"pods": pods()},
+    ),
+    Row(
         "WorkloadMissing",
         "pods name a KAI PodGroup that does not exist",
         {"pod_groups": ()},

@@ -1,0 +1,69 @@
+"""IMEX as a service of the hosts, by what NVIDIA's driver then leaves out, and as daemons of it."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.branch import Branch
+from app.explain.known.snapshot import Snapshot
+from app.facts.kubernetes.claim import DeviceClass
+from tests.explain.fleet import CLASSES, NOW, answer, facts
+from tests.explain.table.row import domain
+
+KUBELET = "see what the kubelet says in the events of the pod"
+ON_HOSTS = f"{KUBELET}; hosts run IMEX here: nvidia-imex-ctl -q must say READY on gpu-00, gpu-01, gpu-02 and gpu-03"
+DAEMONS = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
+
+
+def hanging(classes: tuple[str, ...], **of_domain: Any) -> Snapshot:
+    """Pods with a ComputeDomain have had a node for 14 minutes, and were not started."""
+    snapshot = facts(**domain(), device_classes=tuple(map(DeviceClass, classes)))
+    [stored] = snapshot.compute_domains
+    return replace(
+        snapshot,
+        pods=tuple(replace(pod, phase="Pending", bound=NOW - 840) for pod in snapshot.pods),
+        compute_domains=(replace(stored, **of_domain),),
+    )
+
+
+def domain_of(tree: Branch) -> tuple[str, str]:
+    """Where the ComputeDomain is in a tree, and its state."""
+    if tree.ref.kind == "ComputeDomain":
+        return tree.where, tree.words
+    return next(filter(any, map(domain_of, tree.children)), ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "reason", "remedy", "shown"),
+    [
+        pytest.param(
+            hanging(CLASSES[:1], ready=True, nodes=()),
+            "NotStarted",
+            ON_HOSTS,
+            ("IMEX of the hosts", "ready"),
+            id="a service of the hosts",
+        ),
+        pytest.param(
+            hanging(CLASSES),
+            "DomainNotReady",
+            DAEMONS,
+            ("0 nodes ready", "not ready"),
+            id="daemons of the driver",
+        ),
+        pytest.param(
+            hanging((), ready=True, nodes=()),
+            "DomainNotReady",
+            DAEMONS,
+            ("0 nodes ready", "ready"),
+            id="the classes of the driver are not known",
+        ),
+    ],
+)
+def test_what_helps_is_where_imex_runs(
+    snapshot: Snapshot, reason: str, remedy: str, shown: tuple[str, str]
+) -> None:
+    said = answer(snapshot)
+    assert [each.remedy for each in said.reasons if each.id == reason] == [remedy]
+    assert {"NotStarted", "DomainNotReady"} & {each.id for each in said.reasons} == {reason}
+    assert domain_of(said.tree) == shown
