@@ -3,18 +3,16 @@
 Which these are, and whether they are, depends on the release:
 
 - earlier releases label PodCliques with the base gang; those with epochs name epochs in the
-  PodGangMap of the replica (`dependsOn`), which is the anchor if the map is not known
+  PodGangMap of the replica (`dependsOn`), which is the anchor if the map is not known. An epoch
+  without PodGangs blocks, whatever the map says of it
 - a gang is scheduled if each of its PodCliques has so many scheduled pods; since
   https://github.com/ai-dynamo/grove/pull/799, if it has `status.lastScheduled`
 """
-
-from collections.abc import Container, Iterable, Iterator
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.facts.grove.podgang import PodGang
-from app.facts.grove.podgangmap import PodGangMap
 
 ANCHOR = "Anchor"
 
@@ -52,10 +50,14 @@ def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
         return Bases(tuple(anchors), noted=noted)
 
     entry = entries.entry_of(pod_gang.epoch)
-    needed = entry.depends_on if entry else ()
+    if entry is None:
+        unknown = f"epoch {pod_gang.epoch}, which PodGangMap {entries.name} does not have"
+        return Bases((), (unknown,), noted)
+
+    needed = entry.depends_on
     gangs = tuple(gang for gang in siblings if gang.epoch in needed)
-    found = None if noted else {gang.epoch for gang in siblings}
-    missing = _missing(entries, (pod_gang.epoch, *needed), found)
+    absent = set(needed).difference(gang.epoch for gang in gangs)
+    missing = (f"a PodGang of epoch {epoch}, and there is none" for epoch in sorted(absent))
     return Bases(gangs, tuple(missing), noted)
 
 
@@ -64,18 +66,3 @@ def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
     place = pod_gang.place
     of_set = index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
     return [gang for gang in of_set if gang.place.replica == place.replica]
-
-
-def _missing(
-    entries: PodGangMap, epochs: Iterable[str], found: Container[str] | None
-) -> Iterator[str]:
-    """Yield the epochs without an entry: they block.
-
-    An entry without PodGangs counts as scheduled, except for releases that look for the anchor of
-    each epoch: `found` are the epochs that have PodGangs then.
-    """
-    for epoch in epochs:
-        if entries.entry_of(epoch) is None:
-            yield f"epoch {epoch}, which PodGangMap {entries.name} does not have"
-        elif found is not None and epoch not in found:
-            yield f"PodGang {entries.name}-{epoch}, which does not exist"

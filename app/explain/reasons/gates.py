@@ -156,12 +156,7 @@ def gate_base_missing(gang: Gang) -> Reasons:
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
         evidence = Evidence(gang.ref, "PodGangMap spec.entries[].dependsOn", missing)
-        remedy = "see the log of Grove's operator, which writes the map"
-        if not bases.noted:
-            remedy = (
-                "see the log of Grove's operator; if it is to have no pods, upgrade Grove: later"
-                " releases don't wait for it"
-            )
+        remedy = "see the log of Grove's operator, which makes the map and the PodGangs"
         text = f"Waits for {missing}"
         yield about(evidence, "GateBaseMissing", text, remedy, "platform", objects=gated)
 
