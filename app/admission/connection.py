@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
 
     def _hold(self) -> None:
         """Count the bytes that are held for this connection."""
-        size = len(self._kept)
+        size = len(self._kept) + self._transport.get_extra_info("undecrypted", 0)
         if self._state is _IN_BODY:
             size += self._body.size
         if self._state is _WAITING:

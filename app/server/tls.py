@@ -28,6 +28,9 @@ KeyUpdate have none: one connection that sent 48,000 of them in a second stopped
 _FRUITLESS = 2 * _RECORD
 """The most bytes of ciphertext without enough plaintext. A record of data is shorter."""
 
+_LENGTHS = 9
+"""The first bytes of a client: the head of a record, and that of a ClientHello."""
+
 _SHAKING_HANDS = 128 * 1024
 """The most bytes of a handshake. A chain of certificates takes a few thousand."""
 
@@ -131,13 +134,18 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             del self._above  # which refers to this transport: a cycle would stay in memory
 
     def data_received(self, data: bytes) -> None:
+        rest = self._undecrypted
+        self._undecrypted = memoryview(b"".join((rest, data)) if rest else data)
         if self._tls is None:
+            if len(self._undecrypted) < _LENGTHS:
+                return
+            if _is_too_long(self._undecrypted):
+                self.abort()
+                return
             self._incoming = ssl.MemoryBIO()
             self._outgoing = ssl.MemoryBIO()
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._door.began(self)
-        rest = self._undecrypted
-        self._undecrypted = memoryview(b"".join((rest, data)) if rest else data)
         self._go_on(self._tls)
 
     def eof_received(self) -> bool:
@@ -192,6 +200,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if name == "peercert":
             shown = self._tls.getpeercert() if self._tls is not None else None
             return shown if shown and not _has_expired(shown) else default
+        if name == "undecrypted":
+            return len(self._undecrypted)
         if name == "sslcontext":
             return self._context
         return self._raw.get_extra_info(name, default)
@@ -316,6 +326,18 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _is_too_long(first: memoryview) -> bool:
+    """Return whether a connection begins with a ClientHello that is larger than a record.
+
+    OpenSSL takes memory for all of its length at once, up to 175 KB. The first record must not be
+    so short that the length comes later.
+    """
+    is_hello = first[0] == 0x16
+    return is_hello and (
+        int.from_bytes(first[3:5]) < 4 or int.from_bytes(first[6:_LENGTHS]) > _RECORD
+    )
 
 
 def _has_expired(certificate: Mapping[str, Any]) -> bool:

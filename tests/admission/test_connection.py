@@ -413,8 +413,8 @@ async def test_an_unknown_caller_gets_no_verdict(sent: bytes) -> None:
 class Wire(asyncio.Transport):
     """A transport that records what is done to it."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **extra: Any) -> None:
+        super().__init__(extra)
         self.written = bytearray()
         self.paused = self.closed = False
         self.lost = asyncio.Event()
@@ -711,12 +711,13 @@ async def test_who_holds_too_many_bytes_depends_on_the_head() -> None:
     serving = several(held_bytes=1000)
     routes = serving.exchange.routes
     routes[PATH] = replace(routes[PATH], trusted=True)
-    for sent, is_closed in (
-        (post(b" " * 800, SLOW)[:-1], True),
-        (post(b" " * 800, PATH)[:-1], False),
-        (HEAD, True),
+    for sent, undecrypted, is_closed in (
+        (post(b" " * 800, SLOW)[:-1], 0, True),
+        (post(b" " * 800, PATH)[:-1], 0, False),
+        (post(b" " * 80, SLOW)[:-1], 800, True),
+        (HEAD, 0, True),
     ):
-        connection, wire = Connection(serving), Wire()
+        connection, wire = Connection(serving), Wire(undecrypted=undecrypted)
         connection.connection_made(wire)
         connection.data_received(sent)
         assert wire.closed == is_closed

@@ -67,13 +67,14 @@ class Records:
         return record
 
 
-async def open_records(port: int, ca_file: Path, log: Path) -> tuple[Opened, Records, Records]:
+async def open_records(
+    port: int, context: ssl.SSLContext, log: Path
+) -> tuple[Opened, Records, Records]:
     """Connect, and shake hands. Return the records of the client and of the server.
 
     `log` is the path of a key log, which is written. What is written to the connection is sent as
     it is.
     """
-    context = ssl.create_default_context(cafile=ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.keylog_filename = str(log)
     incoming = ssl.MemoryBIO()

@@ -236,8 +236,10 @@ async def test_callers_that_are_many_do_not_keep_a_new_one_out(waiting: Waiting)
         (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"\x15\x03"),
         (b"\x16\x03\x01\x00\x05hello", b"\x15\x03"),
         (b"\x00" * 600, b"\x15\x03"),
+        (b"\x16\x03\x01\x3e\x80\x01\x00\x40\x01" + bytes(600), b""),
+        (b"\x16\x03\x01\x00\x01\x01\x16\x03\x01" + bytes(600), b""),
     ],
-    ids=["HTTP", "half of TLS", "zeros"],
+    ids=["HTTP", "half of TLS", "zeros", "a ClientHello that is too long", "no length"],
 )
 async def test_what_is_no_tls_gets_an_alert_and_the_end(
     waiting: Waiting, sent: bytes, reply: bytes
@@ -305,8 +307,9 @@ async def test_a_connection_with_much_ciphertext_and_little_data_is_ended(
     waiting: Waiting, tmp_path: Path, name: str
 ) -> None:
     make = LITTLE_DATA[name]
+    context = ssl.create_default_context(cafile=waiting.directory / "ca.crt")
     (reader, writer), records, _ = await open_records(
-        waiting.listener.port, waiting.directory / "ca.crt", tmp_path / "log"
+        waiting.listener.port, context, tmp_path / "log"
     )
     async with asyncio.timeout(PATIENCE):
         writer.write(b"".join(make(records) for _ in range(2000)))
@@ -319,9 +322,9 @@ async def test_a_connection_with_much_ciphertext_and_little_data_is_ended(
 async def test_data_in_small_records_and_with_new_keys_is_read(
     waiting: Waiting, tmp_path: Path
 ) -> None:
-    ca_file = waiting.directory / "ca.crt"
+    context = ssl.create_default_context(cafile=waiting.directory / "ca.crt")
     (reader, writer), records, theirs = await open_records(
-        waiting.listener.port, ca_file, tmp_path / "log"
+        waiting.listener.port, context, tmp_path / "log"
     )
     sent = verdict_request() * 20
     async with asyncio.timeout(PATIENCE):
