@@ -1,4 +1,4 @@
-"""What attacks on a server do to others, each on a server of its own: the longest verdict of a
+"""What attacks on a server do to others, each on a server of its own: verdicts and /healthz of a
 client beside it, which is a process of its own too, and the memory of the server.
 
 `--probe PORT CA` is that client: it asks until its standard input ends, and prints milliseconds.
@@ -22,10 +22,15 @@ import msgspec
 
 from app.certificates.files import ensure_development_certificate
 from app.sandbox.processes import free_port
+from benches import known
 from benches import verdicts as bench_verdicts
-from benches.common import ROOT, memory, until, verdict
+from benches.common import BODY, ROOT, Connection, answer, memory, until
 from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files
 
+SIZES = (2, 50, 200, 500)
+"""KiB of the reviews, which come over a path with a token, as those of an API server."""
+PATIENCE = 5.0
+"""Seconds after which an API server gives up."""
 BESIDE_SECONDS = 3.0
 """For which the client asks beside an attack, at least."""
 AFTER_SECONDS = 15.0
@@ -34,9 +39,14 @@ AFTER_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Effect:
-    """Milliseconds of the client's verdicts, and bytes of resident memory."""
+    """Milliseconds of the client's verdicts and of /healthz, and bytes of resident memory.
+
+    `failed` are the sizes of reviews that got no verdict, and 0 for /healthz.
+    """
 
     verdicts: list[float]
+    healthz: list[float]
+    failed: list[int]
     before: int
     peak: int
     after: int
@@ -44,7 +54,8 @@ class Effect:
     def row(self, name: str) -> str:
         p99 = statistics.quantiles(self.verdicts, n=100)[98]
         mebibytes = [f"{size / 2**20:9.0f}" for size in (self.before, self.peak, self.after)]
-        numbers = f"{max(self.verdicts):10.1f} {p99:8.1f} {len(self.verdicts):9}"
+        numbers = f"{max(self.verdicts):10.1f} {p99:8.1f} {max(self.healthz):8.1f}"
+        numbers += f" {len(self.failed):6} {len(self.verdicts):8}"
         return f"{name:12} {numbers} {' '.join(mebibytes)}"
 
 
@@ -59,7 +70,8 @@ ATTACKS: dict[str, Crowd] = {"nobody": nobody, **CROWDS}
 async def report(tree: Path, names: list[str]) -> None:
     """Print a row for each attack on the server of a checkout."""
     allow_many_files()
-    print(f"\n{'attack':12} {'longest ms':>10} {'p99 ms':>8} {'verdicts':>9}", end="")
+    print(f"\n{'attack':12} {'longest ms':>10} {'p99 ms':>8} {'healthz':>8}", end="")
+    print(f" {'failed':>6} {'verdicts':>8}", end="")
     print(f" {'MiB':>9} {'peak':>9} {'later':>9}")
     for name in names or ATTACKS:
         with started(tree) as (pid, address, ca_file):
@@ -81,7 +93,8 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
 
     await asyncio.sleep(AFTER_SECONDS)
 
-    return Effect(msgspec.json.decode(taken), before, peak, memory(pid, "VmRSS"))
+    verdicts, healthz, failed = msgspec.json.decode(taken)
+    return Effect(verdicts, healthz, failed, before, peak, memory(pid, "VmRSS"))
 
 
 def peak_from_here(pid: int) -> int:
@@ -101,8 +114,9 @@ def started(tree: Path) -> Iterator[tuple[int, Address, Path]]:
         (directory / "facts" / "facts.json").write_bytes(bench_verdicts.facts())
         (directory / "config.yaml").write_text(bench_verdicts.CONFIGURATION)
         log = stack.enter_context((directory / "log").open("wb"))
+        options = bench_verdicts.arguments("ours", port, directory, "")[3:]
         server = subprocess.Popen(
-            bench_verdicts.arguments("ours", port, directory, ""),
+            [sys.executable, known.__file__, *options],
             cwd=tree,
             env={**os.environ, "PYTHONPATH": str(tree)},
             stdout=log,
@@ -131,24 +145,51 @@ def probe(port: int, ca_file: Path) -> Iterator["subprocess.Popen[bytes]"]:
             probing.kill()
 
 
+def request(size: int) -> bytes:
+    """A review of so many KiB."""
+    head = b"POST %b?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+    body = BODY.ljust(size * 1024)
+    return b"%bcontent-length: %d\r\n\r\n%b" % (head % known.TOKEN_PATH.encode(), len(body), body)
+
+
+REQUESTS = {
+    0: b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
+    **{size: request(size) for size in SIZES},
+}
+
+
 async def ask(port: int, ca_file: str) -> None:
-    """Ask for a verdict every 5 ms on one connection; an answer that does not come ends it."""
+    """Ask for a verdict every 5 ms on one connection, and for /healthz after each of all sizes."""
     context = ssl.create_default_context(cafile=ca_file)
-    opened = await asyncio.open_connection(
-        "127.0.0.1", port, ssl=context, server_hostname="localhost"
-    )
-    await verdict(opened)
+
+    async def opened() -> Connection:
+        return await asyncio.open_connection(
+            "127.0.0.1", port, ssl=context, server_hostname="localhost"
+        )
+
     print("ready", flush=True)
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.readline))
-    milliseconds = []
+    taken: dict[int, list[float]] = {size: [] for size in REQUESTS}
+    failed = []
+    connection: Connection | None = None
     while not ended.done():
-        begin = time.perf_counter()
-        await verdict(opened)
-        milliseconds.append((time.perf_counter() - begin) * 1000)
-        await asyncio.sleep(0.005)
+        for size, sent in REQUESTS.items():
+            begin = time.perf_counter()
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    connection = connection or await opened()
+                    head, _ = await answer(connection, sent)
+                    assert b" 200 " in head.splitlines()[0]
+            except (OSError, EOFError, TimeoutError, AssertionError):
+                failed.append(size)
+                connection = None
+            if size == 0:
+                connection = None
+            taken[size].append((time.perf_counter() - begin) * 1000)
+            await asyncio.sleep(0.005)
 
-    sys.stdout.buffer.write(msgspec.json.encode(milliseconds))
-    opened[1].close()
+    verdicts = [milliseconds for size in SIZES for milliseconds in taken[size]]
+    sys.stdout.buffer.write(msgspec.json.encode([verdicts, taken[0], failed]))
 
 
 if __name__ == "__main__":

@@ -6,19 +6,24 @@ import json
 import os
 import resource
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from app.admission.exchange import MAX_BODY
 from tests.dry_run.attacks import LONG_ALIASES, MANY_LAUGHS, MERGED_LAUGHS
 from tests.reviews import load
+from tests.server.records import open_records
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 HEAD = (
     b"POST /validate/podgroup?timeout=5s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 )
+DRY_RUN = b"POST /dry-run HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
 AT_ONCE = 50
 """TLS handshakes that are begun at a time: the clients are one process too."""
 
@@ -190,8 +195,7 @@ async def laughing(address: Address, clients: int = 12) -> AsyncIterator[None]:
     async def send(opened: Opened, number: int) -> None:
         reader, writer = opened
         body = texts[number % len(texts)].encode()
-        head = b"POST /dry-run HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n"
-        writer.write(head % len(body) + body)
+        writer.write(DRY_RUN % len(body) + body)
         answer = await reader.readuntil(b"}")
         assert b" 400 " in answer, answer
 
@@ -216,18 +220,52 @@ async def digits(address: Address, clients: int = 2) -> AsyncIterator[None]:
         await asyncio.gather(*sending)
 
 
-CROWDS: dict[str, Crowd] = {
-    "digits": digits,
-    "silent": silent,
-    "half-open": half_open,
-    "idle": idle,
-    "slow": slow,
-    "unread": unread,
-    "strange": strange,
-    "holding": holding,
-    "greedy": greedy,
-    "laughing": laughing,
-}
+@contextlib.asynccontextmanager
+async def key_updates(address: Address, updates: int = 48_000) -> AsyncIterator[None]:
+    """One client sends messages that have no data, 1.3 MB."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "log"
+        (_, writer), records, _ = await open_records(address.port, address.context, log)
+    writer.write(b"".join(records.update_keys() for _ in range(updates)))
+    yield
+    writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def zeros(address: Address, clients: int = 2) -> AsyncIterator[None]:
+    """Each client asks for a dry run of 240,000 zeros below 180 lists, and reads no answer."""
+    clique = load("podclique.replica-scope-0-worker")["request"]["object"]
+    body = json.dumps(clique).encode()[:-1]
+    body += b',"zeros":' + b"[" * 180 + b",".join([b"0"] * 240_000) + b"]" * 180 + b"}"
+    async with _opened(address.open, clients) as opened:
+        for _, writer in opened:
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(DRY_RUN % len(body) + body)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def heads(address: Address, clients: int = 1960) -> AsyncIterator[None]:
+    """Each client sends 34 KiB of a head without an end."""
+    async with _opened(address.open, clients) as opened:
+        for _, writer in opened:
+            writer.write(HEAD + b"a" * 34 * 1024)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _asking(address: Address, clients: int, request: bytes) -> AsyncIterator[None]:
+    """Each client sends a request again and again, and reads the answers."""
+
+    async def send(opened: Opened, _: int) -> None:
+        reader, writer = opened
+        with contextlib.suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(request)
+                await reader.read(65536)
+
+    async with _busy(address.open, clients, send):
+        yield
 
 
 @contextlib.asynccontextmanager
@@ -264,3 +302,27 @@ async def _busy(
             for task in acting:
                 task.cancel()
             await asyncio.gather(*acting, return_exceptions=True)
+
+
+CROWDS: dict[str, Crowd] = {
+    "digits": digits,
+    "silent": silent,
+    "half-open": half_open,
+    "idle": idle,
+    "slow": slow,
+    "unread": unread,
+    "strange": strange,
+    "holding": holding,
+    "greedy": greedy,
+    "laughing": laughing,
+    "key-updates": key_updates,
+    "zeros": zeros,
+    "heads": heads,
+    "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),
+    "equal": partial(_asking, clients=8, request=HEAD + b"a:\r\n" * 16_000 + b"\r\n"),
+    "chunks": partial(
+        _asking,
+        clients=8,
+        request=HEAD + b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 10**6,
+    ),
+}

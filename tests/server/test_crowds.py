@@ -20,7 +20,7 @@ from app.sandbox.processes import free_port
 from tests.forks import Forks
 from tests.integration.system import eventually
 from tests.reviews import load
-from tests.server.crowds import CROWDS, Address, allow_many_files, half_open, idle, silent
+from tests.server.crowds import CROWDS, Address, allow_many_files, half_open, heads, idle, silent
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -41,8 +41,12 @@ FEWER = {
     "silent": partial(silent, clients=3000),
     "half-open": partial(half_open, clients=3000),
     "idle": partial(idle, clients=1250),
+    "heads": partial(heads, clients=980),
 }
-"""Crowds that are still larger than what the server keeps of them: 2,000, 250 and 1,000."""
+"""Crowds that are still larger than what the server keeps of them.
+
+That is 2,000, 250 and 1,000 connections, and 4 MiB.
+"""
 
 MEBIBYTES = {
     "digits": 30,
@@ -55,6 +59,12 @@ MEBIBYTES = {
     "holding": 140,
     "greedy": 160,
     "laughing": 60,
+    "key-updates": 30,
+    "zeros": 100,
+    "heads": 130,
+    "large": 80,
+    "equal": 30,
+    "chunks": 40,
 }
 """By how much a crowd may raise the server's peak memory.
 
