@@ -18,6 +18,7 @@ from app.doctor.report import Check, Status
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import AS_JSON, State
 from app.explain.answers.preview import ConstraintChange
+from app.explain.answers.turns import InLine
 from app.explain.answers.whatif.effects import Fate, Worse
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import Unknown
@@ -53,6 +54,7 @@ class ListedWorkload(TypedDict):
     total: int | None
     reason: FirstReason
     more: int
+    line: NotRequired[InLine | None]
 
 
 class WorkloadList(TypedDict):

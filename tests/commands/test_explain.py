@@ -89,7 +89,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
-        "not looked at: NodesComing, QueueQuota, NoNodeGroupHelps and BindingFailed",
+        "not looked at: NodesComing, QueueQuota, AfterOthers, NoNodeGroupHelps and BindingFailed",
     ]
 
 
@@ -192,7 +192,7 @@ def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture
     coloured = text(answered, colour=True).splitlines()
     assert coloured[0] == f"\x1b[33m{plain[0]}\x1b[0m"
     assert [re.sub("\x1b\\[\\d+m", "", line) for line in coloured] == plain
-    assert coloured[6].endswith("0/4  \x1b[33mwaits\x1b[0m")
+    assert coloured[7].endswith("0/4  \x1b[33mwaits\x1b[0m")
     main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))])
     assert "\x1b" not in capsys.readouterr().out
 

@@ -15,10 +15,11 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.words import short
 from app.explain.shown.rights import VIEWER
 from app.explain.shown.text import text
-from app.explain.shown.waiting_text import exit_code, list_text
+from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
 from app.facts.place import Place
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
@@ -73,28 +74,28 @@ def several() -> Snapshot:
     ("width", "expected"),
     [
         (
-            121,
+            128,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO   FIRST REASON",
-                f"inference  pcs/llm  14m    0/4     waits  wait  {REASON}",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO   FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     waits  waits  wait  {REASON}",
             ],
         ),
         (
-            100,
+            102,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO   FIRST REASON",
-                "inference  pcs/llm  14m    0/4     waits  wait  No rack has room for 3 pods of 8 GPUs; zone-b/",
-                "                                                rack-b1 has room for 2 (+1)",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO   FIRST REASON",
+                "inference  pcs/llm  14m    0/4     waits  waits  wait  No rack has room for 3 pods of 8 GPUs; zone-b/",
+                "                                                       rack-b1 has room for 2 (+1)",
             ],
         ),
         (
             80,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
-                "inference  pcs/llm  14m    0/4     waits  wait",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO",
+                "inference  pcs/llm  14m    0/4     waits  waits  wait",
                 "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)",
             ],
         ),
@@ -102,8 +103,8 @@ def several() -> Snapshot:
             60,
             [
                 "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  WHO",
-                "inference  pcs/llm  14m    0/4     waits  wait",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO",
+                "inference  pcs/llm  14m    0/4     waits  waits  wait",
                 "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has",
                 "  room for 2 (+1)",
             ],
@@ -114,15 +115,84 @@ def test_the_table_fits_the_terminal(width: int, expected: list[str]) -> None:
     assert lines(facts(**FULL), width) == expected
 
 
+def equals(*, placed: int) -> Snapshot:
+    """Three equal gangs of one pod that fill a node each, and so many nodes."""
+    groups = [pending(f"job-{number}", age=100.0 - number) for number in range(3)]
+    nodes = tuple(node for node in facts().nodes[:placed])
+    return replace(
+        facts(nodes=nodes, pods=(), sets=(), gangs=(), cliques=()),
+        pod_groups=tuple(replace(group, queue="research") for group, _ in groups),
+        pods=tuple(replace(pod, shape=fleet.shape(8)) for _, pod in groups),
+    )
+
+
+def test_what_waits_is_in_the_order_of_the_line_and_says_what_is_next() -> None:
+    found = [(row.ref.name, row.turn and row.turn.next, row.id) for row in listed(equals(placed=1))]
+    assert found == [
+        ("job-0", "next", ""),
+        ("job-1", "after", "AfterOthers"),
+        ("job-2", "after", "AfterOthers"),
+    ]
+
+
+def test_a_reason_that_several_have_is_told_once() -> None:
+    *_, first, second = lines(equals(placed=1))
+    assert first.endswith(
+        "It would have a place by itself, but not after others: job-0 before it takes"
+        " zone-a/rack-a1 (1 more like it)"
+    )
+    assert second.endswith("wait  as job-1")
+
+
+def test_the_document_has_the_place_in_the_line() -> None:
+    snapshot = equals(placed=2)
+    rows = list_document(listed(snapshot), snapshot)["workloads"]
+    assert [row["line"]["next"] for row in rows] == ["next", "next", "after"]
+    assert rows[1]["line"] == {
+        "object": {"kind": "PodGroup", "namespace": "research", "name": "job-1"},
+        "queue": "research",
+        "number": 2,
+        "count": 3,
+        "order": 2,
+        "next": "next",
+        "where": ("zone-a/rack-a1",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "first of 3 in queue research, placed next in zone-a/rack-a1"),
+        (
+            {"pods": fleet.fill("rack-a1")},
+            "first of 3 in queue research, not placed as it is",
+        ),
+    ],
+)
+def test_explain_says_the_place_in_the_line(changes: dict[str, Any], expected: str) -> None:
+    snapshot = equals(placed=1)
+    snapshot = replace(snapshot, pods=(*snapshot.pods, *changes.get("pods", ())))
+    answer = explain(Index(snapshot), Ref("PodGroup", "research", "job-0"))
+    assert answer is not None
+    assert f"  in line: {expected}" in text(answer).splitlines()
+
+
+def test_what_is_larger_than_the_cluster_is_never_placed() -> None:
+    snapshot = equals(placed=1)
+    large = tuple(replace(pod, shape=fleet.shape(16)) for pod in snapshot.pods)
+    found = listed(replace(snapshot, pods=large))
+    assert [row.turn and row.turn.next for row in found] == ["never"] * 3
+
+
 def test_without_a_terminal_no_reason_is_cut() -> None:
     assert lines(facts(**FULL))[-1].endswith(REASON)
 
 
-def test_what_waits_longest_is_first() -> None:
+def test_the_line_is_first_and_then_what_waits_longest() -> None:
     snapshot = several()
     assert [(row.ref.name, row.state, row.id, row.who) for row in listed(snapshot)] == [
-        ("old", "waits", "QueueMissing", "you"),
         ("llm", "waits", "NoDomainFits", "wait"),
+        ("old", "waits", "QueueMissing", "you"),
         ("new", "waits", "QueueMissing", "you"),
     ]
     assert [row.ref.name for row in listed(snapshot, fleet.NAMESPACE)] == ["llm"]
@@ -146,7 +216,7 @@ def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFi
     ]
     assert main(["explain", "--all", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == [
-        "inference", "pcs/llm", "0s", "4/4", "placed", "-",
+        "inference", "pcs/llm", "0s", "4/4", "placed", "-", "-",
     ]  # fmt: skip
 
 
@@ -163,6 +233,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "total": 4,
         "reason": {"id": "NoDomainFits", "text": REASON.removesuffix(" (+1)"), "who": "wait"},
         "more": 1,
+        "line": None,
     }
 
 
@@ -219,7 +290,12 @@ def test_a_note_is_not_why_something_waits() -> None:
     assert [(reason.id, reason.severity) for reason in answer.reasons] == [
         ("LevelLabelMissing", "note")
     ]
-    assert (answer.state, row.reason, row.who, row.more) == ("waits", "no known reason", "", 0)
+    assert (answer.state, row.reason, row.who, row.more) == (
+        "waits",
+        "no known reason: KAI should place it next",
+        "",
+        0,
+    )
     assert "  None of these notes is why it waits, and KAI has said" in text(answer)
 
 

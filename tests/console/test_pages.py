@@ -50,9 +50,9 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
         if link.attributes.get("href", "").startswith("workloads?object") and "pcs/" in link.text
     ]
     assert links == [
-        f"inference pcs/llm-serve ? 0/5 ◐ waits you {ROOM}; zone-a/block-a2/rack-a3 has room for 4 (+1)",
-        "inference pcs/chat-70b ? 3/3 ● placed -",
-        "inference pcs/embed ? 4/4 ● placed -",
+        f"inference pcs/llm-serve ? 0/5 ◐ waits - you {ROOM}; zone-a/block-a2/rack-a3 has room for 4 (+1)",
+        "inference pcs/chat-70b ? 3/3 ● placed - -",
+        "inference pcs/embed ? 4/4 ● placed - -",
     ]
     assert parsed.heading == f"llm-serve waits: {ROOM}"
     assert parsed.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]

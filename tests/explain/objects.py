@@ -158,7 +158,7 @@ def priority_class(fact: PriorityClass) -> Object:
 def queue(fact: Queue) -> Object:
     bounds = {"quota": fact.quota, "limit": fact.limit}
     gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
-    resources: Object = {"gpu": gpu}
+    resources: Object = {"gpu": {**gpu, "overQuotaWeight": fact.weight}}
     allocated: Object = {"nvidia.com/gpu": str(fact.allocated // 1000)}
     fixed: Object = {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)}
     for name, share, unit in (("cpu", fact.cpu, 1), ("memory", fact.memory, MEGABYTE)):
@@ -166,12 +166,14 @@ def queue(fact: Queue) -> Object:
             amounts = {"quota": share.quota, "limit": share.limit}
             resources[name] = {
                 key: -1 if value is None else value / unit for key, value in amounts.items()
-            }
+            } | {"overQuotaWeight": share.weight}
             allocated[name] = f"{share.allocated}m"
             fixed[name] = f"{share.allocated_fixed}m"
-    spec: Object = {"resources": resources} | ({"parentQueue": fact.parent} if fact.parent else {})
+    spec: Object = {"resources": resources, "priority": fact.priority}
+    spec |= {"parentQueue": fact.parent} if fact.parent else {}
     status = {"allocated": allocated, "allocatedNonPreemptible": fixed}
-    return made("scheduling.run.ai/v2", "Queue", "", fact.name, spec=spec, status=status)
+    fields: Object = {"metadata": time_of(fact.created), "spec": spec, "status": status}
+    return made("scheduling.run.ai/v2", "Queue", "", fact.name, **fields)
 
 
 def asked(fact: UserConstraint, today: bool = False) -> Object:

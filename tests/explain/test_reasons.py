@@ -22,6 +22,7 @@ from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
 from tests.explain.table.devices import DEVICES
 from tests.explain.table.gates import GATES
+from tests.explain.table.line import LINE
 from tests.explain.table.made import MADE
 from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.queues import QUEUES
@@ -33,6 +34,7 @@ from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
 
 ROWS = (
+    *LINE,
     *TOPOLOGY,
     *CONSTRAINTS,
     *MADE,

@@ -115,6 +115,14 @@ def test_a_bound_beyond_all_quantities(bound: float) -> None:
     assert {(share.quota, share.limit) for share in shares} == {(MOST_THOUSANDTHS,) * 2}
 
 
+def test_the_weight_of_a_queue_is_that_of_its_bounds() -> None:
+    """KAI reads a weight that is not set as 0."""
+    resources = {"gpu": {"quota": 8, "overQuotaWeight": 2.5}, "cpu": {"quota": 1000}}
+    queue = read_queue({**NAMED, "spec": {"resources": resources, "priority": 5}})
+    assert [share.weight for share in queue.shares.values()] == [2.5, 0, 1]
+    assert (queue.priority, read_queue(NAMED).priority) == (5, 100)
+
+
 def test_a_request_without_a_class_asks_for_no_device() -> None:
     requests = [{"name": "a"}, {"exactly": {"deviceClassName": "c", "count": 2}}]
     claim = read_resource_claim({**NAMED, "spec": {"devices": {"requests": requests}}})

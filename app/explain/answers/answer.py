@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.tree import grow
+from app.explain.answers.turns import InLine, in_line
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom
@@ -27,7 +28,8 @@ class Answer(Value, rename=AS_JSON):
     `unseen` are facts that could not be
     read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
     therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
-    the first part that has none, by domain, the roomiest first.
+    the first part that has none, by domain, the roomiest first. `line` are the places in KAI's line
+    of the gangs that wait.
     """
 
     ref: Ref
@@ -44,6 +46,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     silence: str
     room: tuple[DomainRoom, ...]
+    line: tuple[InLine, ...] = ()
 
     @property
     def causes(self) -> tuple[Reason, ...]:
@@ -106,6 +109,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         said=said_of(gangs),
         silence=silence(about.gangs, _asked_at(about)),
         room=next((outcome.rooms for outcome in outcomes if not outcome.fits), ()),
+        line=in_line(gangs, examined.reasons),
     )
 
 

@@ -1,15 +1,17 @@
-"""What waits: one row for each workload, those that wait first and longest before the others.
+"""What waits: one row for each workload, those that wait first, in the order of KAI's line.
 
 A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 
 from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
+from app.explain.answers.turns import InLine
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
@@ -23,7 +25,8 @@ class WorkloadRow(Value):
 
     `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked
     for, in seconds since 1970. `reason` is the first reason, with its `id` and who can act; without
-    a known one, `id` and `who` are "". `more` is how many other reasons there are.
+    a known one, `id` and `who` are "". `more` is how many other reasons there are. `turn` is its
+    first place in KAI's line, None if it is not in it.
     """
 
     ref: Ref
@@ -35,6 +38,7 @@ class WorkloadRow(Value):
     id: str = ""
     who: Who | str = ""
     more: int = 0
+    turn: InLine | None = None
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
@@ -57,7 +61,7 @@ def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
 
 
 def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
-    """Return the rows of some workloads: what waits first, the longest before the others."""
+    """Return the rows of some workloads: what waits first, in the order of KAI's line."""
     return sorted(_rows(index, refs), key=place)
 
 
@@ -76,6 +80,7 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
         _since(index, answer.ref),
         answer.placed,
         answer.total,
+        turn=next(iter(answer.line), None),
     )
     if answer.causes:
         first = answer.causes[0]
@@ -93,6 +98,8 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
         return "not known: facts that decide it may not be read"
+    if any(own.next == "next" for own in answer.line):
+        return "no known reason: KAI should place it next"
     return "room was not examined" if answer.lacks_room else "no known reason"
 
 
@@ -105,7 +112,10 @@ def _since(index: Index, ref: Ref) -> float | None:
     return min(times, default=None if workload is None else workload.created)
 
 
-def place(row: WorkloadRow) -> tuple[int, float, Ref]:
-    """Return the place of a row among others: smaller ones come first."""
-    since = row.since if row.state == "waits" and row.since is not None else float("inf")
-    return _ORDER[row.state], since, row.ref
+def place(row: WorkloadRow) -> tuple[int, float, float, Ref]:
+    """Return the place of a row among others: smaller ones come first.
+
+    What waits is in the order of KAI's line, and what is in no line comes after it, by age.
+    """
+    since = row.since if row.state == "waits" and row.since is not None else inf
+    return _ORDER[row.state], row.turn.order if row.turn else inf, since, row.ref

@@ -94,6 +94,7 @@ def _node_of(pod: Pod) -> Sequence[str]:
 
 
 PODS_ON = Join[str, Pod]("pods", _node_of, key_of)
+PODS_OF_GROUP = Join[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
 
 
 class Belongings:
@@ -152,7 +153,7 @@ class Belongings:
     _pods_of_owner = Join[str, Pod](
         "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
     )
-    pods_of_group = Join[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+    pods_of_group = PODS_OF_GROUP
     """By the annotation that names the KAI PodGroup."""
     pods_of_claim = Join[Key, Pod](
         "pods",

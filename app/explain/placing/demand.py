@@ -137,3 +137,23 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
     for shape, count in pods:
         total[shape] += count
     return tuple(total.items())
+
+
+def where(
+    domains: Domains,
+    demand: Demand,
+    used: frozenset[int],
+) -> tuple[str, ...]:
+    """Return the domains that nodes are in.
+
+    They are of the narrowest level that is required, else of the one above the narrowest. Nodes
+    that are in none are called by their names.
+    """
+    depths = [domains.depth(part.key) or 0 for part in demand.every() if part.key]
+    depth = max(depths, default=max(1, len(domains.keys) - 1))
+    names: dict[str, None] = {}
+    for position in sorted(used):
+        path = domains.domain_of(position, depth) if domains.keys else None
+        name = domains.nodes[position].name if path is None else "/".join(path)
+        names.setdefault(name)
+    return tuple(sorted(names))

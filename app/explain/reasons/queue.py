@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.index import Index
-from app.explain.placing.placements import EMPTY
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
-from app.explain.reasons.shares import (
+from app.explain.known.queues import (
     SEMI_PREEMPTIBLE,
-    Excess,
     chain,
     group_is_preemptible,
-    over_limit,
-    over_quota,
     unusable_because,
 )
+from app.explain.placing.placements import EMPTY
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.shares import Excess, over_limit, over_quota
 from app.explain.reasons.words import amount, clock, listed, plain
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue

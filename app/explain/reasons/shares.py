@@ -1,10 +1,9 @@
 """What a gang asks of its queue and of those above it, and whether they have it to give.
 
-Also whom KAI evicts: as its PodGroup says, or by the value of its PriorityClass. See
-`pkg/scheduler/actions/preempt` and `pkg/common/podgroup` of KAI.
+Also whom KAI evicts. See `pkg/scheduler/actions/preempt` of KAI.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -13,18 +12,17 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of, requests
 from app.explain.known.index import Index
+from app.explain.known.queues import (
+    SEMI_PREEMPTIBLE,
+    chain,
+    group_is_preemptible,
+    priority_of,
+)
 from app.explain.reasons.words import amount, plain
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key
-
-SEMI_PREEMPTIBLE = "semi-preemptible"
-"""Preemptible but for the minimum, which is bound to the quota of the queue."""
-NOT_PREEMPTIBLE = 100
-"""From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
-DEFAULT_PRIORITY = 50
-"""The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
 
 
 class Excess(Value):
@@ -46,15 +44,6 @@ class Excess(Value):
 
 def _number(resource: str, thousandths: int) -> str:
     return amount(resource, thousandths) if resource == "memory" else plain(thousandths)
-
-
-def chain(index: Index, name: str) -> Iterator[Queue]:
-    """Yield a queue and those above it, up to the root; a cycle ends where it closes."""
-    seen: set[str] = set()
-    while name in index.queues and name not in seen:
-        seen.add(name)
-        yield index.queues[name]
-        name = index.queues[name].parent
 
 
 def over_limit(gang: Gang, name: str) -> Excess | None:
@@ -94,19 +83,6 @@ def _exceeded(
             if bound is not None and asked and used + asked > bound:
                 return Excess(queue, resource, bound, used, asked)
     return None
-
-
-def unusable_because(index: Index, name: str) -> str:
-    """Return why KAI places nothing in a queue; "" if it does."""
-    queue = index.queues.get(name)
-    if not queue:
-        return "does not exist"
-    last = list(chain(index, name))[-1]
-    if last.parent:
-        return f"is below {last.parent}, which does not exist: KAI ignores it"
-    if any(other.parent == name for other in index.facts.queues):
-        return "has queues below it, and KAI places nothing in such a queue"
-    return ""
 
 
 def use_words(index: Index, queue: Queue) -> str:
@@ -157,19 +133,3 @@ def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
     placed.sort(key=lambda pod: pod.created or 0.0)
     parts = by_key((pod.subgroup, pod) for pod in placed)
     return [pod for name, pods in parts.items() for pod in pods[minima.get(name, group.minimum) :]]
-
-
-def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether KAI evicts a PodGroup for others, all of it."""
-    if group.preemptibility in ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE):
-        return group.preemptibility == "preemptible"
-    return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
-
-
-def priority_of(index: Index, name: str) -> int:
-    """Return the value of a PriorityClass, or of the default one if it doesn't exist."""
-    known = index.priorities.get(name)
-    if known:
-        return known.value
-    defaults = [(each.name, each.value) for each in index.facts.priorities if each.is_default]
-    return min(defaults)[1] if defaults else DEFAULT_PRIORITY

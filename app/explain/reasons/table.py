@@ -18,6 +18,7 @@ from app.explain.reasons import (
     constraints,
     gates,
     kept,
+    line,
     made,
     nodes,
     placement,
@@ -283,6 +284,11 @@ RULES: tuple[Rule, ...] = (
         nodes.other_resource,
         ROOMS,
         Gang.may_wait,
+    ),
+    Rule(
+        line.after_others,
+        (*ROOMS, "pod_groups", "queues", "priorities"),
+        _grouped,
     ),
     Rule(
         queue.fair_share,

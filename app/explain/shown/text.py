@@ -46,7 +46,8 @@ def text(
     head = _fitted([visible(answer.headline)], width)
     if colour:
         head = [_coloured(line, answer.state) for line in head]
-    head += _fitted([*reason_lines(answer.reasons), *map(visible, _said(answer))], width)
+    said = map(visible, (*_in_line(answer), *_said(answer)))
+    head += _fitted([*reason_lines(answer.reasons), *said], width)
     foot = _fitted(map(visible, _foot(answer)), width)
     tree = tree_lines(answer.tree, everything=everything, colour=colour, width=width)
     room = MOST_LINES - len(head) - len(foot)
@@ -76,6 +77,12 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
             continue
         yield f"     helps: {reason.remedy}{_WHO[reason.who]}"
         yield from (f"            {command}" for command in reason.commands)
+
+
+def _in_line(answer: Answer) -> Iterator[str]:
+    for own in answer.line[:MOST_WORDS]:
+        name = f"{own.ref.name}: " if len(answer.line) > 1 else ""
+        yield f"  in line: {name}{own.words}"
 
 
 def _said(answer: Answer) -> Iterator[str]:

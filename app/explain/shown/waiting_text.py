@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import to_builtins
 
 from app.base.fitted import narrowed
+from app.base.groups import by_key
 from app.base.visible import visible
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
@@ -17,7 +18,7 @@ from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.objects.shape import Object
 
-COLUMNS = ("namespace", "object", "since", "placed", "state", "who", "first reason")
+COLUMNS = ("namespace", "object", "since", "placed", "state", "next", "who", "first reason")
 """The titles of the columns, in the list of the command and in that of the console."""
 
 STATES: Mapping[State, str] = {
@@ -112,7 +113,11 @@ def _table(
 ) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
     texts = [[title.upper() for title in COLUMNS]]
-    texts += [[*map(visible, cells(row, facts)), visible(first_reason(row))] for row in rows]
+    reasons = map(visible, _reasons_once(rows))
+    texts += [
+        [*map(visible, cells(row, facts)), reason]
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
 
     without = [text[:-1] for text in texts]
     left = max(map(len, table(without))) + 2
@@ -128,13 +133,26 @@ def _table(
             yield from textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
 
 
+def _reasons_once(rows: Sequence[WorkloadRow]) -> Iterator[str]:
+    """Yield the last cell of each row: a reason that several have is only with the first."""
+    same = by_key((first_reason(row), row) for row in rows)
+    for row in rows:
+        first, *others = same[first_reason(row)]
+        if row is not first and row.reason:
+            yield f"as {first.ref.name}"
+        else:
+            like_it = f" ({len(others):,} more like it)"
+            yield first_reason(row) + (like_it if others and row.reason else "")
+
+
 def cells(row: WorkloadRow, facts: Snapshot) -> tuple[str, ...]:
     """Return the cells of a row, without the last column, its reason."""
     name = f"{_SHORT[row.ref.kind]}/{row.ref.name}"
     known = row.since is not None and facts.now
     since = short(facts.now - (row.since or 0.0)) if known else "?"
     placed = "?" if row.total is None else f"{row.placed}/{row.total}"
-    return row.ref.namespace, name, since, placed, STATES[row.state], row.who or "-"
+    turn = row.turn.next if row.turn else "-"
+    return row.ref.namespace, name, since, placed, STATES[row.state], turn, row.who or "-"
 
 
 def first_reason(row: WorkloadRow) -> str:
@@ -158,4 +176,5 @@ def _map(row: WorkloadRow, facts: Snapshot) -> Object:
         "total": row.total,
         "reason": {"id": row.id, "text": row.reason, "who": row.who},
         "more": row.more,
+        "line": to_builtins(row.turn),
     }

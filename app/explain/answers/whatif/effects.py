@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.answers.survey import survey
+from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.seekers import (
@@ -30,7 +31,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, where
 from app.explain.placing.ground import Vector
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
@@ -46,17 +47,6 @@ stays above its minimum with fewer pods and `shrinks`; or it `breaks`. Or it wai
 
 _PLACED = ("fits", "restarts", "starts", "held")
 
-NOT_HOLDING = {
-    "RequiredViolated",
-    "GangUnconstrained",
-    "LevelWithoutTopology",
-    "DomainsJoined",
-    "TopologyDiffers",
-    "LevelLabelMissing",
-    "NotATree",
-    "NotAsPreferred",
-}
-"""Reasons that don't keep a gang from starting."""
 OF_PLACE = {*PLACEMENT, "BoundToDomain"}
 """Reasons for which pods find no place, whether or not they have been made."""
 
@@ -299,7 +289,7 @@ class _Arranging:
             return fate
         number, domains, demand = self._placed[fate.gang]
         used = self._arrangement.used[number]
-        return replace(fate, where=_where(self._index, domains, demand, used))
+        return replace(fate, where=where(domains, demand, used))
 
 
 def _missing(seeker: Seeker) -> set[Key]:
@@ -331,24 +321,3 @@ def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int
         for position, (had, has) in pairs
         if had is not has and had != has
     )
-
-
-def _where(
-    index: Index,
-    domains: Domains,
-    demand: Demand,
-    used: frozenset[int],
-) -> tuple[str, ...]:
-    """Return the domains that nodes are in.
-
-    They are of the narrowest level that is required, else of the one above the narrowest. Nodes
-    that are in none are called by their names.
-    """
-    depths = [domains.depth(part.key) or 0 for part in demand.every() if part.key]
-    depth = max(depths, default=max(1, len(domains.keys) - 1))
-    names: dict[str, None] = {}
-    for position in sorted(used):
-        path = domains.domain_of(position, depth) if domains.keys else None
-        name = index.nodes[position].name if path is None else "/".join(path)
-        names.setdefault(name)
-    return tuple(sorted(names))

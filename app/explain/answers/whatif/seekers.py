@@ -10,8 +10,8 @@ from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import planned
 from app.explain.known.amounts import is_device
 from app.explain.known.index import Index
+from app.explain.known.queues import priority_of
 from app.explain.known.snapshot import key_of
-from app.explain.reasons.shares import priority_of
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 

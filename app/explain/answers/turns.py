@@ -1,0 +1,94 @@
+"""The places of gangs in KAI's line, and what becomes of each in the next cycle."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from app.base.value import Value
+from app.explain.answers.branch import AS_JSON
+from app.explain.gangs.gang import Gang
+from app.explain.line.cycle import Turn, line_of
+from app.explain.placing.demand import where
+from app.explain.placing.placements import EMPTY
+from app.explain.reasons.line import place_words
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.words import listed
+from app.facts.named import Ref
+
+Next = Literal["next", "after", "held", "waits", "never"]
+"""What becomes of a gang.
+
+It is placed in the next cycle; or would be, but not after others; or has a place and is `held` by
+another reason; or `waits` for room or for its queue; or has no place even in an empty cluster.
+"""
+
+NEXT: dict[Next, str] = {
+    "next": "placed next",
+    "after": "placed after others",
+    "held": "held by another reason",
+    "waits": "not placed as it is",
+    "never": "not placed even in an empty cluster",
+}
+
+NOT_HOLDING = {
+    "RequiredViolated",
+    "GangUnconstrained",
+    "LevelWithoutTopology",
+    "DomainsJoined",
+    "TopologyDiffers",
+    "LevelLabelMissing",
+    "NotATree",
+    "NotAsPreferred",
+}
+"""Reasons that don't keep a gang from starting."""
+
+
+class InLine(Value, rename=AS_JSON):
+    """A gang in KAI's line.
+
+    It is the `number`th of `count` in its queue, and the `order`th of all. `where` are the domains
+    that it gets next.
+    """
+
+    ref: Ref
+    queue: str
+    number: int
+    count: int
+    order: int
+    next: Next
+    where: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """`second of 5 in queue team-a, placed next in r3`."""
+        place = place_words(self.number, self.count, self.queue)
+        where = f" in {listed(self.where)}" if self.where else ""
+        return f"{place}, {NEXT[self.next]}{where}"
+
+
+def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
+    """Return the places of those gangs that are in the line, in its order."""
+    found = sorted(_in_line(gangs, reasons), key=lambda own: own.order)
+    return tuple(found)
+
+
+def _in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> Iterator[InLine]:
+    for gang in gangs:
+        turn = line_of(gang.index).get(gang.ref)
+        if turn:
+            becomes = _next(gang, turn, reasons)
+            used = turn.used if becomes == "next" else frozenset[int]()
+            got = where(gang.placements.domains, gang.demand, used)
+            yield InLine(gang.ref, turn.queue, turn.number, turn.count, turn.order, becomes, got)
+
+
+def _next(
+    gang: Gang,
+    turn: Turn,
+    reasons: Sequence[Reason],
+) -> Next:
+    if turn.used:
+        holding = {r.id for r in reasons if r.severity == "problem"} - NOT_HOLDING
+        return "held" if holding else "next"
+    if any(reason.id == "AfterOthers" and gang.ref in reason.objects for reason in reasons):
+        return "after"
+    return "waits" if gang.placements.under(EMPTY).fits else "never"

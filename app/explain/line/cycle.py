@@ -1,0 +1,251 @@
+"""What KAI places in its next cycle, one gang after the other on what is left.
+
+See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang that finds no place holds nothing,
+and what is behind it is tried all the same. Of a gang whose minimum has its place, single pods more
+are placed in turn with others. What fits only once terminating pods are gone starts in a later
+cycle, and takes nothing that is free now.
+
+Evictions come after that: for whom KAI takes places from others is told by the reasons.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.gangs.assembly import gang_of, gang_of_pod_group
+from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.known.amounts import resources_of
+from app.explain.known.domains import Domains
+from app.explain.known.index import Index
+from app.explain.line.queues import Queues, Waiter, waiter
+from app.explain.line.shares import Quantities, added, quantities, quantities_of
+from app.explain.placing.demand import Demand
+from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.packer import AS_KAI, Packer
+from app.explain.placing.placements import Placements
+from app.facts.kubernetes.pod import Shape
+from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
+from app.facts.table import ROOM
+
+NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
+"""Without these, there is no order."""
+
+
+class Turn(Value):
+    """What becomes of a gang in the next cycle.
+
+    It is the `number`th of `count` that wait in `queue`, and the `order`th of all. `used` are the
+    nodes (positions) that it gets, none if it gets no place. Then those before the `after`th of all
+    take it: of equal gangs, the first that has found none. `full` is the queue whose limit or quota
+    keeps it out; `after` is 0 if that is so without any before it.
+    """
+
+    gang: Ref
+    queue: str
+    number: int
+    count: int
+    order: int = 0
+    after: int = 0
+    used: frozenset[int] = frozenset()
+    full: str = ""
+
+
+def line_of(index: Index) -> Mapping[Ref, Turn]:
+    """Return what becomes of each gang that waits for KAI, in the order of their turns.
+
+    Nothing if facts are missing that decide it.
+    """
+    return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
+
+
+def _line(index: Index) -> Iterator[Turn]:
+    unread = index.facts.unseen.keys() | index.facts.skipped
+    if not unread.intersection(NEEDS):
+        pools = by_key((own.group.pool, own) for own in _waiters(index))
+        for pool, waiters in sorted(pools.items()):
+            yield from _Cycle(index, pool, waiters).turns()
+
+
+def _waiters(index: Index) -> Iterator[Waiter]:
+    """Yield the gangs that KAI has a PodGroup of, and that have all the pods that it waits for."""
+    owners = {gang.uid: gang for gang in index.facts.gangs}
+    keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
+    for group in filter(None, map(index.pod_groups.get, sorted(keys))):
+        owner = next(filter(None, map(owners.get, filter(None, group.owners))), None)
+        gang = gang_of(index, owner) if owner else gang_of_pod_group(index, group)
+        gang = replace(gang, whole=_on(gang.whole, {}))
+        if gang.whole.is_ready and gang.demand.count:
+            yield waiter(gang, group)
+
+
+class Step(Value):
+    """What a node had, and has once pods are placed on it."""
+
+    position: int
+    had: Vector
+    has: Vector
+
+
+class _Floor(Packer):
+    """A packer that keeps what it has placed, and follows what others place on the same nodes."""
+
+    def put(self, demand: Demand) -> Sequence[Step] | None:
+        """Place a demand, and return the steps; None if it has no place."""
+        mark = self.mark
+        if not self.places(demand):
+            self.undo(mark)
+            return None
+        steps = []
+        now = dict[int, Vector]()
+        for position, had in reversed(self._journal[mark:]):
+            steps.append(Step(position, had, now.get(position, self._free[position])))
+            now[position] = had
+        self._journal.clear()
+        return steps[::-1]
+
+    def follow(self, steps: Iterable[Step]) -> None:
+        """Place the same on the same nodes."""
+        for step in steps:
+            amounts = zip(self._free[step.position], step.had, step.has, strict=True)
+            self._set(step.position, tuple([own - had + has for own, had, has in amounts]))
+
+    def places_of(self, demand: Demand, steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
+        """Yield the name of the part and the node of each pod, in the order of their steps."""
+        pods = [(name, shape) for name, shape, count in _runs(demand) for _ in range(count)]
+        start = 0
+        for step in steps:
+            asks = self._ground.asks[pods[start][1]]
+            amounts = zip(step.had, step.has, asks, strict=True)
+            count = max(((had - has) // ask for had, has, ask in amounts if ask), default=len(pods))
+            yield from ((name, step.position) for name, _ in pods[start : start + count])
+            start += count
+
+
+def _runs(demand: Demand) -> Iterator[tuple[str, Shape, int]]:
+    for shape, count in demand.pods:
+        yield demand.name, shape, count
+    for part in demand.parts:
+        yield from _runs(part)
+
+
+class _Cycle:
+    """The next cycle of the scheduler of one node pool."""
+
+    def __init__(
+        self,
+        index: Index,
+        pool: str,
+        waiters: Sequence[Waiter],
+    ) -> None:
+        self._index = index
+        self._queues = Queues(index, pool, _total(waiters[0].gang), waiters)
+        fits: dict[Domains, dict[Shape, Sequence[bool]]] = {}
+        for own in waiters:
+            fits.setdefault(_domains(own.gang), {}).update(_fits(own.gang))
+        names = resources_of(shape for fit in fits.values() for shape in fit)
+        free = index.free(names)
+        self._floors = {
+            domains: _Floor(Ground(domains, names, free, fit), AS_KAI)
+            for domains, fit in fits.items()
+        }
+        self._failed: dict[object, int] = {}
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield the turns in KAI's order, with what each gang gets in its first one."""
+        first = {
+            own.gang.ref: Turn(
+                own.gang.ref, queue, number, len(waiting), full=self._queues.full(own)
+            )
+            for queue, waiting in self._queues.in_order.items()
+            for number, own in enumerate(waiting, 1)
+        }
+        order = 0
+        while own := self._queues.pop():
+            turn = first.pop(own.gang.ref, None)
+            full = self._queues.full(own)
+            used = frozenset[int]() if full else self._place(own, order + 1)
+            if turn:
+                order += 1
+                key = (_domains(own.gang), own.gang.demand.profile)
+                after = 0 if turn.full else self._failed.get(key, order)
+                yield replace(turn, order=order, after=after, used=used, full=full)
+
+    def _place(self, own: Waiter, order: int) -> frozenset[int]:
+        """Give a gang its place, and return the nodes; none if it has no place.
+
+        Equal gangs, of which one has found no place, find none either: there is only less room.
+        """
+        domains = _domains(own.gang)
+        demand = own.gang.demand
+        key = (domains, demand.profile)
+        if key in self._failed:
+            return frozenset()
+        steps = self._floors[domains].put(demand)
+        if steps is None:
+            self._failed[key] = order
+            return frozenset()
+
+        for other, floor in self._floors.items():
+            if other is not domains:
+                floor.follow(steps)
+        self._queues.take(own)
+        self._put_back(own, self._floors[domains].places_of(demand, steps))
+        return frozenset(step.position for step in steps)
+
+    def _put_back(self, own: Waiter, places: Iterable[tuple[str, int]]) -> None:
+        """Put a gang back into its queue if it has more pods than it has got places for."""
+        gang = own.gang
+        if len(gang.waiting) <= gang.demand.count:
+            return
+        nodes = by_key((name, self._index.nodes[position].name) for name, position in places)
+        after = replace(gang, whole=_on(gang.whole, nodes))
+        if after.demand.count:
+            self._queues.push(waiter(after, own.group))
+
+
+def _domains(gang: Gang) -> Domains:
+    """Return the tree of the nodes of its pool."""
+    return Placements(gang.topology, gang.demand, gang.pool).domains
+
+
+def _fits(gang: Gang) -> Mapping[Shape, Sequence[bool]]:
+    """Return which nodes take each of its pods."""
+    shapes = (shape for member in gang.members for shape in (member.shape, *member.shapes))
+    pods = tuple((shape, 1) for shape in dict.fromkeys(shapes))
+    return gang.placements_of(Demand("", "", pods)).fit()
+
+
+def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
+    """Return a part of a gang as KAI sees it: with the next pods of each member on these nodes.
+
+    Pods that have gates, or don't exist yet, are nothing to KAI.
+    """
+    members = tuple(_member_on(member, nodes.get(member.name, ())) for member in unit.members)
+    units = tuple(_on(part, nodes) for part in unit.units)
+    return replace(unit, members=members, units=units)
+
+
+def _member_on(member: Member, nodes: Sequence[str]) -> Member:
+    pairs = [pair for pair in zip(member.pods, member.shapes, strict=True) if not pair[0].gates]
+    known = enumerate(pod for pod, _ in pairs)
+    waiting = sorted((pod.created or 0.0, pod.uid, at) for at, pod in known if not pod.node)
+    places = {at: node for (*_, at), node in zip(waiting, nodes, strict=False)}
+    pods = (replace(pod, node=places.get(at, pod.node)) for at, (pod, _) in enumerate(pairs))
+    shapes = tuple(shape for _, shape in pairs)
+    return replace(member, pods=tuple(pods), shapes=shapes, replicas=len(pairs))
+
+
+def _total(gang: Gang) -> Quantities:
+    """Return what the nodes of its pool have that take pods, without pods of other schedulers."""
+    index = gang.index
+    names = ("cpu", "memory", *index.gpu_names)
+    pool = _domains(gang).everywhere.nodes
+    nodes = {index.nodes[at].name: at for at in pool if index.nodes[at].takes_pods}
+    has = map(index.allocatable(names).__getitem__, nodes.values())
+    total = quantities(dict(zip(names, map(sum, zip(*has, strict=True)), strict=False)))
+    pods = (pod for pod in index.facts.pods if pod.scheduler != KAI_SCHEDULER)
+    others = ((pod.shape, 1) for pod in pods if pod.node in nodes and not pod.finished)
+    return added(total, quantities_of(others), -1)

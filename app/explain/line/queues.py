@@ -1,0 +1,163 @@
+"""The order in which KAI takes up what waits: the next queue, and the next gang in it.
+
+See `pkg/scheduler/actions/utils/job_order_by_queue.go` of KAI, `plugins/priority` and
+`plugins/elastic`. Queues are compared anew after each gang, by what they have then.
+"""
+
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.known.index import Index
+from app.explain.known.queues import chain, group_is_preemptible, priority_of, unusable_because
+from app.explain.known.snapshot import PODS_OF_GROUP
+from app.explain.line.shares import (
+    NOTHING,
+    Account,
+    Quantities,
+    added,
+    divide,
+    quantities_of,
+)
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
+
+Rank = tuple[int, int, float, str, str]
+
+
+class Waiter(Value, dict=True):
+    """A gang that waits for KAI, with what KAI places of it next."""
+
+    gang: Gang
+    group: KaiPodGroup
+    rank: Rank
+    asked: Quantities
+    preemptible: bool
+
+    def __lt__(self, other: "Waiter") -> bool:
+        return self.rank < other.rank
+
+
+def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
+    """Return a gang with its place in its queue: by priority, then what has least, then by age."""
+    index = gang.index
+    placed = [len(member.placed) - member.minimum for member in gang.members]
+    state = 0 if min(placed) < 0 else 1 if max(placed) == 0 else 2
+    name = group.name
+    rank = (
+        -priority_of(index, group.priority_class),
+        state,
+        group.created or 0.0,
+        name,
+        gang.namespace,
+    )
+    asked = quantities_of(gang.demand.shapes)
+    return Waiter(gang, group, rank, asked, group_is_preemptible(index, group))
+
+
+def _placed_and_waiting(pods: Iterable[Pod]) -> tuple[Quantities, Quantities]:
+    """Return what pods ask for that have a node, and those that KAI could place."""
+    alive = [pod for pod in pods if pod.is_alive]
+    placed = quantities_of((pod.shape, 1) for pod in alive if pod.node)
+    return placed, quantities_of((pod.shape, 1) for pod in alive if not pod.node and not pod.gates)
+
+
+class Queues:
+    """The queues of a node pool with what waits in them.
+
+    `total` is what the ready nodes of the pool have.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        pool: str,
+        total: Quantities,
+        waiters: Iterable[Waiter],
+    ) -> None:
+        self._total = total
+        self._accounts = {queue.name: Account(queue) for queue in index.facts.queues}
+        self._above = {
+            name: [self._accounts[queue.name] for queue in chain(index, name)]
+            for name in self._accounts
+        }
+        self._count(index, pool)
+        divide(self._accounts.values(), total)
+        usable = (own for own in waiters if not unusable_because(index, own.group.queue))
+        self._waiting = by_key((own.group.queue, own) for own in usable)
+        for own in self._waiting.values():
+            heapify(own)
+        self._below = by_key((account.queue.parent, account) for account in self._accounts.values())
+        self._best: dict[str, tuple[tuple[object, ...], Waiter] | None] = {}
+
+    def _count(self, index: Index, pool: str) -> None:
+        """Count what each queue has and asks for."""
+        of_groups = index.lookup(PODS_OF_GROUP).each(_placed_and_waiting)
+        for group in index.facts.pod_groups:
+            if group.pool != pool or group.queue not in self._accounts:
+                continue
+            placed, waiting = of_groups.get(group.key, (NOTHING, NOTHING))
+            preemptible = group_is_preemptible(index, group)
+            for account in self._above[group.queue]:
+                account.take(placed, preemptible=preemptible)
+                account.requested = added(account.requested, added(placed, waiting))
+        self._count_claims(index)
+
+    def _count_claims(self, index: Index) -> None:
+        """Count the GPUs that claims are allocated, for the queue that their label names."""
+        drivers = {part.driver for part in index.slices if part.gpus}
+        for claim in index.facts.claims if drivers else ():
+            gpus = sum(device.driver in drivers for device in claim.devices)
+            for account in self._above.get(claim.queue, ()):
+                account.take((gpus, 0, 0), preemptible=True)
+
+    @property
+    def in_order(self) -> Mapping[str, list[Waiter]]:
+        """What waits in each queue, the first of it first."""
+        return {name: sorted(waiting) for name, waiting in self._waiting.items()}
+
+    def pop(self) -> Waiter | None:
+        """Take out the gang that KAI takes up next."""
+        best = self._best_below("")
+        if best is None:
+            return None
+        queue = best.group.queue
+        heappop(self._waiting[queue])
+        self._forget(queue)
+        return best
+
+    def push(self, own: Waiter) -> None:
+        """Put a gang back that has more pods to place."""
+        heappush(self._waiting[own.group.queue], own)
+        self._forget(own.group.queue)
+
+    def _forget(self, queue: str) -> None:
+        for account in self._above[queue]:
+            self._best.pop(account.queue.name, None)
+
+    def _best_below(self, parent: str) -> Waiter | None:
+        ranked = (self._ranked(account) for account in self._below.get(parent, ()))
+        return min(filter(None, ranked), key=lambda pair: pair[0], default=(None, None))[1]
+
+    def _ranked(self, account: Account) -> tuple[tuple[object, ...], Waiter] | None:
+        """Return the next gang of a queue or of those below it, with the rank of the queue."""
+        name = account.queue.name
+        if name not in self._best:
+            waiting = self._waiting.get(name)
+            own = waiting[0] if waiting else self._best_below(name)
+            self._best[name] = (account.rank(own.asked, self._total), own) if own else None
+        return self._best[name]
+
+    def full(self, own: Waiter) -> str:
+        """Return the queue whose limit or quota keeps a gang out, "" if there is none."""
+        for account in self._above[own.group.queue]:
+            if account.exceeds(own.asked, preemptible=own.preemptible):
+                return account.queue.name
+        return ""
+
+    def take(self, own: Waiter) -> None:
+        """Count what was allocated to a gang."""
+        for account in self._above[own.group.queue]:
+            account.take(own.asked, preemptible=own.preemptible)

@@ -1,0 +1,64 @@
+"""The reason in the line: gangs before this one take what it would have by itself."""
+
+from collections.abc import Iterator, Sequence
+
+from app.explain.gangs.gang import Gang
+from app.explain.known.queues import chain
+from app.explain.line.cycle import Turn, line_of
+from app.explain.placing.demand import where
+from app.explain.reasons.reason import Evidence, Reasons, about
+from app.explain.reasons.words import listed
+
+ALONE = "It would have a place by itself, but not after others"
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+
+
+def after_others(gang: Gang) -> Reasons:
+    """It would have a place by itself, and has none after what KAI takes up before it."""
+    turn = line_of(gang.index).get(gang.ref)
+    if not turn or turn.used or not gang.placements.now.fits:
+        return
+    before = list(_in_the_way(gang, turn))
+    if not before:
+        return
+
+    names = listed((other.gang.name for other in before), 2)
+    text = f"{ALONE}: {names} before it {_takes(gang, turn, before)}"
+    evidence = Evidence(gang.ref, "the next cycle of KAI", f"{turn.number} of {turn.count}")
+    remedy = "wait: KAI tries again in each cycle, and nothing is wrong with it"
+    yield about(evidence, "AfterOthers", text, remedy, "wait")
+
+
+def _takes(
+    gang: Gang,
+    turn: Turn,
+    before: Sequence[Turn],
+) -> str:
+    s = "s" if len(before) == 1 else ""
+    if turn.full:
+        return f"bring{s} queue {turn.full} to its limit"
+    used = frozenset[int]().union(*(other.used for other in before))
+    return f"take{s} {listed(where(gang.placements.domains, gang.demand, used))}"
+
+
+def place_words(
+    number: int,
+    count: int,
+    queue: str,
+) -> str:
+    """`third of 5 in queue team-a`."""
+    ordinal = _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"number {number}"
+    return f"{ordinal} of {count} in queue {queue}"
+
+
+def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
+    """Yield the gangs before it that get nodes that are open to it, or fill its queue."""
+    index = gang.index
+    full = index.queues.get(turn.full)
+    fits = gang.placements.fit().values()
+    for other in line_of(index).values():
+        if not other.used or other.order >= turn.after:
+            continue
+        filling = full in chain(index, other.queue) if full else False
+        if filling or (not full and any(fit[at] for fit in fits for at in other.used)):
+            yield other

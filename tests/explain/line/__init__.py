@@ -1,0 +1,1 @@
+"""What KAI does with all that waits."""
