@@ -103,15 +103,6 @@ class Queues:
             for account in self._above[group.queue]:
                 account.take(placed, preemptible=preemptible)
                 account.requested = added(account.requested, added(placed, waiting))
-        self._count_claims(index)
-
-    def _count_claims(self, index: Index) -> None:
-        """Count the GPUs that claims are allocated, for the queue that their label names."""
-        drivers = {part.driver for part in index.slices if part.gpus}
-        for claim in index.facts.claims if drivers else ():
-            gpus = sum(device.driver in drivers for device in claim.devices)
-            for account in self._above.get(claim.queue, ()):
-                account.take((gpus, 0, 0), preemptible=True)
 
     @property
     def in_order(self) -> Mapping[str, list[Waiter]]:
