@@ -52,9 +52,6 @@ NOT_OURS_SECONDS = 60.0
 No watch reports changes of that object.
 """
 
-UNIT_SECONDS = 300.0
-"""The time until the next look at the spec of an owner whose unit has no Pods at present."""
-
 IN_USE_SECONDS = 30.0
 """The longest time until the next check of a resource that a pod still uses."""
 
@@ -279,7 +276,7 @@ class MnnvlResourcesReconciler:
             if is_reserved(current):
                 return self._later()
             if await self._units.has_unit(current):
-                return UNIT_SECONDS
+                return self._collect_after
             await self._delete(resource, current)
             deleted.append(current)
 

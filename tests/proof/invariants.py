@@ -116,7 +116,8 @@ async def violations(
     broken += _complete(demands, desired, domains, claims)
     bases = {demand.base_name for demand in demands.values() if demand is not None}
     for item in (*domains.values(), *claims.values()):
-        if not item["metadata"]["name"].startswith("foreign"):
+        is_of_unit = "grove.io/mnnvl-unit" in labels_of(item)
+        if not (item["metadata"]["name"].startswith("foreign") or is_of_unit):
             broken += _owned(item, bases, sets, gangs)
     stored = levels_of_cluster_topology(topologies[0]) if topologies else ()
     if {level.domain: level.key for level in stored} != levels:
@@ -140,7 +141,8 @@ def created_in_vain(created: Iterable[Object], sets: Sequence[Object]) -> list[s
                 for pcs in sets
                 if pcs["metadata"]["name"] == owner["name"] and _version(pcs) < _version(obj)
             ]
-            if current and owner["uid"] != current[-1]:
+            is_of_set = owner["kind"] == POD_CLIQUE_SET.kind
+            if is_of_set and current and owner["uid"] != current[-1]:
                 vain[f"{obj['metadata']['name']} was made for the former set {owner['uid']}"] += 1
     return [f"{what} {count} times" for what, count in vain.items() if count > TOLERATED]
 

@@ -17,6 +17,8 @@ import yaml
 from app.commands.beside import ApiServer
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
+    JOB_SET,
+    LEADER_WORKER_SET,
     POD_CLIQUE,
     POD_CLIQUE_SET,
     POD_GANG,
@@ -35,6 +37,7 @@ from tests.proof.invariants import Foreign, created_in_vain, violations
 from tests.proof.network import Balancer, FaultyProxy
 from tests.proof.pods import Pods
 from tests.proof.replica import Replica
+from tests.proof.units import Controllers
 
 CHAOS_SECONDS = 2.2
 PATIENCE_SECONDS = 60.0
@@ -116,12 +119,14 @@ class Schedule:
         ):
             self._pods = Pods(admin, self.namespace, self._random)
             operator = self._operator(grove)
+            self._units = Controllers(grove, self.namespace, self._random)
             foreign = Foreign(admin, self.namespace)
             playing = [asyncio.create_task(self._clock.run())]
             try:
                 await self._begin(admin)
                 await foreign.create()
                 playing.append(asyncio.create_task(operator.run()))
+                playing.append(asyncio.create_task(self._units.run()))
                 playing.append(asyncio.create_task(self._count_leaders()))
                 playing.append(asyncio.create_task(self._free_leases()))
                 await self._chaos(admin, operator)
@@ -152,7 +157,8 @@ class Schedule:
         return Operator(client, self.namespace, self._clock)
 
     async def _broken(self, admin: HttpClient, operator: Operator, foreign: Foreign) -> list[str]:
-        return await violations(admin, self.namespace, self._levels, operator.sets, foreign)
+        broken = await violations(admin, self.namespace, self._levels, operator.sets, foreign)
+        return [*broken, *await self._units.violations()]
 
     async def _count_leaders(self) -> NoReturn:
         while True:
@@ -224,6 +230,7 @@ class Schedule:
             "train": DesiredSet(2),
             "serve": DesiredSet(1, inherited=True, domain="rack"),
         }
+        self._units.wishes = {(LEADER_WORKER_SET, "train"): 2, (JOB_SET, "serve"): 1}
         end = self._clock.now + CHAOS_SECONDS
         while self._clock.now < end:
             await asyncio.sleep(self._random.uniform(0.0, 0.3))
@@ -274,6 +281,9 @@ class Schedule:
             *[("change set", desire)] * 4,
             *[("scale", scale)] * 6,
             ("delete set", remove),
+            *[("change workload", lambda: self._units.change(SETS))] * 6,
+            *[("restart workload", lambda: self._units.restart(SETS))] * 3,
+            *[("recreate workload", lambda: self._units.recreate(SETS))] * 3,
             ("recreate set", recreate),
             *[("delete by hand", delete_by_hand)] * 8,
             *[("start pod", self._pods.start)] * 6,
@@ -343,18 +353,24 @@ class Schedule:
     # And then.
 
     async def _calm(self, admin: HttpClient, operator: Operator) -> None:
-        """The network is well and the operator has nothing to do; the last deletions by hand are
-        left to us, and then the last pods end.
+        """The network is well and the operator has nothing to do; a workload is scaled in, the last
+        deletions by hand are left to us, and then the last pods end.
         """
         await self._toggle_bindings(admin, install=False)
         for number in range(2):
             await self._replace(number, share=0.0)
         await until("ready, with a leader", self._is_led)
-        rounds = operator.rounds
-        await until("through with everything", lambda: operator.rounds > rounds + 2)
+        scaled_in = (LEADER_WORKER_SET, "serve")
+        self._units.wishes[scaled_in] = 3
+        rounds = operator.rounds, self._units.rounds
+        await until(
+            "through with everything",
+            lambda: min(operator.rounds - rounds[0], self._units.rounds - rounds[1]) > 2,
+        )
+        self._units.wishes[scaled_in] = 1
         operator.resets = False
-        rounds = operator.rounds
-        await until("through once more", lambda: operator.rounds > rounds + 1)
+        once = operator.rounds
+        await until("through once more", lambda: operator.rounds > once + 1)
         for resource in RESOURCES:
             await self._delete_one(admin, resource)
         await self._pods.end_all()

@@ -10,7 +10,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.facts.table import DOMAINS
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
-from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, UNIT_SECONDS, subscribe
+from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, subscribe
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts
@@ -117,7 +117,7 @@ async def test_an_owner_that_goes_at_this_moment_gets_nothing() -> None:
 @pytest.mark.parametrize(
     ("objects", "pause", "collected"),
     [
-        pytest.param(owned(), UNIT_SECONDS, False, id="the unit has no Pods for a while"),
+        pytest.param(owned(), AFTER, False, id="the unit has no Pods for a while"),
         pytest.param(owned(leaderworkerset={"replicas": 2}), None, True, id="scaled in"),
         pytest.param([], None, True, id="the owner is gone"),
         pytest.param(
