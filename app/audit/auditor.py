@@ -42,6 +42,12 @@ from app.objects.metadata import key_of, labels_of
 from app.objects.resource import POD, Resource
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
+from app.rules.mnnvl.missing import (
+    REPLACE_POD,
+    WITHOUT_CLAIM,
+    asks_for_claim,
+    runs_without_claim,
+)
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 
@@ -54,6 +60,7 @@ JUDGED = (
     POD_GROUP,
     POD_CLIQUE,
     POD_GANG,
+    POD,
 )
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 
@@ -61,6 +68,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     POD_CLIQUE_SET: (),
     POD_CLIQUE: (POD_CLIQUE_SET, POD_GANG, COMPUTE_DOMAIN, RESOURCE_CLAIM, DEVICE_CLASS),
     POD_GANG: (POD_CLIQUE_SET, COMPUTE_DOMAIN, RESOURCE_CLAIM),
+    POD: (COMPUTE_DOMAIN,),
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
@@ -176,6 +184,8 @@ class Auditor:
         async for page in pages(self._client, Selection(resource, namespace)):
             count = self.tally.count(resource.kind)
             for obj in page.items:
+                if resource is POD and not asks_for_claim(obj):
+                    continue
                 count.looked_at += 1
                 yield obj
             self._show(resource.kind, count.looked_at, page.remaining)
@@ -206,6 +216,8 @@ class Auditor:
     ) -> Finding | None:
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)
+        if resource is POD and runs_without_claim(obj):
+            return warning(POD.kind, key_of(obj), WITHOUT_CLAIM, REPLACE_POD)
         remarks = [*warnings, *self._remarks(resource, obj)] if resource in REMARKED else []
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
@@ -240,6 +252,8 @@ class Auditor:
                 yield finding
 
     def _ownership(self, stored: MnnvlResource) -> Finding | None:
+        if stored.place.unit:
+            return None
         set_exists = self._cluster.stores[SETS].get(stored.namespace, stored.place.pcs) is not None
         rule = self._cluster.owners.rule
         problem = rule.problem(stored, self._gang_of(stored), set_exists=set_exists)

@@ -17,6 +17,7 @@ from app.facts.kinds import (
     POD_GROUP,
 )
 from app.facts.named import Key
+from app.objects.resource import POD
 
 Outcome = Literal["refused", "warning", "undecided"]
 ONLY_WARNINGS = 3
@@ -280,6 +281,7 @@ _BY_KIND = {
     POD_GANG.kind: (
         "Correct the program that creates it; until then, every change of it is rejected."
     ),
+    POD.kind: "Correct it in the Pod template of its workload; until then, no Pod replaces it.",
 }
 
 _BY_KIND_IF_ALLOWED = {

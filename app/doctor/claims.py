@@ -10,15 +10,21 @@ from app.cluster.rows import StoredClique
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, problem
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    DEVICE_CLASS,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    RESOURCE_CLAIM,
+)
 from app.facts.kubernetes.claim import awaited_classes
-from app.facts.labels import MNNVL_MANAGED
+from app.facts.labels import MNNVL_MANAGED, MNNVL_UNIT
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
 from app.objects.metadata import key_of
 from app.objects.resource import Resource
-from app.rules.mnnvl.claim import unallocatable
+from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
@@ -39,6 +45,9 @@ async def check_claims(client: Client, configuration: Configuration) -> Checks:
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
     checks = _check_mode(configuration, classes)
     waiting = by_key((unallocatable(awaited_classes(obj), classes), _name(obj)) for obj in claims)
+    units = await list_all(client, Selection(COMPUTE_DOMAIN, labels=MNNVL_UNIT))
+    if units and unallocatable([CHANNEL_CLASS], classes):
+        checks.append(_without_driver([_name(obj) for obj in units]))
     checks += [_never_allocated(name, names) for name, names in sorted(waiting.items()) if name]
     checks = checks or [ok("no ResourceClaim for MNNVL lacks its DeviceClass")]
     held = await claims_held_in_deletion(client, claims)
@@ -132,6 +141,14 @@ async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
 
 def _name(obj: Object) -> str:
     return "/".join(key_of(obj))
+
+
+def _without_driver(domains: list[str]) -> Check:
+    message = (
+        f'Pods of ComputeDomains can never be placed, because DeviceClass "{CHANNEL_CLASS}" does'
+        f" not exist: {listed(sorted(domains), _SHOWN)}"
+    )
+    return problem(message, "Install NVIDIA's DRA driver with support for ComputeDomains.")
 
 
 def _never_allocated(name: str, claims: list[str]) -> Check:

@@ -8,6 +8,7 @@ webhooks of other programs are not applied, because only an API server does that
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 
 import jsonpatch
 import jsonpointer
@@ -19,6 +20,7 @@ from app.admission.verdict import ALLOWED, Verdict
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible
+from app.dry_run.templates import judge_templates
 from app.facts.kinds import ALL
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
@@ -146,16 +148,19 @@ async def judge(
     resource, subresource = _resource_of(document)
     if not resource:
         return Judgement(document)
+    if (on_templates := judge_templates(document, resource)) is not None:
+        return Judgement(document, "/mutate/pod-mnnvl", on_templates)
 
     request = _request(document, resource, subresource, asker)
+    return await _judge(routes, document, request)
+
+
+async def _judge(routes: Mapping[str, Route], document: Object, request: Request) -> Judgement:
     fitting = [route for route in routes.values() if _looks_at(route, request)]
     asked = [route for route in fitting if request.operation in route.operations]
-    if not asked:
-        return Judgement(document, operation=request.operation if fitting else "")
-
-    judgement = Judgement(document)
+    judgement = Judgement(document, operation=request.operation if fitting and not asked else "")
     # mutating webhooks come first
-    for route in sorted(asked, key=lambda route: route.path):
+    for route in sorted(asked, key=attrgetter("path")):
         current = replace(request, object=judgement.patched_object or request.object)
         judgement = judgement.followed_by(route.path, await decided(route, current, _TIMEOUT))
     return judgement

@@ -312,6 +312,7 @@ async def test_without_any_levels_constraints_are_not_judged_but_the_rest_is() -
                 "computedomains.resource.nvidia.com",
                 "podcliques.grove.io",
                 "podgangs.scheduler.grove.io",
+                "pods",
             },
             id="ComputeDomains, and what is judged by them",
         ),
@@ -360,6 +361,7 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
         "podcliquesets.grove.io",
         "podcliques.grove.io",
         "podgangs.scheduler.grove.io",
+        "pods",
         "computedomains.resource.nvidia.com",
         "resourceclaims.resource.k8s.io",
     ]

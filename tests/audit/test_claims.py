@@ -12,12 +12,13 @@ from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
-from app.rules.mnnvl.missing import PUT_BACK, REPLACE
+from app.rules.mnnvl.missing import PUT_BACK, REPLACE, REPLACE_POD, WITHOUT_CLAIM
 from app.rules.mnnvl.plan import desired_resource
-from tests import builders
+from tests import builders, pods
 from tests.audit.test_audit import admitted, changed
 from tests.builders import injection_into
 from tests.kube.memory.client import MemoryClient
+from tests.reconcilers.test_units import domain, stored
 
 CLAIM = "train-0-mnnvl-claim"
 OURS = [{"name": "mnnvl", "resourceClaimName": CLAIM}]
@@ -118,3 +119,26 @@ async def test_pods_that_may_not_be_read_are_said_to_be_unread() -> None:
     auditor = auditing(client)
     assert [finding async for finding in auditor.findings(None)] == []
     assert (auditor.tally.unread["pods"], auditor.tally.exit_code) == ("may not list pods", 2)
+
+
+async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_are_listed() -> None:
+    """They ask for MNNVL by themselves; those of PodCliques and others are left out."""
+    with_claim = stored("lws-worker")
+    alone = pods.pod("job", {"batch.kubernetes.io/job-name": None})
+    unasked = pods.pod("jobset", enabled=None)
+    of_clique = pods.pod("raycluster", {"grove.io/podclique": "c"})
+    ended = {**pods.pod("pytorchjob"), "status": {"phase": "Succeeded"}}
+    listed = [pods.pod("mpijob-launcher"), alone, with_claim, unasked, of_clique, ended]
+    auditor = auditing(MemoryClient([*pods.owners(), *listed]))
+    found = [finding async for finding in auditor.findings(None)]
+    replaced = "Correct it in the Pod template of its workload; until then, no Pod replaces it."
+    assert [(one.name, one.code, one.remedy) for one in found] == [
+        ("job", 422, replaced),
+        ("mpijob-launcher", 0, REPLACE_POD),
+    ]
+    assert found[1].problems == (WITHOUT_CLAIM,)
+    assert auditor.tally.counts["Pod"].looked_at == 3
+
+
+async def test_the_compute_domain_of_a_unit_is_no_orphan_of_a_podcliqueset() -> None:
+    assert await findings(domain()) == []

@@ -175,3 +175,71 @@ def test_unusable_input_is_2(arguments: list[str], text: str, tmp_path: Path, ca
     places = {"empty": str(tmp_path / "empty"), "broken": str(tmp_path / "broken.yaml")}
     assert run(*(argument.format(**places) for argument in arguments)) == 2
     assert text in capsys.readouterr().err
+
+
+UNITS = {
+    "job.yaml": ["job-nccl-test-cd"],
+    "jobset.yaml": ["jobset-pretrain-cd"],
+    "leaderworkerset.yaml": ["lws-vllm-0-cd"],
+    "podgroup.yaml": ["group-prefill-0-cd"],
+    "pytorchjob.yaml": ["training-bert-cd"],
+    "raycluster.yaml": ["raygroup-serve-prefill-cd", "raygroup-serve-decode-cd"],
+}
+
+
+def test_there_is_an_example_of_each_kind_of_workload() -> None:
+    assert {path.name for path in (EXAMPLES / "units").glob("*.yaml")} == set(UNITS)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_compute_domains_of_an_example(name: str, capsys: Any) -> None:
+    assert run("--output", "json", str(EXAMPLES / "units" / name)) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    made = [obj for result in results for obj in result.get("wouldCreate", ())]
+    assert [obj["metadata"]["name"] for obj in made] == UNITS[name]
+    assert all("warnings" not in result for result in results)
+
+
+def workload(kind: str = "Job", **template: Any) -> str:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 4}}}
+    spec = {"template": {"spec": {"containers": [container]}, **template}}
+    return json.dumps(
+        {"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    )
+
+
+ENABLED = {"grove.io/mnnvl-enabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "printed"),
+    [
+        pytest.param(
+            workload(metadata={"annotations": {**ENABLED, "grove.io/mnnvl-scope": "group"}}),
+            1,
+            "spec.template.metadata.annotations[grove.io/mnnvl-scope]: Unsupported value",
+            id="a scope of another kind",
+        ),
+        pytest.param(workload(), 0, "no webhook looks at batch/v1 Job", id="nothing is asked for"),
+        pytest.param(
+            workload(kind="CronJob", metadata={"annotations": ENABLED}),
+            0,
+            "no webhook looks at batch/v1 CronJob",
+            id="no owner of units",
+        ),
+        pytest.param(
+            workload().replace(
+                '"name": "a"', '"name": "a", "annotations": {"grove.io/mnnvl-enabled": "true"}', 1
+            ),
+            0,
+            "warning: grove.io/mnnvl-enabled has no effect in the metadata of a Job",
+            id="the annotation of the workload itself",
+        ),
+    ],
+)
+def test_what_pod_templates_would_get(
+    text: str, code: int, printed: str, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    assert run(str(tmp_path / "a.yaml")) == code
+    assert printed in capsys.readouterr().out

@@ -11,6 +11,7 @@ from app.rules.mnnvl.missing import PUT_BACK
 from tests.audit import test_claims as lost
 from tests.audit.test_audit import admitted
 from tests.kube.memory.client import MemoryClient
+from tests.reconcilers.test_units import domain
 
 Object = dict[str, Any]
 DESIGN = "compute-domain.nvidia.com"
@@ -150,3 +151,28 @@ async def test_without_grove_no_claim_is_lost() -> None:
         del client.served[resource]
     checks = await check_lost_claims(client)
     assert [(check.status, check.message, check.remedy) for check in checks] == [EVERY]
+
+
+@pytest.mark.parametrize(
+    ("classes", "messages"),
+    [
+        pytest.param([DRIVER], FINE, id="the class of the driver"),
+        pytest.param([], FINE, id="no driver yet"),
+        pytest.param(
+            [DESIGN],
+            [
+                (
+                    "problem",
+                    f'Pods of ComputeDomains can never be placed, because DeviceClass "{DRIVER}" does not exist: ns/lws-a-2-cd',
+                )
+            ],
+            id="another class",
+        ),
+    ],
+)
+async def test_units_of_pods_need_the_class_of_the_driver(
+    classes: list[str], messages: list[tuple[str, str]]
+) -> None:
+    client = MemoryClient([domain(), *map(device_class, classes)])
+    checks = await check_claims(client, Configuration())
+    assert [(check.status, check.message) for check in checks] == messages

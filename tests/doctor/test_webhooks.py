@@ -70,6 +70,18 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert TOKEN not in shown
 
 
+def test_a_pod_webhook_that_is_not_called_again_after_that_of_leaderworkersets_is_reported() -> (
+    None
+):
+    changed = stored(MUTATING)
+    changed["webhooks"][-1]["reinvocationPolicy"] = "Never"
+    (check,) = [check for check in check_webhooks(changed, MUTATING) if check.status != "ok"]
+    assert check.message == (
+        'pod-mnnvl.mutate.grove-admission.grove.io: reinvocationPolicy is "Never"; this version'
+        ' installs "IfNeeded"'
+    )
+
+
 def test_one_that_is_not_there_is_a_problem() -> None:
     message = "MutatingWebhookConfiguration grove-admission is not installed: nothing is checked or injected"
     assert check_webhooks(None, MUTATING) == [Check("problem", message, INSTALL)]

@@ -357,3 +357,41 @@ def test_without_nodes_nothing_is_said_to_be_as_asked() -> None:
         f"{SET} is placed, 4 of 4 pods placed; whether as asked was not looked at"
     )
     assert explained.exit_code == 0
+
+
+UNIT = PodClaim("mnnvl", "", "lws-a-0-mnnvl-template")
+
+
+def of_unit(**changes: Any) -> Snapshot:
+    """Pods of a group of a LeaderWorkerSet, which wait for the template of their claims."""
+    units = tuple(replace(pod, place=Place(unit="lws-a-0"), claims=(UNIT,)) for pod in pods())
+    return replace(alone(), pods=units, **changes)
+
+
+@pytest.mark.parametrize(
+    ("domains", "remedy"),
+    [
+        pytest.param(
+            (),
+            "grove-admission makes ComputeDomain lws-a-0-cd, and NVIDIA's controller the template",
+            id="no ComputeDomain yet",
+        ),
+        pytest.param(
+            (ComputeDomain(NAMESPACE, "lws-a-0-cd", "u", template=UNIT.template),),
+            "NVIDIA's controller makes it from ComputeDomain lws-a-0-cd",
+            id="a ComputeDomain without its template",
+        ),
+    ],
+)
+def test_a_pod_of_a_unit_says_who_makes_what_it_waits_for(domains: Any, remedy: str) -> None:
+    snapshot = of_unit(compute_domains=domains)
+    found = explain(Index(snapshot), pods()[0].ref)
+    assert found is not None
+    (reason,) = [one for one in found.reasons if one.id == "ClaimMissing"]
+    assert (reason.who, reason.text) == (
+        "platform",
+        "ResourceClaimTemplate lws-a-0-mnnvl-template does not exist",
+    )
+    assert reason.remedy.startswith(remedy)
+    shown = "\n".join(tree_lines(found.tree, everything=True, colour=False, width=200))
+    assert ("ComputeDomain lws-a-0-cd" in shown) is bool(domains)

@@ -15,7 +15,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, base_of
+from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX, base_of
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 
@@ -69,6 +69,13 @@ def _who_makes(gang: Gang, name: str) -> str:
                 f"NVIDIA's controller makes it from ComputeDomain {domain.name}: see whether it"
                 " runs, and its log"
             )
+
+    unit = name.removesuffix(TEMPLATE_SUFFIX)
+    if unit in {pod.place.unit for pod in gang.pods}:
+        return (
+            f"grove-admission makes ComputeDomain {unit}{DOMAIN_SUFFIX}, and NVIDIA's controller"
+            " the template from it: see the events of the workload, and grove-admission doctor"
+        )
 
     entries = {claim.name for claim, _ in _claims(gang) if name in (claim.claim, claim.template)}
     if not gang.is_of_grove or not entries & {CLAIM, GROVE_CLAIM}:

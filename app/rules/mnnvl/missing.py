@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from app.facts.carrier import UnitMember, read_carrier, read_pod
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
+from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
 from app.objects.fields import Findings
+from app.objects.metadata import annotations_of, labels_of
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.plan import read_plan
 from app.rules.mnnvl.wanted import ClaimedMember, claimed
@@ -23,6 +25,14 @@ REPLACE = (
     "Delete these Pods as soon as their workload can do without them: Grove's operator replaces"
     " them, and the new ones have the claim."
 )
+
+
+WITHOUT_CLAIM = (
+    "asks for MNNVL and has no claim, because no webhook answered when it was created: it runs"
+    " outside of its NVLink domain"
+)
+
+REPLACE_POD = "Delete it as soon as its workload can do without it: the new one has the claim."
 
 
 class Unclaimed(UnitMember):
@@ -72,6 +82,12 @@ def clique_of_pod(pod: JsonMap) -> str:
     owners = maps_at(pod, "metadata", "ownerReferences")
     names = (text_at(owner, "name") for owner in owners if owner.get("kind") == POD_CLIQUE.kind)
     return next(names, "")
+
+
+def asks_for_claim(pod: JsonMap) -> bool:
+    """Return whether `pod` asks for MNNVL by itself, not through a PodClique, and is not ending."""
+    asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
+    return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
 
 
 def runs_without_claim(pod: JsonMap) -> bool:
