@@ -1,7 +1,7 @@
 """Writes the tables in READMEs that repeat the code, between `<!-- generated: NAME -->` and `<!--
 end -->`.
 
-Run it after a change of the registry of webhooks or of the commands; a test compares the READMEs
+Run it after a change of the registry of webhooks, of the commands or of the kinds of workloads; a test compares the READMEs
 with it.
 """
 
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.commands import COMMANDS  # noqa: E402
+from app.facts.unit_owners import OWNER_KINDS, OwnerKind, UnitScope  # noqa: E402
 from app.webhooks.registry import WEBHOOKS, Webhook  # noqa: E402
 
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -42,7 +43,30 @@ def _row(webhook: Webhook) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-TABLES: dict[str, Callable[[], str]] = {"commands": commands, "webhooks": webhooks}
+def units() -> str:
+    head = "| workload | how a Pod names it | scope | a unit is named |"
+    rows = [
+        f"| {_owners(kind)} | `{kind.key}` | `{scope.name}` | `{_unit(scope)}` |"
+        for kind in OWNER_KINDS
+        for scope in kind.scopes
+    ]
+    return "\n".join([head, "|---|---|---|---|", *rows])
+
+
+def _owners(kind: OwnerKind) -> str:
+    return ", ".join(sorted(resource.kind for resource in kind.resources))
+
+
+def _unit(scope: UnitScope) -> str:
+    parts = [key.rpartition("/")[2].rpartition(".")[2] for key in scope.keys]
+    return "-".join([scope.prefix, "<name>", *(f"<{part}>" for part in parts)])
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "webhooks": webhooks,
+    "units": units,
+}
 
 
 def written(text: str) -> str:
@@ -59,6 +83,7 @@ def readmes() -> list[Path]:
         ROOT / "README.md",
         *sorted(ROOT.glob("app/**/README.md")),
         *sorted(ROOT.glob("*/README.md")),
+        *sorted(ROOT.glob("manifests/*/*/README.md")),
     ]
 
 
