@@ -1,11 +1,13 @@
 """Queues that don't exist: who names one is warned, by a policy or by a webhook, and not by both."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.config.schema import Configuration
+from app.facts.grove.template import read_template
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import POD, Resource
 from app.rules.queue_warnings import warnings_of_group, warnings_of_set
@@ -23,7 +25,10 @@ OBJECTS = [
     for obj in queue_policies(Configuration(), "refuse", KAI)
     if obj["metadata"]["name"].startswith("queue-missing-")
 ]
-WEBHOOKS = {POD_CLIQUE_SET: warnings_of_set, POD_GROUP: warnings_of_group}
+WEBHOOKS: dict[Resource, Callable[[Object], list[str]]] = {
+    POD_CLIQUE_SET: lambda obj: warnings_of_set(read_template(obj), ["a"]),
+    POD_GROUP: lambda obj: warnings_of_group(obj, ["a"]),
+}
 COPIES = {"a label of a PodGroup"}
 """What no scheduler reads a queue from."""
 
@@ -45,7 +50,7 @@ def warned(way: Way) -> int:
     """How many times somebody says that a queue doesn't exist, in a cluster with Queue `a`."""
     texts = KNOWN.said(way.resource, way.obj)
     if way.resource in WEBHOOKS:
-        texts += WEBHOOKS[way.resource](way.obj, ["a"])
+        texts += WEBHOOKS[way.resource](way.obj)
     assert all("does not exist" in text for text in texts)
     return len(texts)
 
