@@ -21,7 +21,7 @@ from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers, impersonation_headers
 from app.kube.kubeconfig_reader import reader
-from app.objects.shape import JsonMap, map_of
+from app.objects.shape import JsonMap, map_at, map_of
 
 ConfigException: type[Exception] = reader.ConfigException
 
@@ -158,7 +158,7 @@ def _require_context(merged: Any, context: str | None) -> None:
 
 def _require_plugin(name: str, user: JsonMap) -> None:
     """Raise MissingPlugin if the exec plugin of a user is not installed."""
-    plugin = map_of(user.get("exec"))
+    plugin = map_at(user, "exec")
     command = str(plugin.get("command") or "")
     if command and shutil.which(command) is None:
         hint = " ".join(str(plugin.get("installHint") or "").split())
@@ -225,7 +225,7 @@ def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
     """Return the contexts or the users of a kubeconfig by name."""
     listed = merged.safe_get(f"{kind}s") or ()
     entries = [map_of(item.value) for item in listed]
-    return {str(entry.get("name")): map_of(entry.get(kind)) for entry in entries}
+    return {str(entry.get("name")): map_at(entry, kind) for entry in entries}
 
 
 def _current(merged: Any) -> str:

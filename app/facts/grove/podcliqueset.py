@@ -14,7 +14,7 @@ from app.facts.place import Place
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
 from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
@@ -206,7 +206,7 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
 
 def _spec(obj: JsonMap) -> dict[str, Any]:
     """Return the fields of a `PodCliqueSet`."""
-    metadata = map_of(obj.get("metadata"))
+    metadata = map_at(obj, "metadata")
     template = map_at(obj, "spec", "template")
     return {
         "namespace": text_at(metadata, "namespace"),
@@ -218,7 +218,7 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
         "cliques": tuple(_read_clique(item) for item in _named(template.get("cliques"))),
         "groups": tuple(map(_read_group, _named(template.get("podCliqueScalingGroups")))),
         "condition": _condition(obj),
-        "replicas": int_of(map_of(obj.get("spec")).get("replicas"), 1),
+        "replicas": int_of(map_at(obj, "spec").get("replicas"), 1),
         "mnnvl_groups": _mnnvl_groups(metadata, template),
         "mnnvl": read_mnnvl(annotations_of(obj)),
     }
@@ -229,20 +229,20 @@ def _read_group(item: JsonMap) -> ScalingGroup:
         item["name"],
         tuple(texts_at(item, "cliqueNames")),
         _constraint(item),
-        read_mnnvl(map_of(item.get("annotations"))),
+        read_mnnvl(map_at(item, "annotations")),
         int_of(item.get("replicas"), 1),
         int_of(item.get("minAvailable"), 1),
     )
 
 
 def _read_clique(item: JsonMap) -> Clique:
-    spec = map_of(item.get("spec"))
+    spec = map_at(item, "spec")
     replicas = int_of(spec.get("replicas"), 1)
     return Clique(
         item["name"],
         replicas,
         _constraint(item),
-        read_requests(map_of(spec.get("podSpec"))),
+        read_requests(map_at(spec, "podSpec")),
         int_of(spec.get("minAvailable"), replicas),
     )
 
@@ -253,12 +253,12 @@ def _mnnvl_groups(metadata: JsonMap, template: JsonMap) -> tuple[str, ...]:
         *_named(template.get("podCliqueScalingGroups")),
         *_named(template.get("cliques")),
     )
-    names = {group_in(map_of(holder.get("annotations"))) for holder in holders}
+    names = {group_in(map_at(holder, "annotations")) for holder in holders}
     return tuple(sorted(filter(None, names)))
 
 
 def _constraint(holder: JsonMap) -> StoredConstraint:
-    fields = map_of(holder.get("topologyConstraint"))
+    fields = map_at(holder, "topologyConstraint")
     if not fields:
         return UNCONSTRAINED
     is_later = any(value for field, value in fields.items() if field != "packDomain")

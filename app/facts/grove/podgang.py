@@ -5,7 +5,7 @@ from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
@@ -72,8 +72,8 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         place=read_place(labels),
         topology=next(filter(None, names), ""),
         told=read_told(spec),
-        parts=tuple(map(_part, maps_of(spec.get("podgroups")))),
-        groups=tuple(map(_group, maps_of(spec.get("topologyConstraintGroupConfigs")))),
+        parts=tuple(map(_part, maps_at(spec, "podgroups"))),
+        groups=tuple(map(_group, maps_at(spec, "topologyConstraintGroupConfigs"))),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         role=text_at(labels, POD_GANG_ROLE),
         epoch=text_at(labels, POD_GANG_EPOCH),
@@ -88,12 +88,12 @@ def _scheduled(status: JsonMap) -> bool | None:
     """
     if status.get("lastScheduled"):
         return True
-    conditions = maps_of(status.get("conditions"))
+    conditions = maps_at(status, "conditions")
     return False if any(item.get("type") == "Scheduled" for item in conditions) else None
 
 
 def _part(item: JsonMap) -> GangPart:
-    pods = frozenset(text_at(pod, "name") for pod in maps_of(item.get("podReferences")))
+    pods = frozenset(text_at(pod, "name") for pod in maps_at(item, "podReferences"))
     minimum = int_of(item.get("minReplicas"), 1)
     return GangPart(text_at(item, "name"), minimum, pods, read_told(item))
 

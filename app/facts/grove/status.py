@@ -1,7 +1,7 @@
 """What Grove writes into the status of its objects."""
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, maps_of, text_at
+from app.objects.shape import JsonMap, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 
@@ -25,12 +25,12 @@ def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
     fields = ("type", "status", "reason", "message")
     return tuple(
         StatusCondition(*(text_at(item, field) for field in fields))
-        for item in maps_of(status.get("conditions"))
+        for item in maps_at(status, "conditions")
     )
 
 
 def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
     return tuple(
         LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
-        for item in maps_of(status.get("lastErrors"))
+        for item in maps_at(status, "lastErrors")
     )

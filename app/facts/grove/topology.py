@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from app.base.value import Value
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
-from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of, text_at
+from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
@@ -102,7 +102,7 @@ def levels_of_binding(obj: JsonMap) -> tuple[Level, ...]:
 
 
 def _of_kai(holder: JsonMap, field: str) -> list[Object]:
-    items = maps_of(holder.get(field))
+    items = maps_at(holder, field)
     return [item for item in items if item.get("schedulerName") == KAI_SCHEDULER]
 
 

@@ -12,7 +12,7 @@ from app.facts.labels import NODE_POOL
 from app.facts.named import Namespaced, read_key
 from app.facts.quantity import Amounts, amounts
 from app.objects.owners import owners_of
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
 from app.objects.time import duration, seconds_since_1970, signed_duration
 
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
@@ -100,7 +100,7 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
         pool=pool,
         topology=_topology(spec),
         told=told,
-        subgroups=tuple(map(_subgroup, maps_of(spec.get("subGroups")))),
+        subgroups=tuple(map(_subgroup, maps_at(spec, "subGroups"))),
         needed=_minimum_of_subgroups(spec),
         unnamed=unnamed,
         priority_class=text_at(spec, "priorityClassName"),
@@ -176,7 +176,7 @@ def _named_topology(holder: JsonMap) -> str:
 
 def _aimless(name: str, spec: JsonMap) -> Iterator[str]:
     """Yield the names of the parts of a PodGroup that name a topology and no level of it."""
-    subgroups = ((text_at(item, "name"), item) for item in maps_of(spec.get("subGroups")))
+    subgroups = ((text_at(item, "name"), item) for item in maps_at(spec, "subGroups"))
     for part, holder in ((name, spec), *subgroups):
         if _named_topology(holder) and not _constraints(holder)[0]:
             yield part
@@ -189,7 +189,7 @@ def _minimum_of_subgroups(holder: JsonMap) -> int | None:
 
 def _topology(spec: JsonMap) -> str:
     """Return that of the whole group, or else of the first SubGroup that has one."""
-    holders = (spec, *maps_of(spec.get("subGroups")))
+    holders = (spec, *maps_at(spec, "subGroups"))
     return next(filter(None, map(_named_topology, holders)), "")
 
 
@@ -211,7 +211,7 @@ def _said(conditions: Sequence[JsonMap]) -> tuple[Said, ...]:
 
 def _reasons(condition: JsonMap) -> tuple[Said, ...]:
     time = seconds_since_1970(condition.get("lastTransitionTime"))
-    reasons = [_reason(item) for item in maps_of(condition.get("reasons"))]
+    reasons = [_reason(item) for item in maps_at(condition, "reasons")]
     if not reasons and (condition.get("message") or condition.get("reason")):
         reasons = [Said(text_at(condition, "reason"), text_at(condition, "message"))]
     return tuple(replace(reason, time=time) for reason in reasons)

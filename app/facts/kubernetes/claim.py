@@ -10,7 +10,7 @@ from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
 from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 MOST_DEVICES = 32
@@ -120,7 +120,7 @@ def _devices(allocation: JsonMap) -> tuple[Device, ...]:
 def _consumers(status: JsonMap) -> tuple[Consumer, ...]:
     return tuple(
         Consumer(text_at(item, "name"), text_at(item, "uid"))
-        for item in maps_of(status.get("reservedFor"))
+        for item in maps_at(status, "reservedFor")
         if item.get("resource", "pods") == "pods"
     )
 
@@ -239,7 +239,7 @@ def gpus_in(slices: Sequence[SliceGpus]) -> int:
 def _gpus(spec: JsonMap) -> tuple[str, ...]:
     driver = text_at(spec, "driver")
     names: list[str] = []
-    for item in maps_of(spec.get("devices")):
+    for item in maps_at(spec, "devices"):
         device = map_at(item, "basic") or item
         of_type = text_at(map_at(device, "attributes", "type"), "string")
         if _is_gpu(driver, of_type):

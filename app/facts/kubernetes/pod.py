@@ -20,7 +20,7 @@ from app.facts.named import Namespaced, interned, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.facts.quantity import thousandths
 from app.objects.owners import owners_of
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
@@ -128,7 +128,7 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
             text_at(item, "resourceClaimName") or generated.get(text_at(item, "name"), ""),
             text_at(item, "resourceClaimTemplateName"),
         )
-        for item in maps_of(spec.get("resourceClaims"))
+        for item in maps_at(spec, "resourceClaims")
     )
 
 
@@ -218,7 +218,7 @@ def read_pod(obj: JsonMap) -> Pod:
         _controller(obj),
         interned(spec.get("nodeName")),
         interned(spec.get("schedulerName")) or "default-scheduler",
-        tuple(interned(gate.get("name")) for gate in maps_of(spec.get("schedulingGates"))),
+        tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
         read_shape(spec, annotations.get(GPU_FRACTION)),
         interned(status.get("phase")) or "Pending",
         _unscheduled(status),
@@ -248,7 +248,7 @@ def _groups(labels: JsonMap, annotations: JsonMap, spec: JsonMap) -> dict[str, A
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:
     """Return the PersistentVolumeClaims that a pod names; few pods have any."""
-    sources = (map_at(volume, "persistentVolumeClaim") for volume in maps_of(spec.get("volumes")))
+    sources = (map_at(volume, "persistentVolumeClaim") for volume in maps_at(spec, "volumes"))
     return tuple(filter(None, (text_at(source, "claimName") for source in sources)))
 
 
@@ -272,12 +272,12 @@ def _bound(status: JsonMap) -> float | None:
 
 def _scheduled(status: JsonMap) -> JsonMap:
     """Return the condition PodScheduled; empty if there is none."""
-    conditions = maps_of(status.get("conditions"))
+    conditions = maps_at(status, "conditions")
     return next((known for known in conditions if known.get("type") == "PodScheduled"), {})
 
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:
-    containers = maps_of(status.get("containerStatuses"))
+    containers = maps_at(status, "containerStatuses")
     states = (map_at(container, "state", "waiting") for container in containers)
     reasons = (interned(state.get("reason")) for state in states if state.get("reason"))
     return tuple(dict.fromkeys(reasons))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from app.facts.quantity import amounts
-from app.objects.shape import JsonMap, maps_of
+from app.objects.shape import JsonMap, maps_at
 
 Requests = tuple[tuple[str, int], ...]
 """The names of resources, sorted, with their amounts in thousandths."""
@@ -21,12 +21,12 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
     that are not set.
     """
     total: dict[str, int] = {}
-    for container in maps_of(spec.get("containers")):
+    for container in maps_at(spec, "containers"):
         _add(total, _requests(container))
 
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in maps_of(spec.get("initContainers")):
+    for container in maps_at(spec, "initContainers"):
         moment = dict(sidecars)
         _add(moment, _requests(container))
         _raise(peak, moment)
@@ -46,7 +46,7 @@ def read_requests(spec: JsonMap) -> Requests:
     Equal results are one object, because many PodCliqueSets ask for the same.
     """
     total = pod_requests(spec)
-    for claim in maps_of(spec.get("resourceClaims")):
+    for claim in maps_at(spec, "resourceClaims"):
         name = claim.get("resourceClaimTemplateName") or claim.get("resourceClaimName")
         _add(total, {f"claim {name}": 1000})
 

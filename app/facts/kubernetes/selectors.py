@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, map_at, map_of, maps_at, maps_of, text_at, texts_at
 
 
 class Requirement(Value):
@@ -70,12 +70,12 @@ def tolerations(spec: JsonMap) -> tuple[Toleration, ...]:
             text_at(item, "value"),
             text_at(item, "effect"),
         )
-        for item in maps_of(spec.get("tolerations"))
+        for item in maps_at(spec, "tolerations")
     )
 
 
 def _term(term: JsonMap) -> Term:
-    expressions = [*maps_of(term.get("matchExpressions")), *maps_of(term.get("matchFields"))]
+    expressions = [*maps_at(term, "matchExpressions"), *maps_at(term, "matchFields")]
     return tuple(
         Requirement(text_at(item, "key"), text_at(item, "operator"), _values(item))
         for item in expressions

@@ -1,7 +1,7 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
 from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
 
 class PriorityClass(ClusterScoped):
@@ -30,7 +30,7 @@ class Workload(Namespaced):
 def read_workload(obj: JsonMap) -> Workload:
     """Read `podGroups` of Kubernetes 1.35, or `podGroupTemplates` since 1.36."""
     spec = map_at(obj, "spec")
-    groups = maps_of(spec.get("podGroupTemplates")) or maps_of(spec.get("podGroups"))
+    groups = maps_at(spec, "podGroupTemplates") or maps_at(spec, "podGroups")
     return Workload(
         *read_key(map_at(obj, "metadata")),
         groups=tuple(text_at(group, "name") for group in groups),
