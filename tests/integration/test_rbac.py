@@ -37,9 +37,10 @@ from app.kube.api import ObjectRef, Selection
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
-from tests import builders
+from tests import builders, pods
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
+from tests.integration.test_units import World, recorded
 from tests.integration.tried import tried
 from tests.rendered import rendered
 
@@ -50,6 +51,17 @@ Right = tuple[str, str, str]
 
 NAME = "grove-topology"
 ADOPTED = "grove.io/mnnvl-resources-adopted"
+UNITS = (
+    ("apps", "statefulsets"),
+    ("batch", "jobs"),
+    ("jobset.x-k8s.io", "jobsets"),
+    ("kubeflow.org", "pytorchjobs"),
+    ("kubeflow.org", "mpijobs"),
+    ("leaderworkerset.x-k8s.io", "leaderworkersets"),
+    ("ray.io", "rayclusters"),
+)
+"""What is read of who owns the Pods of a unit."""
+
 WITHOUT_A_CALL_HERE: dict[Right, str] = {
     ("patch", "", "secrets"): "a certificate is replaced, after two months",
     ("get", "scheduling.run.ai", "podgroups"): "another replica made it in the same moment",
@@ -58,6 +70,14 @@ WITHOUT_A_CALL_HERE: dict[Right, str] = {
     for group, plurals in OWNERS.items()
     for plural in plurals
     if plural != "podcliques"
+}
+WITHOUT_A_CALL_HERE = {
+    right: reason
+    for right, reason in WITHOUT_A_CALL_HERE.items()
+    if right not in {("get", group, plural) for group, plural in UNITS}
+} | {
+    ("get", "kubeflow.org", f"{kind}s"): "its CRD is not installed here"
+    for kind in ("jaxjob", "paddlejob", "tfjob", "xgboostjob")
 }
 WITHOUT_A_CALL_HERE |= {
     (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
@@ -147,6 +167,7 @@ async def test_every_right_is_used_by_a_call_or_has_a_reason(
         await play.until_reset(times=2)
         await play.gang_with_mnnvl(served)
         await play.workload()
+        await play.units()
         await play.queues()
     async with start("{enabled: false}"):
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
@@ -159,9 +180,25 @@ class Play:
     """What users and Grove's operator do in one namespace, and what comes of it."""
 
     def __init__(self, clients: Users, namespace: str) -> None:
+        self.clients = clients
         self.admin = clients.admin
         self.grove = clients.operator
         self.namespace = namespace
+
+    async def units(self) -> None:
+        """A Pod of each kind of workload, beside the Workload `w`; one has a claim already."""
+        world = World(self.clients, self.namespace)
+        await world.create_owners()
+        group = {"metadata": {"name": "prefill-0"}, "spec": {}}
+        await self.admin.create(K8S_POD_GROUP, group, self.namespace)
+        for name, unit in pods.UNITS.items():
+            if not unit:
+                continue
+            obj = recorded(name)
+            if name == "job":
+                theirs = {"name": "theirs", "resourceClaimTemplateName": "theirs"}
+                obj["spec"]["resourceClaims"] = [theirs]
+            await world.create(obj)
 
     async def until_kai(self, *keys: str) -> None:
         async def levels() -> tuple[str, ...]:
