@@ -13,7 +13,7 @@ from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Object
 from app.kube.store import IndexFunction
 from app.objects.metadata import annotations_of
-from app.objects.owners import Controller, controller_of
+from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
@@ -45,7 +45,7 @@ class StoredPod(Stored):
 
     uid: str
     ref: GroupRef
-    controller: Controller | None
+    controller: OwnerRef | None
     pod_group: str
     marked: bool
     """Whether it has the annotation that makes KAI's own podgrouper skip it."""

@@ -14,8 +14,9 @@ from app.kube.owners import Owners
 from app.objects.fields import FieldError, forbidden, invalid
 from app.objects.metadata import labels_of
 from app.objects.names import is_subdomain
+from app.objects.owners import controller_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
-from app.objects.shape import JsonMap, map_at, maps_at, maps_of, text_at
+from app.objects.shape import JsonMap, map_at, maps_of, text_at
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.plan import Plan
 
@@ -58,9 +59,8 @@ class UnitOwners:
 
         chain = await self._owners.chain(plan.namespace, controller) if controller else []
         for obj in chain:
-            kind = await _find_kind(obj["apiVersion"], obj["kind"])
-            is_owner = kind and kind.kind in named.kind.resource_kinds
-            if kind and is_owner and obj["metadata"]["name"] == named.name:
+            if obj["kind"] in named.kind.resource_kinds and obj["metadata"]["name"] == named.name:
+                kind = await _find_kind(obj["apiVersion"], obj["kind"])
                 return plan.owned_by(obj["metadata"]["uid"], kind)
         return None
 
@@ -84,18 +84,17 @@ class UnitOwners:
 
         False if that is no owner of Pods' units. Raise ClusterError.
         """
-        for reference in maps_at(domain, "metadata", "ownerReferences"):
-            resource = await _find_kind(
-                text_at(reference, "apiVersion"), text_at(reference, "kind")
-            )
-            if resource is None:
-                continue
-            ref = ObjectRef(resource, reference["name"], domain["metadata"]["namespace"])
-            owner = await find(self._client, ref, version=resource.versions[0])
-            if owner and owner["metadata"]["uid"] == reference["uid"]:
-                kind = next(kind for kind in OWNER_KINDS if resource.kind in kind.resource_kinds)
-                return kind.has_unit(map_at(owner, "spec"), labels_of(domain))
-        return False
+        owner = controller_of(domain)
+        resource = owner and await _find_kind(owner.api_version, owner.kind)
+        if not owner or not resource:
+            return False
+
+        ref = ObjectRef(resource, owner.name, domain["metadata"]["namespace"])
+        stored = await find(self._client, ref, version=resource.versions[0])
+        if stored is None or stored["metadata"]["uid"] != owner.uid:
+            return False
+        kind = next(kind for kind in OWNER_KINDS if resource.kind in kind.resource_kinds)
+        return kind.has_unit(map_at(stored, "spec"), labels_of(domain))
 
 
 def not_owned(plan: Plan) -> FieldError:

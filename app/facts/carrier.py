@@ -15,7 +15,7 @@ from app.facts.kubernetes.gpus import has_gpus
 from app.facts.place import Place, read_place
 from app.facts.unit_owners import NamedOwner, read_owner
 from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
-from app.objects.owners import Controller, controller_of
+from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
 
@@ -70,7 +70,7 @@ class UnitMember(Value):
     foreign_group: str = ""
     named: NamedOwner | None = None
     owner: Resource = POD_CLIQUE_SET
-    controller: Controller | None = None
+    controller: OwnerRef | None = None
 
     @property
     def owner_name(self) -> str:

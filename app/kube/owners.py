@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
-from app.objects.owners import Controller, controller_of
+from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -35,7 +35,7 @@ class Owners:
         self._clock = clock
         self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
 
-    async def top_owner(self, namespace: str, reference: Controller) -> Object:
+    async def top_owner(self, namespace: str, reference: OwnerRef) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
 
         It is metadata with apiVersion and kind. An owner that does not exist or that RBAC does not
@@ -51,14 +51,14 @@ class Owners:
             "metadata": {"name": reference.name, "uid": reference.uid},
         }
 
-    async def chain(self, namespace: str, reference: Controller) -> list[Object]:
+    async def chain(self, namespace: str, reference: OwnerRef) -> list[Object]:
         """Return the owners from `reference` upwards, as far as they can be read.
 
         They are metadata with apiVersion and kind. Raise ClusterError if the API server is
         unavailable.
         """
         chain: list[Object] = []
-        above: Controller | None = reference
+        above: OwnerRef | None = reference
         while above is not None and len(chain) < MAX_DEPTH:
             read = await self._owner(namespace, above)
             if read is None:
@@ -68,7 +68,7 @@ class Owners:
 
         return chain
 
-    async def _owner(self, namespace: str, reference: Controller) -> Object | None:
+    async def _owner(self, namespace: str, reference: OwnerRef) -> Object | None:
         cached = self._read.get(reference.uid)
         if cached is not None and self._clock() - cached[0] < FRESH_SECONDS:
             return cached[1]
@@ -79,7 +79,7 @@ class Owners:
             self._read.popitem(last=False)
         return read
 
-    async def _fetch(self, namespace: str, reference: Controller) -> Object | None:
+    async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
         resource = await self._find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None

@@ -1,10 +1,9 @@
 """The owner references of an object."""
 
 from sys import intern
-from typing import NamedTuple
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, map_of, maps_at, maps_of, text_at
+from app.objects.shape import JsonMap, maps_at, text_at
 
 
 class OwnerRef(Value):
@@ -14,15 +13,7 @@ class OwnerRef(Value):
     name: str
     uid: str
     controller: bool = True
-
-
-class Controller(NamedTuple):
-    """An owner reference with `controller: true`."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
+    api_version: str = ""
 
 
 def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
@@ -30,32 +21,24 @@ def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
 
     They share their texts with others, because there may be very many.
     """
-    metadata = map_of(obj.get("metadata"))
     return tuple(
         OwnerRef(
             intern(text_at(reference, "kind")),
             intern(text_at(reference, "name")),
             intern(text_at(reference, "uid")),
             reference.get("controller") is True,
+            intern(text_at(reference, "apiVersion")),
         )
-        for reference in maps_of(metadata.get("ownerReferences"))
+        for reference in maps_at(obj, "metadata", "ownerReferences")
     )
+
+
+def controller_of(obj: JsonMap) -> OwnerRef | None:
+    """Return the owner reference of `obj` that controls it."""
+    return next((owner for owner in owners_of(obj) if owner.controller), None)
 
 
 def controller_uid(obj: JsonMap, kind: str) -> str:
     """Return the uid of the object of `kind` that controls `obj`, or ""."""
-    owners = (owner for owner in owners_of(obj) if owner.controller and owner.kind == kind)
-    return next((owner.uid for owner in owners), "")
-
-
-def controller_of(obj: JsonMap) -> Controller | None:
-    """Return the owner reference of `obj` that controls it."""
-    references = maps_at(obj, "metadata", "ownerReferences")
-    controller = next(
-        (reference for reference in references if reference.get("controller") is True), None
-    )
-    if controller is None:
-        return None
-    return Controller(
-        *(intern(text_at(controller, key)) for key in ("apiVersion", "kind", "name", "uid"))
-    )
+    controller = controller_of(obj)
+    return controller.uid if controller and controller.kind == kind else ""

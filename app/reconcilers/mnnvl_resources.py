@@ -33,8 +33,9 @@ from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
 from app.kube.pages import pages
 from app.kube.store import WatchStore
+from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
-from app.reconcilers.writing import Writing, named, regarding_owner, regarding_set, soonest
+from app.reconcilers.writing import Writing, named, regarding_set, soonest
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.rules.mnnvl.unit import NvlinkUnit
 from app.rules.mnnvl.wanted import ClaimedMember, demands_in, plan_for
@@ -360,9 +361,11 @@ class MnnvlResourcesReconciler:
         )
 
     def _report_collected(self, deleted: list[Object]) -> None:
-        if deleted[0]["metadata"].get("ownerReferences"):
+        owner = controller_of(deleted[0])
+        if owner is not None:
             note = f"deleted {named(deleted)}: nothing asks for them any more, and no pod uses them"
-            regarding = regarding_owner(deleted[0])
+            namespace = deleted[0]["metadata"]["namespace"]
+            regarding = Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
             self._events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
 
 

@@ -23,7 +23,7 @@ from app.kube.loop import Loop
 from app.kube.owners import Owners
 from app.kube.rewrites import Rewrites
 from app.objects.metadata import annotations_of
-from app.objects.owners import Controller
+from app.objects.owners import OwnerRef
 from app.objects.resource import POD
 from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
@@ -44,7 +44,7 @@ EMPTY_SECONDS = 2.0
 While a Pod is replaced, its group may be empty for a moment.
 """
 
-TopOwners = Mapping[Controller | None, Object | None]
+TopOwners = Mapping[OwnerRef | None, Object | None]
 """The top owner of each controller.
 
 The key and the value are None for Pods without a controller.

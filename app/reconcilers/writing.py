@@ -33,10 +33,3 @@ def named(objects: Iterable[Object]) -> str:
 def regarding_set(pcs: PodCliqueSet) -> Regarding:
     """Return what an Event about a PodCliqueSet regards."""
     return Regarding.to(POD_CLIQUE_SET, pcs.name, pcs.namespace, pcs.uid)
-
-
-def regarding_owner(obj: Object) -> Regarding:
-    """Return what an Event about an object that has one owner regards: this owner."""
-    owner = obj["metadata"]["ownerReferences"][0]
-    values = (owner["apiVersion"], owner["kind"])
-    return Regarding(*values, obj["metadata"]["namespace"], owner["name"], owner["uid"])

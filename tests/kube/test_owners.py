@@ -8,7 +8,7 @@ import pytest
 from app.kube import owners
 from app.kube.api import ClusterError, NotFound, Object, Rejected, Unavailable
 from app.kube.owners import FRESH_SECONDS, Kinds, Owners
-from app.objects.owners import Controller, controller_of
+from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -53,8 +53,8 @@ def looking(client: MemoryClient) -> Owners:
     return Owners(client, find, clock=virtual.now)
 
 
-def controller(kind: str, name: str, uid: str = "") -> Controller:
-    return Controller("batch/v1", kind, name, uid or f"uid-{name}")
+def controller(kind: str, name: str, uid: str = "") -> OwnerRef:
+    return OwnerRef(kind, name, uid or f"uid-{name}", True, "batch/v1")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def controller(kind: str, name: str, uid: str = "") -> Controller:
         ),
     ],
 )
-def test_who_controls_an_object(references: Sequence[Object], expected: Controller | None) -> None:
+def test_who_controls_an_object(references: Sequence[Object], expected: OwnerRef | None) -> None:
     assert controller_of(owned("Job", "x", *references)) == expected
 
 
@@ -118,7 +118,7 @@ LOOP = (owned("Job", "j", reference("CronJob", "c")), owned("CronJob", "c", refe
     ],
 )
 def test_the_top_owner(
-    objects: tuple[Object, ...], start: Controller, top: tuple[str, str, str]
+    objects: tuple[Object, ...], start: OwnerRef, top: tuple[str, str, str]
 ) -> None:
     async def story() -> None:
         owner = await looking(cluster(*objects)).top_owner("ns", start)
