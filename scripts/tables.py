@@ -1,22 +1,30 @@
-"""Writes the tables in READMEs that repeat the code, between `<!-- generated: NAME -->` and `<!--
-end -->`.
+"""Writes what READMEs and the pages of the guide repeat, between `<!-- generated: NAME -->` and
+`<!-- end -->`.
 
-Run it after a change of the registry of webhooks, of the commands or of the kinds of workloads; a test compares the READMEs
-with it.
+Run it after a change of the registry of webhooks, of the commands, of the kinds of workloads, or of
+a name that `manifests/guide/stable.md` has; a test compares the pages with it.
 """
 
+import importlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
+
+from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.commands import COMMANDS  # noqa: E402
+from app.commands.schema import SCHEMAS  # noqa: E402
+from app.config.schema import Configuration  # noqa: E402
+from app.explain.reasons.table import RULES  # noqa: E402
 from app.facts.unit_owners import OWNER_KINDS, OwnerKind, UnitScope  # noqa: E402
 from app.webhooks.registry import WEBHOOKS, Webhook  # noqa: E402
 
+GUIDE = ROOT / "manifests" / "guide"
 _BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -62,10 +70,113 @@ def _unit(scope: UnitScope) -> str:
     return "-".join([scope.prefix, "<name>", *(f"<{part}>" for part in parts)])
 
 
+def install() -> str:
+    """Return the first commands of the page about the installation."""
+    page = (GUIDE / "install.md").read_text()
+    block = re.search(r"(?:^    .+\n)+", page, re.MULTILINE)
+    if block is None:
+        raise ValueError("install.md has no commands")
+    return block[0].rstrip("\n")
+
+
+def exit_codes() -> str:
+    rows = [f"| `{name}` | {_exit_codes(name)} |" for name in COMMANDS]
+    return "\n".join(["| command | exit codes |", "|---|---|", *rows])
+
+
+def _exit_codes(command: str) -> str:
+    """Return what the help of a command says of its exit codes, or its module."""
+    module = importlib.import_module(f"app.commands.{command}")
+    for text in (module.COMMAND.description, module.__doc__ or ""):
+        told = re.search(r"Exit codes?:\s+(.+?)\.?\s*(?:\n\n|$)", text, re.DOTALL)
+        if told:
+            return " ".join(told[1].split())
+    return "0 done, 1 a refusal or a failure, 2 unusable input"
+
+
+def schemas() -> str:
+    rows = [f"| `{name}` | {version} |" for name, (version, _) in SCHEMAS.items()]
+    return "\n".join(["| schema | version |", "|---|---|", *rows])
+
+
+def reasons() -> str:
+    return _lines({rule.id for rule in RULES})
+
+
+def metrics() -> str:
+    return _lines(metric_names())
+
+
+def metric_names() -> set[str]:
+    """Return the name of each metric, read from where the code makes it."""
+    made = re.compile(r'\b(?:gauge|counter)\(\s*"([a-z_]+)"')
+    counted = re.compile(r"PREFIX\}_([a-z_]+)")
+    names = {f"{subject}_duration_seconds" for subject in ("request", "reconcile")}
+    for path in (ROOT / "app").rglob("*.py"):
+        text = path.read_text()
+        names |= set(made.findall(text))
+        names |= {f"{name}_total" for name in counted.findall(text)}
+
+    return {f"grove_admission_{name}" for name in names}
+
+
+def configuration() -> str:
+    """Return a line for each section of the configuration."""
+    sections = groupby(keys(Configuration), lambda key: re.split(r"[.[]", key)[0])
+    lines = []
+    for section, whole in sections:
+        names = [key.removeprefix(section).removeprefix(".") for key in whole]
+        lines.append(f"- `{section}`" + (f": {_listed(names)}" if any(names) else ""))
+    return "\n".join(lines)
+
+
+def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield every leaf of the configuration, `a.b[].c`."""
+    for field in model.model_fields.values():
+        path = f"{prefix}{field.alias}"
+        kind = field.annotation
+        inner = re.match(r"tuple\[(.+), \.\.\.\]", str(kind))
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from keys(kind, f"{path}.")
+        elif inner:
+            (item, _) = kind.__args__  # type: ignore[union-attr]
+            is_section = isinstance(item, type) and issubclass(item, BaseModel)
+            yield from keys(item, f"{path}[].") if is_section else (f"{path}[]",)
+        else:
+            yield path
+
+
+def labels() -> str:
+    named = re.compile(r'"(grove\.io/mnnvl-[a-z-]+|grove-admission\.grove\.io/[a-z][a-z-]+)"')
+    return _lines(
+        {
+            name
+            for path in (ROOT / "app").rglob("*.py")
+            if "sandbox" not in path.parts
+            for name in named.findall(path.read_text())
+        }
+    )
+
+
+def _lines(names: Iterable[str]) -> str:
+    return "\n".join(f"- `{name}`" for name in sorted(names))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "commands": commands,
-    "webhooks": webhooks,
+    "configuration": configuration,
+    "exit_codes": exit_codes,
+    "install": install,
+    "labels": labels,
+    "metrics": metrics,
+    "reasons": reasons,
+    "schemas": schemas,
     "units": units,
+    "webhooks": webhooks,
 }
 
 
@@ -78,12 +189,13 @@ def written(text: str) -> str:
 
 
 def readmes() -> list[Path]:
-    """The READMEs of the repository."""
+    """The READMEs of the repository, and the pages of the guide."""
     return [
         ROOT / "README.md",
-        *sorted(ROOT.glob("app/**/README.md")),
+        *sorted(ROOT.glob("app/**/*.md")),
         *sorted(ROOT.glob("*/README.md")),
         *sorted(ROOT.glob("manifests/*/*/README.md")),
+        *sorted(GUIDE.glob("*.md")),
     ]
 
 

@@ -306,6 +306,6 @@ def test_the_engine_renders_known_charts_as_helm_does(
 
 
 def test_an_upgrade_takes_the_defaults_of_new_values() -> None:
-    text = (MANIFESTS / "README.md").read_text()
+    text = (MANIFESTS / "guide" / "install.md").read_text()
     upgrades = re.findall(r"^    helm upgrade (?:.+\\\n)*.+$", text, re.MULTILINE)
     assert [" --reset-then-reuse-values" in upgrade for upgrade in upgrades] == [True]

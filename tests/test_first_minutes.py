@@ -39,7 +39,7 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
 def test_the_scripts_of_the_readme_are_there() -> None:
     scripts = [
         line.split()[0]
-        for line in commands("## In a minute, on this machine")
+        for line in commands("In a minute, on this machine")
         if line.startswith("./")
     ]
     assert scripts == ["./scripts/demo", "./scripts/sandbox", "./scripts/test", "./scripts/serve"]
@@ -47,7 +47,7 @@ def test_the_scripts_of_the_readme_are_there() -> None:
 
 
 def test_the_commands_for_a_laptop_are_accepted() -> None:
-    lines = commands("## On your laptop")
+    lines = commands("On your laptop")
     assert lines[0] == "pipx install 'grove-admission[console]'"
     for line in lines[1:]:
         words = re.sub(r'eval "\$\((.*)\)"', r"\1", line).split()[1:]

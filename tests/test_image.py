@@ -11,6 +11,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.installation.readme import PAGES
+
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -19,7 +21,7 @@ CONSTRAINTS = (ROOT / "scripts" / "constraints.txt").read_text()
 BUILD_CONSTRAINTS = (ROOT / "scripts" / "build-constraints.txt").read_text()
 TRACING_CONSTRAINTS = (ROOT / "scripts" / "tracing-constraints.txt").read_text()
 INSTALL = (ROOT / "scripts" / "install").read_text()
-READMES = (ROOT / "README.md").read_text() + (ROOT / "manifests" / "README.md").read_text()
+READMES = "".join(path.read_text() for path in PAGES)
 TIMED = bytes(4)
 BY_HASH = bytes([1, 0, 0, 0])
 """How the second field of a .pyc says what its source is compared by; here, by nothing."""

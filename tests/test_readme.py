@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from app import __version__
 from app.cli import main
 from app.config.schema import Configuration
 from scripts import tables
+from tests.installation.readme import GUIDE, PAGES, sections
 from tests.test_manifests import exposed
 
 pytestmark = pytest.mark.untraced
@@ -34,22 +34,6 @@ EVENTS = readme("app/reconcilers")
 _BRACES = re.compile(r"\{([^}]*)\}")
 
 
-def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Every leaf of the configuration, `a.b[].c`."""
-    for field in model.model_fields.values():
-        path = f"{prefix}{field.alias}"
-        kind = field.annotation
-        inner = re.match(r"tuple\[(.+), \.\.\.\]", str(kind))
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from keys(kind, f"{path}.")
-        elif inner:
-            (item, _) = kind.__args__  # type: ignore[union-attr]
-            is_section = isinstance(item, type) and issubclass(item, BaseModel)
-            yield from keys(item, f"{path}[].") if is_section else (f"{path}[]",)
-        else:
-            yield path
-
-
 def documented() -> set[str]:
     """The keys of the list: `a.{b,c}` is two, and `.c` after `a.b` is `a.c`."""
     keys: set[str] = set()
@@ -67,7 +51,7 @@ def documented() -> set[str]:
 
 
 def test_every_configuration_key_is_explained() -> None:
-    assert documented() == set(keys(Configuration)) - {"apiVersion", "kind"}
+    assert documented() == set(tables.keys(Configuration)) - {"apiVersion", "kind"}
 
 
 def test_every_metric_is_named_and_no_other() -> None:
@@ -140,8 +124,8 @@ OTHERWISE_SHOWN = {
     "subgroups_policy.py": "the rules in CEL, in the words of the rules",
     "pod_policy.py": "a rule in CEL, which refuses nothing",
     "policy_objects.py": "objects, no messages",
-    "protection_policy.py": "static manifests of API servers: manifests/README.md",
-    "queue_policy.py": "the queue guard: manifests/README.md",
+    "protection_policy.py": "static manifests of API servers: guide/rules.md",
+    "queue_policy.py": "the queue guard: guide/queue-guard.md",
     "queue_demands.py": "no verdict of a webhook: the policies of queues",
     "queue_names.py": "lists of names in CEL",
 }
@@ -251,23 +235,73 @@ def test_the_readme_is_short_and_its_lines_too() -> None:
     assert [line for line in README.splitlines() if len(line) > 120] == []
 
 
+def test_a_page_of_the_guide_has_at_most_12_kb() -> None:
+    assert len(list(GUIDE.glob("*.md"))) > 10
+    assert [path.name for path in GUIDE.glob("*.md") if path.stat().st_size > 12 * 1024] == []
+
+
+def test_the_index_of_the_guide_leads_to_every_page() -> None:
+    index = readme("manifests")
+    assert [path.name for path in GUIDE.glob("*.md") if f"(guide/{path.name}" not in index] == []
+
+
 def test_every_image_in_a_command_has_the_current_version() -> None:
     tags = {
         match
-        for path in ("README.md", "manifests/README.md")
-        for match in re.findall(r"grove-admission:(\d[\w.]*)", (ROOT / path).read_text())
+        for path in PAGES
+        for match in re.findall(r"grove-admission:(\d[\w.]*)", path.read_text())
     }
     assert tags == {__version__}
 
 
+def anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_link_between_readmes_leads_somewhere() -> None:
     links = [
-        (path, link)
+        (path, link, anchor)
         for path in tables.readmes()
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
+        for pattern in (r"\]\(([^)#:]*)(?:#([^)]*))?\)", r"^\[[\w-]+\]: ([^#:\s]+)(?:#(\S*))?$")
+        for link, anchor in re.findall(pattern, path.read_text(), re.MULTILINE)
     ]
-    assert len(links) > 10
-    assert [(str(path), link) for path, link in links if not (path.parent / link).exists()] == []
+    assert len(links) > 100
+    assert [
+        (str(path), link, anchor)
+        for path, link, anchor in links
+        if not (target := (path.parent / link if link else path)).exists()
+        or (anchor and anchor not in anchors(target))
+    ] == []
+
+
+NOT_RUN = {
+    "A trial period": "needs Prometheus, and the logs of a cluster",
+    "API servers under pressure": "is a part of a kustomization, which test_components.py has",
+    "Roll back": "needs the controller of Deployments",
+    "The ClusterTopology CRD": "needs a CRD that is refused",
+    "The image": "needs a registry",
+    "When Grove changes to ClusterTopologyBindings": "needs a set that Grove can't delete",
+    "With Argo CD or Flux": "is a setting of Argo CD",
+}
+"""Sections of the guide with commands that no test takes from there, and why."""
+
+
+def test_every_command_of_the_guide_is_run_by_a_test_or_has_a_reason() -> None:
+    """A test that takes the commands under a heading has the heading in its text."""
+    tests = "".join(
+        path.read_text()
+        for folder in ("installation", "integration")
+        for path in (ROOT / "tests" / folder).glob("*.py")
+    )
+    untested = {
+        title
+        for path in GUIDE.glob("*.md")
+        for title, found in sections(path)
+        if found and f'"{title}"' not in tests
+    }
+    assert untested == NOT_RUN.keys()
 
 
 def test_the_answers_to_questions_name_files_that_exist() -> None:
@@ -280,10 +314,20 @@ def test_the_answers_to_questions_name_files_that_exist() -> None:
     assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
 
 
+def test_the_page_for_contributors_names_files_that_exist() -> None:
+    text = (ROOT / "app" / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|yaml))`", text))
+    assert len(named) > 20
+    assert [
+        name
+        for name in sorted(named)
+        if not any((ROOT / folder / name).exists() for folder in ("", "app", "manifests"))
+    ] == []
+
+
 def threats() -> list[list[str]]:
     """The cells of each row of the tables of the threat model, without their heads."""
-    text = readme("manifests")
-    text = text[text.index("## Threat model") :]
+    text = "\n".join(path.read_text() for path in sorted(GUIDE.glob("threat-*.md")))
     rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [row for row in rows if row[-1].strip() != "test"]
 

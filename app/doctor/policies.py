@@ -26,7 +26,7 @@ from app.webhooks.policy_objects import RULES, SUFFIX
 
 _INSTALL = (
     "Print the policies with the configuration of the server (grove-admission policies), and"
-    " apply them with --prune, as in the manifests README."
+    " apply them with --prune, as in manifests/guide/rules.md."
 )
 _INSTALL_MARKING = (
     "Print it with the configuration of the server (grove-admission policies --mutating), and"
@@ -35,8 +35,7 @@ _INSTALL_MARKING = (
 )
 _OF_ACCOUNT = ("metadata", "names", "objects", "podcliques", "pods", "status", "webhooks")
 _BOUND_ACCOUNT = (
-    "Apply manifests/base/account.yaml (Kubernetes 1.30); see the threat model in the manifests"
-    " README."
+    "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
 )
 _NONE = (
     "no policy of ours is installed: while the server is down, what its webhooks let pass is not"

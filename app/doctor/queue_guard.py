@@ -36,8 +36,8 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
     desired = queue_policies(configuration, mode, namespace)
     remedy = (
         "Print the queue guard with the configuration of the server (grove-admission policies"
-        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the"
-        " manifests README."
+        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in"
+        " manifests/guide/queue-guard.md."
     )
     message = f"the queue guard looks at writes that name a queue, and {effect}"
     checks = [ok(message), *differences(stored, desired, remedy)]

@@ -2,8 +2,8 @@
 
 They are known by what their CRDs have. The checks say whether they were tried with this version.
 
-CRDs carry no version of their product. The table in `manifests/README.md` has what was tried, and
-the pairs that are known not to work with the check that finds each.
+CRDs carry no version of their product. `manifests/guide/upgrade.md` has what was tried, and the
+pairs that are known not to work with the check that finds each.
 """
 
 from collections.abc import Iterable, Iterator

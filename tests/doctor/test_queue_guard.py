@@ -65,7 +65,7 @@ KNOWN = Check("ok", "the 1 Queues are known to the policies, which warn of other
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
-    remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in the manifests README."
+    remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in manifests/guide/queue-guard.md."
     return Check("warning", message, remedy)
 
 

@@ -1,26 +1,33 @@
-"""The commands of the README, so that what is tested is what administrators type."""
+"""The commands of the README and of the guide, so that what is tested is what administrators
+type.
+"""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "manifests" / "guide"
+PAGES = (ROOT / "README.md", *sorted(GUIDE.glob("*.md")))
 
 
-def commands(heading: str, file: str = "README.md") -> list[str]:
-    """The commands of the code blocks under a heading (`### Install`), until the next heading.
+def commands(title: str) -> list[str]:
+    """The commands of the code blocks under the first heading of this title, until the next one.
 
-    Comments are left out, and continued lines are joined. Raises ValueError if there is no such
-    heading or no command under it.
+    Comments are left out, and continued lines are joined. Raises ValueError if no heading of this
+    title has a command.
     """
-    lines = (ROOT / file).read_text().splitlines()
-    begin = lines.index(heading) + 1
-    following = (
-        number for number, line in enumerate(lines[begin:], begin) if re.match(r"#+ ", line)
-    )
-    section = lines[begin : next(following, len(lines))]
-    block = "\n".join(
-        re.sub(r"\s+# .*", "", line).strip() for line in section if line.startswith("    ")
-    )
-    if not block:
-        raise ValueError(f"{file} has no command under {heading!r}")
-    return re.sub(r" *\\\n", " ", block).splitlines()
+    for path in PAGES:
+        found = dict(sections(path)).get(title)
+        if found:
+            return found
+    raise ValueError(f"no page has a command under {title!r}")
+
+
+def sections(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield each heading of a page, and the commands under it."""
+    for section in re.split(r"^#+ ", path.read_text(), flags=re.MULTILINE)[1:]:
+        title, _, text = section.partition("\n")
+        lines = [line for line in text.splitlines() if line.startswith("    ")]
+        block = "\n".join(re.sub(r"\s+# .*", "", line).strip() for line in lines)
+        yield title, [line for line in re.sub(r" *\\\n", " ", block).splitlines() if line]

@@ -26,18 +26,18 @@ server: {drainSeconds: 0}
 async def test_it_is_installed_switched_off_and_uninstalled(cluster: Cluster) -> None:
     await cluster.api.apply(documents((CRDS / "cert-manager.yaml").read_text()))
     cluster.configure(CONFIGURATION)
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
     before = await cluster.everything()
 
     async with cert_manager(cluster):
-        await cluster.run(*commands("### Install"), overlay="cert-manager")
+        await cluster.run(*commands("Install"), overlay="cert-manager")
         await works(cluster)
         assert await cluster.until(lambda: levels(cluster)) == ["host"]
         await adopts(cluster, "train")
 
-        await cluster.run(*commands("### Switch off"))
+        await cluster.run(*commands("Switch off"))
         assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
         assert await verdict(cluster) == ""
 
-        await cluster.run(*commands("### Uninstall"), overlay="cert-manager")
+        await cluster.run(*commands("Uninstall"), overlay="cert-manager")
     await cluster.until(cluster.everything, lambda after: after - before == set())

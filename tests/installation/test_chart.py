@@ -31,7 +31,7 @@ def written(cluster: Cluster, values: Values, name: str) -> Path:
 async def test_it_is_installed_in_two_steps_and_uninstalled(cluster: Cluster) -> None:
     server = written(cluster, {"webhooks": {"enabled": False}}, "server.yaml")
     whole = written(cluster, {}, "whole.yaml")
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
     before = await cluster.everything()
 
     await cluster.run(
@@ -48,9 +48,9 @@ async def test_it_is_installed_in_two_steps_and_uninstalled(cluster: Cluster) ->
     await cluster.run(f"kubectl apply -f {whole.name}")
     await works(cluster)
 
-    await cluster.run(*commands("### Switch off"))
+    await cluster.run(*commands("Switch off"))
     assert await verdict(cluster) == ""
-    leftovers = [command for command in commands("### Uninstall") if " -k " not in command]
+    leftovers = [command for command in commands("Uninstall") if " -k " not in command]
     await cluster.run(*leftovers[:2], f"kubectl delete -f {whole.name} --ignore-not-found")
     await cluster.run(*leftovers[2:])
     await cluster.until(cluster.everything, lambda after: after - before == set())

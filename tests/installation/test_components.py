@@ -34,8 +34,8 @@ async def test_flow_control_has_our_calls_and_the_lease_in_their_levels(
     flow_control = [part for part in text.split("---\n") if "flowcontrol.apiserver" in part]
     components.write_text("---\n".join(flow_control))
 
-    await cluster.run(*commands("### Install")[:2], f"kubectl apply -f {components.name}")
-    await cluster.run(*commands("### Install")[2:])
+    await cluster.run(*commands("Install")[:2], f"kubectl apply -f {components.name}")
+    await cluster.run(*commands("Install")[2:])
     await works(cluster)
 
     schemas = await schemas_of(cluster, LEASE, "/apis/grove.io/v1alpha1/podcliquesets", "/version")

@@ -65,7 +65,7 @@ def identity(obj: Object) -> tuple[str, str, str]:
 async def test_syncs_keep_certificates_and_what_trusts_them(cluster: Cluster, kind: str) -> None:
     if kind == "sandbox":
         pytest.skip("needs a real API server: the sandbox has no server-side apply")
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
 
     half = waves(cluster, VALUES)[0]
     await cluster.run(f"{APPLY} -f {written(cluster, 'half.yaml', half[: len(half) // 2])}")
@@ -103,7 +103,7 @@ async def test_no_valid_write_is_refused_from_0_6_0_to_this_version_and_back_and
         WAIT,
         f"{APPLY} -f {written(cluster, 'former-webhooks.yaml', webhooks)}",
     )
-    await cluster.run(*commands("### Install")[:2], *former)
+    await cluster.run(*commands("Install")[:2], *former)
     await works(cluster, has_tokens=False)
 
     values = {"config": {**VALUES["config"], "server": {"drainSeconds": 2}}}

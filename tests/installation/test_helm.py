@@ -20,7 +20,6 @@ from tests.rendered import MANIFESTS
 
 pytestmark = pytest.mark.untraced
 
-README = "manifests/README.md"
 FAST = "--set config.server.drainSeconds=0"
 
 
@@ -85,10 +84,10 @@ async def test_the_commands_of_the_readme_install_upgrade_roll_back_and_uninstal
     with_service: Cluster,
 ) -> None:
     cluster = with_service
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
     before = await cluster.everything()
 
-    install, upgrade = commands("## With Helm", README)
+    install, upgrade = commands("With Helm")
     await cluster.run(fast(install))
     assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
     await cluster.run(upgrade)
@@ -105,14 +104,14 @@ async def test_the_commands_of_the_readme_install_upgrade_roll_back_and_uninstal
 
     await cluster.run(f"{upgrade.replace('=true', '=false')}")
     assert await verdict(cluster) == ""
-    leftovers = [command for command in commands("### Uninstall") if " -k " not in command]
+    leftovers = [command for command in commands("Uninstall") if " -k " not in command]
     await cluster.run(f"helm uninstall {NAME} --namespace grove-system --wait", *leftovers)
     await cluster.until(cluster.everything, lambda after: after - before == set())
 
 
 async def test_two_releases_as_flux_has_them(with_service: Cluster) -> None:
     cluster = with_service
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
     before = await cluster.everything()
     namespace = "--namespace grove-system"
     server = f"server manifests/chart {namespace} --set webhooks.enabled=false --wait {FAST}"
@@ -124,7 +123,7 @@ async def test_two_releases_as_flux_has_them(with_service: Cluster) -> None:
     await works(cluster)
     assert await untrusted(cluster) == []
 
-    leftovers = [command for command in commands("### Uninstall") if " -k " not in command]
+    leftovers = [command for command in commands("Uninstall") if " -k " not in command]
     await cluster.run(f"helm uninstall webhooks {namespace} --wait")
     assert await verdict(cluster) == ""
     await cluster.run(f"helm uninstall server {namespace} --wait", *leftovers)
@@ -136,12 +135,12 @@ async def test_an_installation_by_kubectl_becomes_a_release(with_service: Cluste
     shutil.copytree(MANIFESTS, cluster.folder / "manifests", dirs_exist_ok=True)
     config = (MANIFESTS / "base/config.yaml").read_text()
     cluster.configure(config.replace("drainSeconds: 15", "drainSeconds: 2"))
-    await cluster.run(*commands("### Install"))
+    await cluster.run(*commands("Install"))
     await works(cluster)
     secret = await cluster.admin.get(SECRET)
 
     async with writing(cluster) as answers:
-        own, install = commands("### From kubectl to Helm", README)
+        own, install = commands("From kubectl to Helm")
         await cluster.run(own, f"{install} --set config.server.drainSeconds=2")
         await works(cluster)
         await cluster.run(

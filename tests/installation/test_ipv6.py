@@ -30,7 +30,7 @@ def host() -> str:
 
 async def test_it_is_installed_on_a_cluster_with_ipv6_only(cluster: Cluster) -> None:
     cluster.configure(CONFIGURATION)
-    await cluster.run(*commands("### Install"))
+    await cluster.run(*commands("Install"))
     await works(cluster)
     assert {pod.address for pod in cluster.pods.ready} == {"::1"}
     assert await cluster.until(lambda: levels(cluster)) == ["host"]

@@ -34,7 +34,7 @@ async def test_both_crds_of_the_group_are_established_in_either_order(
         lambda: cluster.admin.find(f"{DEFINITIONS}/clustertopologies.grove.io"),
         lambda definition: not definition,
     )
-    ours = [command for command in commands("### Install") if "manifests/prerequisites" in command]
+    ours = [command for command in commands("Install") if "manifests/prerequisites" in command]
     binding = list(yaml.safe_load_all((CRDS / "clustertopologybindings.yaml").read_text()))
     if is_grove_first:
         await cluster.api.apply(binding)

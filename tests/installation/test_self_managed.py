@@ -37,7 +37,7 @@ server: {drainSeconds: 0}
 """
 """A certificate is valid for 18 seconds, and replaced after 12."""
 
-UPGRADE = "### Upgrade, or change the configuration"
+UPGRADE = "Upgrade, or change the configuration"
 ZONE = "{domain: zone, key: topology.kubernetes.io/zone}"
 RACK = "{domain: rack, key: topology.kubernetes.io/rack}"
 
@@ -46,10 +46,10 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
     cluster: Cluster,
 ) -> None:
     cluster.configure(CONFIGURATION % ZONE)
-    await cluster.run(*commands("### Install")[:2])
+    await cluster.run(*commands("Install")[:2])
     before = await cluster.everything()
 
-    await cluster.run(*commands("### Install"))
+    await cluster.run(*commands("Install"))
     await works(cluster)
     assert await cluster.until(lambda: levels(cluster)) == ["zone"]
     first = await certificate(cluster)
@@ -63,7 +63,7 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
     await works(cluster)
     await cluster.until(lambda: levels(cluster), lambda domains: domains == ["zone", "rack"])
 
-    await cluster.run(*commands("### Switch off"))
+    await cluster.run(*commands("Switch off"))
     assert [path for path in CONFIGURATIONS if await cluster.admin.find(path)] == []
     assert await verdict(cluster) == ""
     await stores_without_claims(cluster, "left", 150)
@@ -78,7 +78,7 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
 
     await rolls_back(cluster)
 
-    await cluster.run(*commands("### Switch off"), *commands("### Uninstall"))
+    await cluster.run(*commands("Switch off"), *commands("Uninstall"))
     await cluster.until(cluster.everything, lambda after: after - before == set())
 
 

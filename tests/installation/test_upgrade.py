@@ -43,17 +43,17 @@ async def test_an_upgrade_repairs_what_was_released_and_leaves_nothing_behind(
     await cluster.run("kubectl apply -f released.yaml")
     await cluster.until(lambda: why_not_ready(cluster), lambda reason: "cannot" in reason)
 
-    await cluster.run(*commands("### Upgrade, or change the configuration"))
+    await cluster.run(*commands("Upgrade, or change the configuration"))
     await works(cluster)
     assert await cluster.until(lambda: levels(cluster)) == LAST_LEVELS
     await adopts(cluster, "train")
-    await cluster.run(*commands("### From version 0.5.0", "manifests/README.md"))
+    await cluster.run(*commands("From version 0.5.0"))
     used = [
         obj["metadata"]["name"] for obj in (await cluster.admin.get(f"{CORE}/configmaps"))["items"]
     ]
     assert [name.rpartition("-")[0] for name in used] == ["grove-admission-configuration"]
 
-    await cluster.run(*commands("### Switch off"), *commands("### Uninstall"))
+    await cluster.run(*commands("Switch off"), *commands("Uninstall"))
     kept = {
         ("namespaces", "", NAMESPACE),
         ("customresourcedefinitions", "", "clustertopologies.grove.io"),
@@ -76,7 +76,7 @@ async def test_an_upgrade_and_a_rollback_refuse_no_write_that_is_valid(cluster: 
     await works(cluster, has_tokens=False)
 
     async with writing(cluster) as answers:
-        await cluster.run(*commands("### Upgrade, or change the configuration"))
+        await cluster.run(*commands("Upgrade, or change the configuration"))
         await works(cluster)
         await cluster.run(*former)
         await works(cluster, has_tokens=False)

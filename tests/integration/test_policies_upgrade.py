@@ -29,8 +29,8 @@ OTHERS = "others.example.com"
 
 
 HEADINGS = {
-    "policies": "### Rules that hold while every webhook is down",
-    "queue-guard": "### Who may use which queue",
+    "policies": "Rules that hold while every webhook is down",
+    "queue-guard": "Who may use which queue",
 }
 """The overlays, and where the README has the command that upgrades them."""
 
@@ -101,9 +101,7 @@ async def test_an_upgrade_deletes_what_this_version_does_not_have(
     (tmp_path / "former.yaml").write_text(yaml.safe_dump_all(installation(overlay)))
     await kubectl(api, f"kubectl apply -f {tmp_path / 'former.yaml'}")
     assert {FORMER, OTHERS} <= await names(clients)
-    (command,) = (
-        line for line in commands(HEADINGS[overlay], "manifests/README.md") if "--prune " in line
-    )
+    (command,) = (line for line in commands(HEADINGS[overlay]) if "--prune " in line)
 
     await kubectl(api, command)
 

@@ -1,5 +1,5 @@
 """Grove's operator is replaced by one of the next release, which has ClusterTopologyBindings, as
-the manifests README says: a running workload keeps its constraints and its MNNVL resources, and
+manifests/guide/upgrade.md says: a running workload keeps its constraints and its MNNVL resources, and
 can be scaled afterwards.
 
 GROVE_UPGRADE names the program and the CRDs of the next release: PROGRAM:FOLDER.

@@ -1,0 +1,118 @@
+"""The commands that the guide gives people, against a cluster in which a gang waits."""
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from app.commands.beside import ApiServer
+from app.explain.known.kinds import KINDS
+from app.explain.reasons.table import RULES
+from tests.commands.test_explain import FULL
+from tests.explain import fleet
+from tests.explain.fleet import facts
+from tests.installation.readme import GUIDE, ROOT, commands
+from tests.integration.stage import staged
+from tests.integration.system import command
+
+pytestmark = pytest.mark.untraced
+
+PAGES = ("Rights of people", "Certificates", "Beside Grove and KAI")
+FILLED = {
+    "pod/NAME": f"pod/{fleet.ROUTER}-0",
+    "NAMESPACE": fleet.NAMESPACE,
+    "NAME": fleet.SET,
+    "QUEUE": "team-a",
+    "--in rack": "--in host",
+}
+"""What a reader would write in place of the words of a page."""
+
+
+class Row(NamedTuple):
+    """A row of the table of symptoms."""
+
+    symptom: str
+    command: str
+    tells: str
+
+
+def rows() -> list[Row]:
+    text = (GUIDE / "symptoms.md").read_text()
+    lines = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return [Row(symptom, asked.strip("`"), tells) for symptom, asked, tells, _ in cells]
+
+
+ASKED = sorted(
+    {row.command for row in rows()} | {line for page in PAGES for line in commands(page)}
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
+    async with staged(tmp_path_factory.mktemp("guide"), "design", [], kind) as (server, stage):
+        await stage.show(facts(**FULL))
+        yield server
+
+
+@pytest.mark.parametrize("line", ASKED)
+async def test_a_command_of_the_guide_has_an_answer(line: str, kind: str, api: ApiServer) -> None:
+    refused = ROOT / "manifests" / "examples" / "podcliqueset-refused.yaml"
+    for word, filled in FILLED.items():
+        line = line.replace(word, filled)
+    program, *words = shlex.split(line.replace("FILE", str(refused)))
+
+    if program == "kubectl":
+        if kind == "sandbox" and not {"get", "describe"} & set(words):
+            pytest.skip("needs a real API server: the sandbox reads no protobuf")
+        await kubectl(words, api.kubeconfig)
+    else:
+        cluster = [] if words[0] == "check" else ["--kubeconfig", str(api.kubeconfig)]
+        code, printed, error = await command(*words, *cluster)
+        assert error == ""
+        assert code in (0, 1, 3)
+        assert printed
+
+
+async def kubectl(words: list[str], kubeconfig: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl")
+    process = await asyncio.create_subprocess_exec(
+        "kubectl", *words, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
+    )
+    assert await process.wait() == 0
+
+
+async def test_a_symptom_leads_to_reasons_and_subjects_that_there_are() -> None:
+    doctor = (ROOT / "app" / "doctor" / "README.md").read_text()
+    known = {rule.id for rule in RULES} | set(re.findall(r"^- `(\w+)`:", doctor, re.MULTILINE))
+    named = {
+        name
+        for row in rows()
+        for name in re.findall(r"`(\w+)`", row.tells)
+        if name != "topologyName"
+    }
+    assert len(named) > 15
+    assert named - known == set()
+
+
+async def test_the_plugin_for_k9s_names_kinds_that_explain_knows() -> None:
+    plugins = yaml.safe_load((GUIDE / "k9s.yaml").read_text())["plugins"]
+    (plugin,) = plugins.values()
+    assert {"shortCut", "description", "scopes", "command"} <= plugin.keys()
+    assert [plugin["command"], plugin["args"][0]] == ["grove-admission", "explain"]
+    assert [scope for scope in plugin["scopes"] if scope not in KINDS] == []
+    assert set(re.findall(r"\$\w+", " ".join(plugin["args"]))) == {
+        "$RESOURCE_NAME",
+        "$NAME",
+        "$NAMESPACE",
+        "$CONTEXT",
+    }
