@@ -61,8 +61,8 @@ def _owners() -> Iterator[Object]:
     groups = [{"groupName": "gpus"}]
     yield owner("ray.io/v1", "RayCluster", "serve", spec={"workerGroupSpecs": groups})
     yield owner("batch/v1", "Job", "nccl-test")
-    yield owner("scheduling.k8s.io/v1", "PodGroup", "prefill-0")
-    yield owner("scheduling.k8s.io/v1", "Workload", "w")
+    yield owner("scheduling.k8s.io/v1beta1", "PodGroup", "prefill-0")
+    yield owner("scheduling.k8s.io/v1beta1", "Workload", "w")
 
 
 _VERSIONS = {
