@@ -29,7 +29,7 @@ OTHERS = "others.example.com"
 
 
 HEADINGS = {
-    "policies": "Rules that hold while every webhook is down",
+    "policies": "Rules in API servers",
     "queue-guard": "Who may use which queue",
 }
 """The overlays, and where the README has the command that upgrades them."""
