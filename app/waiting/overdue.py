@@ -9,6 +9,7 @@ from app.base.value import Value
 from app.explain.gangs.assembly import gang_to_come, gangs_of_pods, gangs_of_set
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
+from app.explain.reasons.line import ALONE
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.said import words_of_kai
 from app.explain.reasons.table import RULES, examine
@@ -192,9 +193,11 @@ def _blocked(gang: Gang, since: float) -> Blocked:
 def message(reason: Reason) -> str:
     """Return a reason for people: what prevents the placement, what helps, and who can do it.
 
-    It has no ages: they would be wrong a moment later, or change what is stored again and again.
+    It has no ages, and of gangs that are before this one no names: they would be wrong a moment
+    later, or change what is stored again and again.
     """
-    text = f"{reason.text}. Helps: {reason.remedy} ({_HELPERS[reason.who]})"
+    words = ALONE if reason.id == "AfterOthers" else reason.text
+    text = f"{words}. Helps: {reason.remedy} ({_HELPERS[reason.who]})"
     text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
 

@@ -26,6 +26,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.line import rival
 
 FULL: dict[str, Any] = {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
 AFTER = 300.0
@@ -47,8 +48,18 @@ def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> N
         "wait",
         NOW - 840,
     )
-    assert blocked.message.startswith("No rack has room for 3 pods of 8 GPUs")
+    assert blocked.message.startswith("No rack has room for any of 3 pods of 8 GPUs")
     assert blocked.message.endswith("(nobody has to do anything)")
+
+
+def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
+    """They may be others in the next second."""
+    (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
+    assert (blocked.reason, blocked.message) == (
+        "AfterOthers",
+        "It would have a place by itself, but not after others. Helps: wait: KAI tries again in each"
+        " cycle, and nothing is wrong with it (nobody has to do anything)",
+    )
 
 
 def test_a_message_does_not_change_with_time() -> None:

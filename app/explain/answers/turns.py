@@ -1,6 +1,7 @@
 """The places of gangs in KAI's line, and what becomes of each in the next cycle."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Literal
 
 from app.base.value import Value
@@ -67,18 +68,16 @@ class InLine(Value, rename=AS_JSON):
 
 def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
     """Return the places of those gangs that are in the line, in its order."""
-    found = sorted(_in_line(gangs, reasons), key=lambda own: own.order)
-    return tuple(found)
-
-
-def _in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> Iterator[InLine]:
+    found = []
     for gang in gangs:
         turn = line_of(gang.index).get(gang.ref)
         if turn:
             becomes = _next(gang, turn, reasons)
             used = turn.used if becomes == "next" else frozenset[int]()
             got = where(gang.placements.domains, gang.demand, used)
-            yield InLine(gang.ref, turn.queue, turn.number, turn.count, turn.order, becomes, got)
+            place = (turn.queue, turn.number, turn.count, turn.order)
+            found.append(InLine(gang.ref, *place, becomes, got))
+    return tuple(sorted(found, key=attrgetter("order")))
 
 
 def _next(

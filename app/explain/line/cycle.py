@@ -20,18 +20,21 @@ from app.explain.known.amounts import resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.line.queues import Queues, Waiter, waiter
-from app.explain.line.shares import Quantities, added, quantities, quantities_of
+from app.explain.line.shares import Quantities, quantities
 from app.explain.placing.demand import Demand
 from app.explain.placing.ground import Ground, Vector
 from app.explain.placing.packer import AS_KAI, Packer
 from app.explain.placing.placements import Placements
 from app.facts.kubernetes.pod import Shape
-from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
 from app.facts.table import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
 """Without these, there is no order."""
+
+
+Step = tuple[int, Vector, Vector]
+"""A node, what it had, and what it has once pods are placed on it."""
 
 
 class Turn(Value):
@@ -81,14 +84,6 @@ def _waiters(index: Index) -> Iterator[Waiter]:
             yield waiter(gang, group)
 
 
-class Step(Value):
-    """What a node had, and has once pods are placed on it."""
-
-    position: int
-    had: Vector
-    has: Vector
-
-
 class _Floor(Packer):
     """A packer that keeps what it has placed, and follows what others place on the same nodes."""
 
@@ -101,26 +96,26 @@ class _Floor(Packer):
         steps = []
         now = dict[int, Vector]()
         for position, had in reversed(self._journal[mark:]):
-            steps.append(Step(position, had, now.get(position, self._free[position])))
+            steps.append((position, had, now.get(position, self._free[position])))
             now[position] = had
         self._journal.clear()
         return steps[::-1]
 
     def follow(self, steps: Iterable[Step]) -> None:
         """Place the same on the same nodes."""
-        for step in steps:
-            amounts = zip(self._free[step.position], step.had, step.has, strict=True)
-            self._set(step.position, tuple([own - had + has for own, had, has in amounts]))
+        for position, *change in steps:
+            amounts = zip(self._free[position], *change, strict=True)
+            self._set(position, tuple([own - had + has for own, had, has in amounts]))
 
     def places_of(self, demand: Demand, steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
         """Yield the name of the part and the node of each pod, in the order of their steps."""
         pods = [(name, shape) for name, shape, count in _runs(demand) for _ in range(count)]
         start = 0
-        for step in steps:
+        for position, *change in steps:
             asks = self._ground.asks[pods[start][1]]
-            amounts = zip(step.had, step.has, asks, strict=True)
+            amounts = zip(*change, asks, strict=True)
             count = max(((had - has) // ask for had, has, ask in amounts if ask), default=len(pods))
-            yield from ((name, step.position) for name, _ in pods[start : start + count])
+            yield from ((name, position) for name, _ in pods[start : start + count])
             start += count
 
 
@@ -193,7 +188,7 @@ class _Cycle:
                 floor.follow(steps)
         self._queues.take(own)
         self._put_back(own, self._floors[domains].places_of(demand, steps))
-        return frozenset(step.position for step in steps)
+        return frozenset(position for position, *_ in steps)
 
     def _put_back(self, own: Waiter, places: Iterable[tuple[str, int]]) -> None:
         """Put a gang back into its queue if it has more pods than it has got places for."""
@@ -239,13 +234,13 @@ def _member_on(member: Member, nodes: Sequence[str]) -> Member:
 
 
 def _total(gang: Gang) -> Quantities:
-    """Return what the nodes of its pool have that take pods, without pods of other schedulers."""
+    """Return what the nodes of its pool have that take pods.
+
+    KAI leaves out what pods of other schedulers have there, which hardly changes an order.
+    """
     index = gang.index
     names = ("cpu", "memory", *index.gpu_names)
-    pool = _domains(gang).everywhere.nodes
-    nodes = {index.nodes[at].name: at for at in pool if index.nodes[at].takes_pods}
-    has = map(index.allocatable(names).__getitem__, nodes.values())
-    total = quantities(dict(zip(names, map(sum, zip(*has, strict=True)), strict=False)))
-    pods = (pod for pod in index.facts.pods if pod.scheduler != KAI_SCHEDULER)
-    others = ((pod.shape, 1) for pod in pods if pod.node in nodes and not pod.finished)
-    return added(total, quantities_of(others), -1)
+    has = index.allocatable(names)
+    nodes = (at for at in _domains(gang).everywhere.nodes if index.nodes[at].takes_pods)
+    sums = map(sum, zip(*map(has.__getitem__, nodes), strict=True))
+    return quantities(dict(zip(names, sums, strict=False)))

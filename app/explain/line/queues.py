@@ -45,14 +45,8 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]
     state = 0 if min(placed) < 0 else 1 if max(placed) == 0 else 2
-    name = group.name
-    rank = (
-        -priority_of(index, group.priority_class),
-        state,
-        group.created or 0.0,
-        name,
-        gang.namespace,
-    )
+    priority = priority_of(index, group.priority_class)
+    rank = (-priority, state, group.created or 0.0, group.name, gang.namespace)
     asked = quantities_of(gang.demand.shapes)
     return Waiter(gang, group, rank, asked, group_is_preemptible(index, group))
 

@@ -176,50 +176,26 @@ def _divide_rest(
     resource: int,
     left: float,
 ) -> None:
-    """Divide what is beyond all quotas: by priority, then by weight, in whole units."""
+    """Divide what is beyond all quotas: by priority, then by weight."""
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
-    rests = []
     for _, equal in sorted(by_priority.items()):
-        rest: dict[str, tuple[float, float, str, Account]] = {}
-        goes_on = True
-        while goes_on and left > 0:
-            given, goes_on = _round(equal, resource, left, rest)
+        given = left
+        while given and left > 0:
+            given = _round(equal, resource, left)
             left -= given
-        rests.append(rest)
-
-    for rest in rests:
-        for *_, account in sorted(rest.values(), key=lambda item: item[:3]):
-            unit = min(1.0, max(0.0, left))
-            account.fair[resource] += unit
-            left -= unit
 
 
 def _round(
-    accounts: Sequence[Account],
+    accounts: Iterable[Account],
     resource: int,
     left: float,
-    rest: dict[str, tuple[float, float, str, Account]],
-) -> tuple[float, bool]:
-    """Divide an amount once. Return what was given, and whether a queue got all that it wants.
-
-    `rest` has the queues that got less than their share, which is given in whole units, with what
-    they lack.
-    """
+) -> float:
+    """Divide an amount once, and return what was given: some may want less than their share."""
     wanting = [account for account in accounts if account.wants(resource) > 0]
     weights = sum(account.weights[resource] for account in wanting)
     given = 0.0
-    goes_on = False
     for account in wanting if weights else ():
-        queue = account.queue
-        share = left * (account.weights[resource] / weights)
-        gets = account.wants(resource)
-        if gets <= share:
-            goes_on |= gets < share
-            rest.pop(queue.name, None)
-        else:
-            gets = math.floor(share)
-            if gets < share:
-                rest[queue.name] = (gets - share, queue.created or 0.0, queue.name, account)
+        gets = min(account.wants(resource), left * account.weights[resource] / weights)
         account.fair[resource] += gets
         given += gets
-    return given, goes_on
+    return given

@@ -10,7 +10,7 @@ from app.explain.reasons.reason import Evidence, Reasons, about
 from app.explain.reasons.words import listed
 
 ALONE = "It would have a place by itself, but not after others"
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
 
 
 def after_others(gang: Gang) -> Reasons:

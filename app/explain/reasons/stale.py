@@ -1,4 +1,4 @@
-"""Gangs that KAI evicts as a whole, because they are below their minimum for a while.
+"""Gangs that KAI evicts for others, or because they are below their minimum for a while.
 
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI notes in the PodGroup
 since when it is so, also where it evicts nothing. Its grace period is an argument of the scheduler,
@@ -15,7 +15,8 @@ _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
 """KAI's grace period in seconds, if it is given no other, and what to say of it."""
 _LATE = 30.0
 """Seconds after which KAI has evicted what it wants to evict."""
-_EVICTED = "doesn't meet the minimum required number of pods"
+_BELOW = "doesn't meet the minimum required number of pods"
+_FOR_OTHERS = "was preempted"
 _OFF = (
     "if KAI should leave it alone, have default-staleness-grace-period of its scheduler set to -1s"
 )
@@ -42,12 +43,31 @@ def gang_stale(gang: Gang) -> Reasons:
 
 def gang_evicted(gang: Gang) -> Reasons:
     """KAI has evicted what ran of a gang."""
+    text = f"KAI evicted what ran of {gang.ref.name}, which was below its minimum"
+    return _evicted(gang, _BELOW, "GangEvicted", text, f"see why pods of it ended; {_OFF}")
+
+
+def placement_lost(gang: Gang) -> Reasons:
+    """KAI has evicted pods of a gang for another one, or to move them."""
+    text = "It lost its place: {}"
+    return _evicted(gang, _FOR_OTHERS, "PlacementLost", text, "see what keeps it from another")
+
+
+def _evicted(
+    gang: Gang,
+    words: str,
+    id: str,
+    text: str,
+    remedy: str,
+) -> Reasons:
+    """Tell KAI's last event about an eviction that has these words. It is gone after an hour."""
     group = gang.pod_group
-    events = gang.index.events.get(group.uid, ()) if group else ()
-    said = next((event for event in events if _EVICTED in event.message and is_of_kai(event)), None)
-    if group and said:
-        text = f"KAI evicted what ran of {group.name}, which was below its minimum"
-        text = with_age(text, said.time, gang.facts.now)
-        evidence = Evidence(group.ref, f"event {said.reason}", said.message)
-        remedy = f"see why pods of it ended; {_OFF}"
-        yield about(evidence, "GangEvicted", text, remedy, "you", severity="warning")
+    if not group:
+        return
+    for said in gang.index.events.get(group.uid, ()):
+        if words in said.message and is_of_kai(said):
+            words_of_kai = said.message.splitlines()[0].rstrip(".")
+            told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
+            evidence = Evidence(group.ref, f"event {said.reason}", said.message)
+            yield about(evidence, id, told, remedy, "you", severity="warning")
+            return

@@ -351,6 +351,11 @@ RULES: tuple[Rule, ...] = (
         _grouped,
     ),
     Rule(
+        stale.placement_lost,
+        ("pod_groups", "events"),
+        _grouped,
+    ),
+    Rule(
         constraints.gang_unconstrained,
         ("sets", "gangs", "topologies"),
         Gang.is_constrained,

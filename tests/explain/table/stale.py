@@ -50,7 +50,24 @@ STALE = (
         said(MINIMUM),
         "KAI evicted what ran of llm-0, which was below its minimum (10 seconds ago)",
         "you",
-        said("was preempted by higher priority workload"),
+        said("x was preempted by higher priority workload ml/y"),
+    ),
+    Row(
+        "PlacementLost",
+        "KAI has evicted it for a workload of a higher priority",
+        said("x was preempted by higher priority workload ml/y"),
+        "It lost its place: Workload x was preempted by higher priority workload ml/y ml/x"
+        " (10 seconds ago)",
+        "you",
+        said("x was preempted by higher priority workload ml/y", "somebody"),
+    ),
+    Row(
+        "PlacementLost",
+        "KAI has evicted it for a queue that is promised more, and tells the numbers of both",
+        said("x was preempted by workload ml/y.\nteam uses <...>"),
+        "It lost its place: Workload x was preempted by workload ml/y (10 seconds ago)",
+        "you",
+        said(MINIMUM),
     ),
     Row(
         "GangEvicted",

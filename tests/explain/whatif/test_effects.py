@@ -30,6 +30,7 @@ from tests.explain.fleet import (
     pod_group,
 )
 from tests.explain.objects import objects_of, pod_clique_set
+from tests.explain.table.line import rival
 
 ROUTER_AND_WORKERS = ("gpu-08", "gpu-08", "gpu-09", "gpu-10")
 RUNNING = {"pods": placed(*ROUTER_AND_WORKERS)}
@@ -87,6 +88,17 @@ CASES: dict[str, Case] = {
             "inference/llm-0  4 pods  would start in zone-b/rack-b1",
         ],
         0,
+    ),
+    "of what waits, the last in KAI's line loses its place": (
+        {**rival(60, rack=False), "nodes": facts().nodes[8:14]},
+        ["drain gpu-12 gpu-13"],
+        [
+            "if: drain gpu-12 gpu-13: 2 nodes, 0 pods must leave",
+            "1 workload would be worse:",
+            "! inference/rival  It would have a place by itself, but not after others: llm-0 before it takes zone-b/rack-b1 (AfterOthers)",
+            "1 gang would still wait for room",
+        ],
+        1,
     ),
     "too few new nodes start nothing": (
         FULL,

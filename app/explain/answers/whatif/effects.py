@@ -1,8 +1,8 @@
 """What edits would do to gangs: which must move, which break, which that wait now would start.
 
-Gangs get their places one after the other: first those that must move, then those that wait, in
-each group by priority and age. A gang counts as placed if there is a placement of it beside all
-before it.
+Gangs get their places one after the other: first those that must move, by priority and age, then
+those that wait, in the order of KAI's line. A gang counts as placed if there is a placement of it
+beside all before it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

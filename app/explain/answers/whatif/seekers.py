@@ -1,6 +1,7 @@
 """Gangs that need a place: those that must move, and those that wait."""
 
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 
 from app.base.value import Value
 from app.explain.answers.waiting import workloads
@@ -12,6 +13,7 @@ from app.explain.known.amounts import is_device
 from app.explain.known.index import Index
 from app.explain.known.queues import priority_of
 from app.explain.known.snapshot import key_of
+from app.explain.line.cycle import line_of
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 
@@ -34,15 +36,20 @@ class Seeker(Value, dict=True):
     lost: frozenset[Key] = frozenset()
 
     @property
-    def rank(self) -> tuple[int, float, Ref]:
-        """Its place in the order: the higher priority first, then what is older."""
+    def rank(self) -> tuple[float, int, float, Ref]:
+        """Its place in KAI's line; what is in none comes after it, by priority and age.
+
+        What must move is ordered by priority and age too.
+        """
         gang = self.gang
+        turn = line_of(gang.index).get(gang.ref)
         if gang.pod_group:
             priority = priority_of(gang.index, gang.pod_group.priority_class)
         else:
             priority = max((pod.priority for pod in gang.pods), default=0)
         times = [pod.created for pod in gang.pods if pod.created is not None]
-        return -priority, min(times, default=float("inf")), gang.ref
+        order = turn.order if turn and not self.lost else inf
+        return order, -priority, min(times, default=inf), gang.ref
 
 
 def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
