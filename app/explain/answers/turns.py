@@ -42,6 +42,18 @@ NOT_HOLDING = {
 }
 """Reasons that don't keep a gang from starting."""
 
+_OF_OTHERS = {
+    "GateBaseGang",
+    "GateForeign",
+    "GateNotInGang",
+    "GateOpens",
+    "GangIncomplete",
+    "QueueLimit",
+    "QueueQuota",
+    "PreemptionDelay",
+}
+"""Reasons that the line looks at itself: if it places a gang, they hold for other pods."""
+
 
 class InLine(Value, rename=AS_JSON):
     """A gang in KAI's line.
@@ -86,7 +98,7 @@ def _next(
     reasons: Sequence[Reason],
 ) -> Next:
     if turn.used:
-        holding = {r.id for r in reasons if r.severity == "problem"} - NOT_HOLDING
+        holding = {r.id for r in reasons if r.severity == "problem"} - NOT_HOLDING - _OF_OTHERS
         return "held" if holding else "next"
     if any(reason.id == "AfterOthers" and gang.ref in reason.objects for reason in reasons):
         return "after"
