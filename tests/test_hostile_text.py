@@ -16,7 +16,7 @@ from app.admission.verdict import ALLOWED, judged, not_allowed
 from app.audit.finding import Finding, Tally
 from app.base.logs import ReadableFormatter
 from app.cli import main
-from app.commands.trial_report import Report, ReportedMessage
+from app.commands.trial import Report, ReportedMessage
 from app.doctor.report import Check, lines
 from app.objects.fields import FieldError
 from tests.console.objects import UNSEEN, hostile

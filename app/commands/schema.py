@@ -13,11 +13,11 @@ from msgspec.json import schema_components
 from app.audit.finding import Outcome
 from app.base.visible import visible_json
 from app.commands.options import Command
-from app.commands.trial_report import Counts, ReportedMessage
+from app.commands.trial import Counts, ReportedMessage
 from app.doctor.report import Check, Status
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import AS_JSON, State
-from app.explain.answers.preview import ConstraintChange
+from app.explain.answers.survey import ConstraintChange
 from app.explain.answers.turns import InLine
 from app.explain.answers.whatif.effects import Fate, Worse
 from app.explain.reasons.reason import Reason

@@ -25,9 +25,15 @@ from app.commands.options import (
 from app.commands.records import facts_in
 from app.commands.whatif import add_option, edit_of, effects_of, print_unknown
 from app.dry_run.budget import UnusableInput
-from app.explain.answers.preview import Preview, preview
 from app.explain.answers.room import RoomSearch, search_room
-from app.explain.answers.survey import DomainReport, Survey, domain_reports, survey
+from app.explain.answers.survey import (
+    DomainReport,
+    Preview,
+    Survey,
+    domain_reports,
+    preview,
+    survey,
+)
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.effects import Effects
 from app.explain.known.index import Index

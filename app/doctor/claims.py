@@ -1,24 +1,30 @@
-"""Whether ResourceClaims for MNNVL can be allocated, and whether PodCliques and Pods have them."""
+"""The objects for MNNVL.
+
+Can ResourceClaims be allocated, and do PodCliques and Pods have them? Does the configured owner fit
+this release of Grove, and do PodGangs still own resources that the PodCliqueSet should own?
+"""
 
 import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from app.base.groups import by_key
-from app.cluster.dialects import dialect_of
+from app.cluster.dialects import OWNER_RULES, dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.rows import StoredClique
 from app.config.schema import Configuration
-from app.doctor.report import Check, Checks, ok, problem
+from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
     POD_CLIQUE,
     POD_CLIQUE_SET,
+    POD_GANG,
     RESOURCE_CLAIM,
 )
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED, MNNVL_UNIT
+from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
@@ -159,5 +165,51 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
     remedy = (
         "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which"
         " then get claims that the driver serves."
+    )
+    return problem(message, remedy)
+
+
+# Owners.
+
+
+async def check_owners(client: Client, configuration: Configuration) -> Checks:
+    """Return the checks of the setting and of the stored resources. Raise ClusterError."""
+    dialect = dialect_of(client)
+    configured = OWNER_RULES.get(configuration.mnnvl.owner)
+    rule = configured or dialect.owner
+    checks: Checks = []
+    if rule.kind == POD_GANG.kind and dialect.owner.kind == POD_CLIQUE_SET.kind:
+        checks.append(_unsafe(dialect.name))
+
+    owned: list[str] = []
+    for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        for obj in await list_all(client, Selection(resource, labels=f"{MNNVL_MANAGED}=true")):
+            stored = read_mnnvl_resource(obj)
+            if stored.owning_gangs and rule.is_given_back(stored):
+                owned.append(f"{stored.kind} {stored.namespace}/{stored.name}")
+    if owned:
+        checks.append(_owned_by_gangs(owned))
+
+    message = f"{rule.kind}s own the ComputeDomains and claims for MNNVL"
+    return checks or [ok(message)]
+
+
+def _unsafe(dialect: str) -> Check:
+    message = (
+        'mnnvl.owner is "PodGang", but Grove speaks the dialect'
+        f' "{dialect}": when it replaces the PodGangs of running workloads, their ComputeDomains'
+        " and claims are deleted under the pods"
+    )
+    return warning(message, "Set mnnvl.owner to auto.")
+
+
+def _owned_by_gangs(owned: list[str]) -> Check:
+    message = (
+        "PodGangs still own resources, which are deleted under running pods if Grove replaces the"
+        f" PodGangs: {listed(sorted(owned), _SHOWN)}"
+    )
+    remedy = (
+        "The leader gives them to their PodCliqueSets: see whether a replica leads"
+        " (/readyz?verbose) and what its log says. Upgrade Grove only afterwards."
     )
     return problem(message, remedy)

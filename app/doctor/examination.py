@@ -12,12 +12,10 @@ from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor import (
     apis,
-    binder,
     certificate,
     claims,
     grove,
-    leader,
-    ownership,
+    kai,
     permissions,
     policies,
     queue_guard,
@@ -25,7 +23,6 @@ from app.doctor import (
     releases,
     replicas,
     service,
-    staleness,
     topology,
     webhooks,
 )
@@ -100,7 +97,7 @@ def _further_questions(
     yield "permissions", _permissions(patient)
     yield "permissions", policies.check_account(client)
     election = configuration.leader_election
-    yield "leader", leader.check_leader(client, election, patient.now)
+    yield "leader", replicas.check_leader(client, election, patient.now)
 
     managed = configuration.cluster_topology
     yield (
@@ -115,9 +112,9 @@ def _further_questions(
     yield "dialect", topology.check_dialects(client)
     yield "claims", claims.check_claims(client, configuration)
     yield "claims", claims.check_lost_claims(client)
-    yield "claims", binder.check_binder(client, patient.read)
-    yield "owners", ownership.check_owners(client, configuration)
-    yield "Grove", staleness.check_staleness(client)
+    yield "claims", kai.check_binder(client, patient.read)
+    yield "owners", claims.check_owners(client, configuration)
+    yield "Grove", kai.check_staleness(client)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:
         yield "all webhooks", rehearsal.check_all(client, patient.shake, patient.now)

@@ -4,13 +4,16 @@ It is the same for PodCliques and for Pods. If it can't be done now, the claim i
 warning, and `reconcilers.mnnvl_resources` makes the resources as soon as it can.
 """
 
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
 from app.admission.review import Request
 from app.admission.verdict import Effect, Verdict, not_allowed, patched
 from app.cluster.resources import MnnvlResources, NotOurs
-from app.kube.api import ClusterError, Object, Rejected
+from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from app.rules.mnnvl.claim import Injection
 from app.rules.mnnvl.plan import Plan
-from app.webhooks.patience import patience
 
 PATIENCE_SECONDS = 4.0
 """The time for calls of the API server before the verdict, for which it waits 10 s."""
@@ -61,3 +64,13 @@ def _doubt(request: Request, plan: Plan, injection: Injection) -> str | None:
     if plan.mode != injection.new_mode:
         return f'the claim has the form "{plan.mode}", and new ones have "{injection.new_mode}"'
     return None
+
+
+@contextlib.asynccontextmanager
+async def patience(seconds: float) -> AsyncIterator[None]:
+    """Raise Unavailable if the block takes longer than that."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Unavailable("the API server has not answered in time") from None

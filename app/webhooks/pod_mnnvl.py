@@ -20,8 +20,7 @@ from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import Plan
-from app.webhooks.making import PATIENCE_SECONDS, incomplete, made
-from app.webhooks.patience import patience
+from app.webhooks.making import PATIENCE_SECONDS, incomplete, made, patience
 
 
 class PodMnnvlWebhook(Value):

@@ -20,8 +20,7 @@ from app.facts.carrier import Carrier, read_carrier
 from app.kube.api import ClusterError
 from app.rules.mnnvl.claim import ConfiguredMode, inject
 from app.rules.mnnvl.wanted import CliqueFacts
-from app.webhooks.making import PATIENCE_SECONDS, made
-from app.webhooks.patience import patience
+from app.webhooks.making import PATIENCE_SECONDS, made, patience
 
 
 class PodCliqueWebhook(Value):

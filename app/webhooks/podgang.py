@@ -24,7 +24,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 from app.objects.shape import map_at, text_at
-from app.webhooks.patience import patience
+from app.webhooks.making import patience
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""

@@ -18,7 +18,7 @@ from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.kube.api import ClusterError, Rejected
-from app.webhooks.patience import patience
+from app.webhooks.making import patience
 
 PATIENCE_SECONDS = 3.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration, Mnnvl
-from app.doctor.ownership import check_owners
+from app.doctor.claims import check_owners
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG, POD_GANG_MAP
 from tests import builders
 from tests.kube.memory.client import EVERYTHING, MemoryClient

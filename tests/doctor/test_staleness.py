@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.doctor.staleness import check_staleness
+from app.doctor.kai import check_staleness
 from app.facts.kinds import POD_GANG, SCHEDULING_SHARD
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 

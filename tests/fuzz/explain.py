@@ -6,9 +6,8 @@ from typing import Any
 from app.base.visible import visible_json
 from app.console.page import reference
 from app.explain.answers.answer import explain
-from app.explain.answers.preview import preview
 from app.explain.answers.room import search_room
-from app.explain.answers.survey import domain_reports, survey
+from app.explain.answers.survey import domain_reports, preview, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index

@@ -13,6 +13,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
+from app.explain.reasons.queue import losing_against
 from app.explain.reasons.reason import Evidence, Reasons, Who, about
 from app.explain.reasons.room import (
     Obstacle,
@@ -21,7 +22,6 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
-from app.explain.reasons.shares import losing_against
 from app.explain.reasons.words import amount, counted, listed, pods_of
 from app.facts.kubernetes.pod import Pod
 

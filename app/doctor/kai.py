@@ -1,0 +1,103 @@
+"""Whether KAI's binder may do its work, and when KAI evicts gangs.
+
+The binder must be allowed to allocate the ResourceClaims of the Pods that it binds. From
+Kubernetes 1.36 on, to write the allocation of a claim needs a right on the synthetic subresource
+`resourceclaims/binding` beside that on `resourceclaims/status`.
+
+Source: https://github.com/kubernetes/kubernetes/issues/138149, and
+https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which gives it to the binder; KAI's
+scheduler itself only reads claims. Of KAI's tags, 0.12.19 and 0.14.1 are the first with it.
+
+KAI evicts gangs that have fallen below their minimum for a period. Its scheduler takes the period
+as an argument, which each SchedulingShard may give it, and does not start with one that is no Go
+duration: https://github.com/ai-dynamo/dynamo/pull/14722.
+"""
+
+import shlex
+
+from app.doctor.apis import Read, version_number
+from app.doctor.permissions import Need, is_allowed
+from app.doctor.report import Check, Checks, ok, problem, warning
+from app.facts.kinds import POD_GANG, SCHEDULING_SHARD
+from app.kube.api import Client, NotFound, ObjectRef, Selection, every, find
+from app.objects.resource import CLUSTER_ROLE_BINDING
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
+from app.objects.time import signed_duration
+
+_ROLE = "kai-binder"
+_SINCE = (1, 36)
+_NEED = Need("resource.k8s.io", "resourceclaims/binding", ("update", "patch"), "binding")
+_REMEDY = (
+    "Upgrade KAI to 0.12.19, 0.14.1, or 0.15 or later (0.13 has no release with it), or add to"
+    f" ClusterRole {_ROLE}: apiGroups [resource.k8s.io], resources [resourceclaims/binding], verbs"
+    " [update, patch]."
+)
+
+
+async def check_binder(client: Client, read: Read) -> Checks:
+    """Return a check of each account of KAI's binder. Raise ClusterError."""
+    binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
+    if binding is None:
+        return [ok(f"there is no ClusterRoleBinding {_ROLE}: the rights of KAI are not known")]
+    try:
+        version = await read("/version")
+    except NotFound:
+        return []
+    if version_number(version) < _SINCE:
+        return []
+
+    return [
+        await _check(client, text_at(subject, "namespace"), text_at(subject, "name"))
+        for subject in maps_at(binding, "subjects")
+        if subject.get("kind") == "ServiceAccount"
+    ]
+
+
+async def _check(client: Client, namespace: str, account: str) -> Check:
+    refused = [
+        verb
+        for verb in _NEED.verbs
+        if not await is_allowed(client, _NEED, verb, namespace, account)
+    ]
+    if not refused:
+        return ok(f"service account {namespace}/{account} may bind ResourceClaims")
+    message = (
+        f"service account {namespace}/{account} may not {', '.join(refused)} {_NEED}: from"
+        " Kubernetes 1.36 on, KAI can't bind a Pod whose ResourceClaim is not allocated yet"
+    )
+    return problem(message, _REMEDY)
+
+
+# Staleness.
+
+
+_ARGUMENT = "default-staleness-grace-period"
+_DEFAULT = "60s"
+_PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
+
+
+async def check_staleness(client: Client) -> Checks:
+    """Return a check of each SchedulingShard, if Grove makes gangs. Raise ClusterError."""
+    if not client.served_version(SCHEDULING_SHARD) or not client.served_version(POD_GANG):
+        return []
+    return list(map(_check_shard, await every(client, Selection(SCHEDULING_SHARD))))
+
+
+def _check_shard(shard: JsonMap) -> Check:
+    name = text_at(map_at(shard, "metadata"), "name")
+    given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)
+    seconds = signed_duration(given)
+    remedy = f"kubectl patch schedulingshards {shlex.quote(name)} --type merge -p {_PATCH}"
+    if seconds is None:
+        return problem(
+            f"SchedulingShard {name} has {_ARGUMENT}: {given}, which is no duration with a unit:"
+            " KAI's scheduler does not start",
+            remedy,
+        )
+    if seconds < 0:
+        return ok(f"SchedulingShard {name}: KAI leaves gangs alone that are below their minimum")
+    return warning(
+        f"SchedulingShard {name}: KAI evicts all pods of a gang that has been below its minimum for"
+        f" {given}, while Grove replaces those that are missing",
+        remedy,
+    )
