@@ -149,12 +149,9 @@ _WORKLOADS = (
 )
 
 _OWNING = "finding who owns the units of Pods"
-_UNITS = (
-    Need("", "pods", _WATCH, "restoring and collecting MNNVL resources"),
-    *(
-        Need(resource.group, resource.plural, ("get",), _OWNING)
-        for resource in (*CONTROLLERS, CLAIM_TEMPLATE)
-    ),
+_UNITS = tuple(
+    Need(resource.group, resource.plural, ("get",), _OWNING)
+    for resource in (*CONTROLLERS, CLAIM_TEMPLATE)
 )
 
 _WAITING = (

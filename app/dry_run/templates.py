@@ -21,6 +21,19 @@ from app.objects.shape import map_at, text_at
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.topology.families import NVLINK_DOMAIN
+
+KEPT_TOGETHER = (
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "kai.scheduler/topology-required-placement",
+)
+"""The annotations of workloads that keep their Pods within a level of a topology."""
+
+_LOOSE = (
+    "nothing keeps the Pods that share a ComputeDomain within one NVLink domain (node label"
+    f" {NVLINK_DOMAIN}): pods in different domains have no NVLink between them"
+)
 
 
 def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
@@ -33,12 +46,7 @@ def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
         return None
 
     findings: Findings = []
-    warnings: list[str] = []
-    if MNNVL_ENABLED in annotations_of(workload):
-        warnings.append(
-            f"{MNNVL_ENABLED} has no effect in the metadata of a {resource.kind}, because no"
-            " controller copies it to Pods: write it into the metadata of their templates"
-        )
+    warnings = list(_warnings_of(workload))
 
     effects: dict[str, Effect] = {}
     for path, pod in _pods(workload, kind):
@@ -49,10 +57,25 @@ def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
             domain = desired_resource(injection.plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
             effects[injection.plan.compute_domain] = Effect("create", domain)
 
+    if effects:
+        warnings += _looseness(workload)
     if findings:
         return judged(findings, warnings)
     told = [*warnings, *effects]
     return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
+
+
+def _warnings_of(workload: Object) -> Iterator[str]:
+    if MNNVL_ENABLED in annotations_of(workload):
+        yield (
+            f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
+            " controller copies it to Pods: write it into the metadata of their templates"
+        )
+
+
+def _looseness(workload: Object) -> Iterator[str]:
+    if annotations_of(workload).keys().isdisjoint(KEPT_TOGETHER):
+        yield f"{_LOOSE}. Annotate the {workload['kind']} with {' or '.join(KEPT_TOGETHER)}"
 
 
 def _pods(workload: Object, kind: OwnerKind) -> Iterator[tuple[FieldPath, Carrier]]:

@@ -105,16 +105,12 @@ LEADER_WORKER_SET = Resource(
 )
 JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
 RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True, ("v1",))
-TRAINING_JOBS = tuple(
-    Resource("kubeflow.org", f"{kind.lower()}s", kind, True, versions)
-    for kind, versions in (
-        ("PyTorchJob", ("v1",)),
-        ("TFJob", ("v1",)),
-        ("XGBoostJob", ("v1",)),
-        ("PaddleJob", ("v1",)),
-        ("JAXJob", ("v1",)),
-        ("MPIJob", ("v2beta1", "v1")),
-    )
+TRAINING_JOBS = (
+    Resource("kubeflow.org", "mpijobs", "MPIJob", True, ("v2beta1", "v1")),
+    *(
+        Resource("kubeflow.org", f"{kind.lower()}s", kind, True, ("v1",))
+        for kind in ("JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob")
+    ),
 )
 """The kinds of Kubeflow's training operator, and of its MPI operator."""
 

@@ -245,16 +245,8 @@ MUTATE_POD_MNNVL = Webhook(
     needs_namespace=True,
     parse=parser(PodFields),
 )
-VALIDATE_POD_MNNVL = Webhook(
-    "/validate/pod-mnnvl",
-    POD,
-    ("CREATE",),
-    "Fail",
-    5,
-    "None",
-    _ASKS_FOR_MNNVL_ITSELF,
-    needs_namespace=True,
-    parse=parser(PodFields),
+VALIDATE_POD_MNNVL = replace(
+    MUTATE_POD_MNNVL, path="/validate/pod-mnnvl", timeout_seconds=5, side_effects="None"
 )
 
 WEBHOOKS: tuple[Webhook, ...] = (

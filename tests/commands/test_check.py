@@ -222,6 +222,12 @@ ENABLED = {"grove.io/mnnvl-enabled": "true"}
         ),
         pytest.param(workload(), 0, "no webhook looks at batch/v1 Job", id="nothing is asked for"),
         pytest.param(
+            workload(metadata={"annotations": ENABLED}),
+            0,
+            "warning: nothing keeps the Pods that share a ComputeDomain within one NVLink domain (node label nvidia.com/gpu.clique)",
+            id="no level of a topology",
+        ),
+        pytest.param(
             workload(kind="CronJob", metadata={"annotations": ENABLED}),
             0,
             "no webhook looks at batch/v1 CronJob",
