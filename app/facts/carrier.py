@@ -159,7 +159,7 @@ def _read(
         intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
         metadata.get("deletionTimestamp") is not None,
         read_mnnvl(annotations),
-        _foreign_group(annotations, claims),
+        _foreign_group(group_in(annotations), claims),
         owner,
         controller=None if owner is None else controller_of(obj),
         at=at,
@@ -180,20 +180,17 @@ def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[Gp
             container = as_map(item, path.index(position), findings)
             if not container:
                 continue
-            resources = walk_map(container, "resources", path.index(position), findings)
-            if resources and _asks(resources, path.index(position), findings):
+
+            at_item = path.index(position)
+            at_resources = at_item.child("resources")
+            resources = walk_map(container, "resources", at_item, findings)
+            walk_list(resources, "claims", at_resources, findings)
+            limits = walk_map(resources, "limits", at_resources, findings)
+            requests = walk_map(resources, "requests", at_resources, findings)
+            if has_gpus(limits, requests):
                 pointer = f"{at.pointer}/{field}/{position}"
                 containers.append(GpuContainer(pointer, resources.get("claims")))
     return containers
-
-
-def _asks(resources: JsonMap, container: FieldPath, findings: Findings) -> bool:
-    """Return whether the `resources` of a container, which is at a path, have a GPU."""
-    path = container.child("resources")
-    walk_list(resources, "claims", path, findings)
-    limits = walk_map(resources, "limits", path, findings)
-    requests = walk_map(resources, "requests", path, findings)
-    return has_gpus(limits, requests)
 
 
 def named(claims: Any, name: str) -> Entry | None:
@@ -212,12 +209,11 @@ def _set_uid(references: Any, pcs: str) -> str:
     return ""
 
 
-def _foreign_group(annotations: JsonMap, claims: Any) -> str:
+def _foreign_group(group: str | None, claims: Any) -> str:
     """Return the MNNVL group of Grove.
 
-    It is that of the annotation, else the ComputeDomain whose claim Grove has injected.
+    It is the `group` of its annotation, else the ComputeDomain whose claim Grove has injected.
     """
-    group = group_in(annotations)
     if group is not None:
         return group
 

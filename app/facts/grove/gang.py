@@ -12,7 +12,6 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
 from app.objects.edits import ABSENT, value_at
-from app.objects.metadata import labels_of
 from app.objects.owners import controller_uid
 from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
 
@@ -52,7 +51,7 @@ def read_gang(obj: JsonMap, namespace: str) -> SlimPodGang:
 def _identity(obj: JsonMap, namespace: str) -> tuple[str, str, str, Place, bool, str, str]:
     """Return the fields of a `GangIdentity`. Equal texts are one object."""
     metadata = map_of(obj.get("metadata"))
-    labels = labels_of(obj)
+    labels = map_of(metadata.get("labels"))
     return (
         intern(namespace),
         intern(str(metadata.get("name", ""))),

@@ -1,0 +1,197 @@
+"""Count how far a reader walks who follows a review through its webhook.
+
+walks.py [--tree DIR] [--steps podclique|podcliqueset|podgang]
+
+The reviews that are recorded in DIR are answered there, under a tracer. The calls that it sees are
+one walk, which begins with the handler of the webhook: each function is read once, where it is
+first called, and calls are followed in the order in which they are written, in all branches that a
+recorded review takes, what is awaited included. Properties and special methods are read like
+attributes. Calls, caches and JSON (`kube/`, `stores/`, `base/`, loose files) are not followed.
+
+Printed are the files that the reader enters; the climbs, which are steps up into a package of a
+higher layer; the returns, which are steps into a file that was left before; and the names, which
+are those of parameters. With `--steps`, each step of one walk is printed.
+"""
+
+import argparse
+import asyncio
+import importlib
+import inspect
+import itertools
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType, CoroutineType, FrameType
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+
+HANDLERS = {
+    "podclique": "PodCliqueWebhook.__call__",
+    "podcliqueset": "PodCliqueSetWebhook.__call__",
+    "podgang": "PodGangWebhook.__call__",
+}
+"""The handler of each kind of recording. It is in the file of that name in `webhooks/`."""
+
+NOT_FOLLOWED = ("kube", "stores", "base")
+
+
+class Function(NamedTuple):
+    """A function of a file of `app/`, with the lambdas and comprehensions in it."""
+
+    file: str
+    name: str
+
+
+class Step(NamedTuple):
+    """A stay in a file: the functions that are read there one after the other."""
+
+    file: str
+    functions: list[str]
+
+
+class Tracer:
+    """The calls between functions of `app`, and the names of the parameters of each."""
+
+    def __init__(self, app: Path) -> None:
+        self._prefix = f"{app}/"
+        self._functions: dict[CodeType, Function | None] = {}
+        self._calls: dict[Function, dict[tuple[Function, int], None]] = defaultdict(dict)
+        self.parameters: dict[Function, tuple[str, ...]] = {}
+
+    def __call__(self, frame: FrameType, event: str, result: Any) -> None:
+        """Note a call. A coroutine is called by the function that returns it."""
+        here = self.function(frame.f_code)
+        if here is None:
+            return
+
+        if event == "return" and isinstance(result, CoroutineType):
+            self._note(here, result.cr_code, frame.f_lineno)
+        if event != "call":
+            return
+
+        caller = frame.f_back
+        while caller is not None and self.function(caller.f_code) is None:
+            caller = caller.f_back
+        above = None if caller is None else self.function(caller.f_code)
+        if caller is not None and above is not None:
+            self._note(above, frame.f_code, caller.f_lineno)
+
+    def callees(self, function: Function) -> Iterator[Function]:
+        """Yield what `function` calls, by lines, and in one line by time."""
+        for callee, _ in sorted(self._calls[function], key=lambda call: call[1]):
+            yield callee
+
+    def function(self, code: CodeType) -> Function | None:
+        """Return the function of `code`, None outside of `app` and for a module."""
+        if code not in self._functions:
+            self._functions[code] = self._read(code)
+        return self._functions[code]
+
+    def _note(self, caller: Function, code: CodeType, line: int) -> None:
+        callee = self.function(code)
+        if callee is not None and callee != caller:
+            self._calls[caller].setdefault((callee, line))
+
+    def _read(self, code: CodeType) -> Function | None:
+        if not code.co_filename.startswith(self._prefix) or code.co_name == "<module>":
+            return None
+
+        name = code.co_qualname.partition(".<locals>")[0]
+        function = Function(code.co_filename.removeprefix(self._prefix), name)
+        if name == code.co_qualname:
+            number = code.co_argcount + code.co_kwonlyargcount
+            self.parameters[function] = code.co_varnames[:number]
+        return function
+
+
+async def trace(tree: Path, kind: str) -> Tracer:
+    """Answer the recordings of a kind, by the code of `tree`, and return the calls."""
+    from tests import reviews
+
+    tracer = Tracer(tree / "app")
+    for name in reviews.names():
+        if name.partition(".")[0] == kind:
+            caller = reviews.Caller()
+            sys.setprofile(tracer)
+            try:
+                await caller.ask(reviews.path_of(name), reviews.load(name))
+            finally:
+                sys.setprofile(None)
+
+    return tracer
+
+
+def walk(tracer: Tracer, function: Function, steps: list[Step], names: set[str]) -> None:
+    """Add the steps of a reader of `function`, who knows what is in `steps`, and the names."""
+    file, name = function
+    package, _, inside = file.partition("/")
+    is_read = any(step.file == file and name in step.functions for step in steps)
+    is_left_out = package in NOT_FOLLOWED or not inside
+    if is_read or is_left_out or (steps and _is_like_attribute(function)):
+        return
+
+    if not steps or steps[-1].file != file:
+        steps.append(Step(file, []))
+    steps[-1].functions.append(name)
+    names.update({*tracer.parameters.get(function, ())} - {"self", "cls"})
+    for callee in tracer.callees(function):
+        walk(tracer, callee, steps, names)
+
+
+def _is_like_attribute(function: Function) -> bool:
+    """Return whether a function is a property or a special method."""
+    dotted = function.file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    found: Any = importlib.import_module(f"app.{dotted}")
+    for part in function.name.split("."):
+        found = inspect.getattr_static(found, part, None)
+    return isinstance(found, property) or function.name.endswith("__")
+
+
+def layers(tree: Path) -> dict[str, int]:
+    """Return the height of each package of `app`, by the contract of import-linter."""
+    settings = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    rows = next(row["layers"] for row in contracts if row["type"] == "layers")
+    return {
+        package.strip().removeprefix("app."): height
+        for height, row in enumerate(reversed(rows))
+        for package in row.replace(":", "|").split("|")
+    }
+
+
+def counts(steps: list[Step], heights: dict[str, int]) -> tuple[int, int, int]:
+    """Return the files, climbs and returns of a walk."""
+    files = [step.file for step in steps]
+    floors = [heights[file.split("/")[0]] for file in files]
+    climbs = sum(above > below for below, above in itertools.pairwise(floors))
+    entered = len(set(files))
+    return entered, climbs, len(files) - entered
+
+
+def main() -> None:
+    """Print the counts of each walk, and the steps of one."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tree", type=Path, default=ROOT, help="another checkout")
+    parser.add_argument("--steps", choices=HANDLERS, help="print the steps of this walk")
+    arguments = parser.parse_args()
+    tree = arguments.tree.resolve()
+    sys.path.insert(0, str(tree))
+
+    print(f"{'':14}{'files':>8}{'climbs':>8}{'returns':>8}{'names':>8}")
+    for kind, handler in HANDLERS.items():
+        steps: list[Step] = []
+        names: set[str] = set()
+        tracer = asyncio.run(trace(tree, kind))
+        walk(tracer, Function(f"webhooks/{kind}.py", handler), steps, names)
+
+        figures = (*counts(steps, layers(tree)), len(names))
+        print(f"{kind:14}" + "".join(f"{figure:>8}" for figure in figures))
+        for number, step in enumerate(steps if kind == arguments.steps else (), 1):
+            print(f"{number:>4}  {step.file:36}{', '.join(step.functions)}")
+
+
+if __name__ == "__main__":
+    main()
