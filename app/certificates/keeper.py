@@ -43,6 +43,7 @@ from app.certificates.rotate import (
 )
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.config.schema import Certificates
+from app.facts.labels import MANAGED_BY, MANAGER
 from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef, Selection, find
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
@@ -51,7 +52,7 @@ from app.kube.times import utc_now
 from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
 
-MANAGED_BY = {"app.kubernetes.io/managed-by": "grove-admission"}
+OUR_LABELS = {MANAGED_BY: MANAGER}
 LOOK_SECONDS = 600.0
 RETRY_SECONDS = 5.0
 _PLACEHOLDER_LIFE = timedelta(days=365)
@@ -301,11 +302,11 @@ class CertificateReconciler(CertificateSource):
         data = written_holdings(holdings)
         namespace = self.settings.namespace
         if secret is None:
-            metadata = {"name": self.settings.secret_name, "labels": MANAGED_BY}
+            metadata = {"name": self.settings.secret_name, "labels": OUR_LABELS}
             obj = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
             await self.client.create(SECRET, obj, namespace)
             return
-        metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": MANAGED_BY}
+        metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": OUR_LABELS}
         await self.client.patch(
             ObjectRef(SECRET, self.settings.secret_name, namespace),
             {"metadata": metadata, "data": data},
@@ -347,7 +348,7 @@ def _is_foreign(secret: Object | None) -> bool:
     if secret is None or not secret.get("data"):
         return False
     labels = secret["metadata"].get("labels") or {}
-    return not MANAGED_BY.items() <= labels.items()
+    return not OUR_LABELS.items() <= labels.items()
 
 
 def self_managed_source(

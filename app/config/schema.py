@@ -23,6 +23,7 @@ from app.facts.grove.topology import Level, broadest_first
 from app.facts.labels import KAI_SCHEDULER
 from app.objects.fields import FieldPath
 from app.objects.names import is_subdomain, label_key_problem
+from app.rules.topology.families import NVLINK_DOMAIN
 from app.rules.topology.levels import validate_levels
 from app.rules.workload.kai_podgroup import Conventions
 
@@ -156,7 +157,7 @@ class PodBinding(_Section):
     default is the NVLink clique of the node, which containers cannot get in another way.
     """
 
-    node_labels: tuple[LabelKey, ...] = Field(default=("nvidia.com/gpu.clique",), strict=False)
+    node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
 
 
 class Server(_Section):

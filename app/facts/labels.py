@@ -1,4 +1,6 @@
-"""The labels and annotations of Grove, of KAI and of this product.
+"""The labels and annotations of Grove, of KAI and of this product that several files know.
+
+Any other one stands in the file that uses it. No key is written twice.
 
 There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's
 operator writes. Both are read, and the first is written. Sources: `rules/README.md`,
@@ -32,6 +34,7 @@ SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
 KAI_SCHEDULER = "kai-scheduler"
 """The schedulerName of pods that KAI places, unless it is configured."""
 
+KAI_TOPOLOGY_NAME = "kai.scheduler/topology"
 NODE_POOL = "kai.scheduler/node-pool"
 KAI_QUEUE = "kai.scheduler/queue"
 """The label that leads to the queue of a workload, unless it is configured."""

@@ -2,13 +2,13 @@
 
 from app.base.value import Value
 from app.facts.constraint import UNBOUND, SchedulerConstraint
-from app.facts.labels import POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
+from app.facts.labels import KAI_TOPOLOGY_NAME, POD_GANG_EPOCH, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.named import Namespaced, read_key
 from app.facts.place import NOWHERE, Place, read_place
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
-TOPOLOGY_NAMES = (TOPOLOGY_NAME, "kai.scheduler/topology")
+TOPOLOGY_NAMES = (TOPOLOGY_NAME, KAI_TOPOLOGY_NAME)
 """The annotations that name the topology of a PodGang."""
 
 

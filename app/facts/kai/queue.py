@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
+from app.facts.kubernetes.gpus import GPU
 from app.facts.named import ClusterScoped, read_name
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.objects.time import seconds_since_1970
 
-_GPU = ("nvidia.com/gpu", "gpu")
+_GPU = (GPU, "gpu")
 
 
 MEGABYTE = 1_000_000 * 1000
@@ -55,7 +56,7 @@ class Queue(ClusterScoped):
     def shares(self) -> Mapping[str, Share]:
         """By resource, in the order in which they are looked at."""
         gpus = Share(self.quota, self.limit, self.allocated, self.allocated_fixed, self.weight)
-        return {"nvidia.com/gpu": gpus, "cpu": self.cpu, "memory": self.memory}
+        return {GPU: gpus, "cpu": self.cpu, "memory": self.memory}
 
 
 def read_queue(obj: JsonMap) -> Queue:

@@ -61,7 +61,7 @@ def _counted(amounts: JsonMap) -> Gpus:
 
 
 def is_gpu(resource: str) -> bool:
-    return resource == "nvidia.com/gpu" or resource.startswith("nvidia.com/mig-")
+    return resource == GPU or resource.startswith("nvidia.com/mig-")
 
 
 def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:

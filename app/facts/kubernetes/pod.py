@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, TypedDict
 
 from app.base.value import Value
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
     Term,
@@ -25,7 +26,6 @@ from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
-GPU = "nvidia.com/gpu"
 
 
 class _Metadata(TypedDict, total=False):

@@ -14,7 +14,7 @@ from typing import Any
 from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
-from app.facts.labels import KAI_QUEUE, MANAGED_BY, MANAGER
+from app.facts.labels import KAI_QUEUE, KAI_TOPOLOGY_NAME, MANAGED_BY, MANAGER, NODE_POOL
 from app.objects.metadata import annotations_of, labels_of, string_map
 from app.objects.shape import JsonMap, Object
 from app.rules.topology.placing import TopologyOf, is_broader_level
@@ -27,7 +27,6 @@ COPIED = "grove.io/copied-metadata"
 A copy is removed when its original is removed.
 """
 
-TOPOLOGY = "kai.scheduler/topology"
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 PREEMPTIBILITIES = ("preemptible", "non-preemptible")
@@ -56,7 +55,7 @@ class LabelKeys(Value):
     preemptibility: str = "kai.scheduler/preemptibility"
     project: str = "project"
     user: str = "user"
-    node_pool: str = "kai.scheduler/node-pool"
+    node_pool: str = NODE_POOL
 
 
 class Conventions(Value):
@@ -220,7 +219,7 @@ def _topology(group: DefinedGroup, owner: MetadataLayer, topology: str) -> dict[
     preferred = _first(chain, TOPOLOGY_PREFERRED)
     if not required and not preferred:
         return {}
-    constraint = {"topology": _first(chain, TOPOLOGY) or topology}
+    constraint = {"topology": _first(chain, KAI_TOPOLOGY_NAME) or topology}
     if required:
         constraint["requiredTopologyLevel"] = required
     if preferred:
