@@ -22,11 +22,12 @@ from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.topology.families import NVLINK_DOMAIN
+from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 KEPT_TOGETHER = (
     "leaderworkerset.sigs.k8s.io/exclusive-topology",
     "alpha.jobset.sigs.k8s.io/exclusive-topology",
-    "kai.scheduler/topology-required-placement",
+    TOPOLOGY_REQUIRED,
 )
 """The annotations of workloads that keep their Pods within a level of a topology."""
 
