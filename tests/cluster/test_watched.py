@@ -56,6 +56,21 @@ async def test_facts_follow_the_cluster() -> None:
         await until(lambda: cluster.facts.node_labels("n1") is None)
 
 
+async def test_a_scrape_has_the_dialect_and_the_levels_with_problems() -> None:
+    client = WatchedMemory([topology(RACK, ZONE), node(k_rack="r1")])
+    async with running(client) as cluster:
+        await until(lambda: cluster.facts.node_labels("n1"))
+        figures = [
+            (sample.name, sample.value, sample.labels)
+            for sample in cluster.samples()
+            if "resource" not in sample.labels
+        ]
+    assert figures == [
+        ("dialect_info", 1.0, {"dialect": "design"}),
+        ("level_problems", 1.0, {"topology": "managed"}),
+    ]
+
+
 async def test_nodes_are_grouped_by_the_label_of_a_new_level_without_another_list() -> None:
     client = WatchedMemory([topology(RACK), node(k_rack="r1", k_zone="z1", mine_label="m")])
     async with running(client) as cluster:

@@ -333,6 +333,20 @@ def test_a_new_crd_is_found_within_moments(served_after: float) -> None:
     virtual.run(main())
 
 
+def test_many_triggers_at_once_lead_to_two_refreshes() -> None:
+    async def main() -> None:
+        server = ApiServer()
+        discovery = discovery_of(server)
+        async with running(discovery):
+            for _ in range(5):
+                discovery.trigger()
+                await asyncio.sleep(discovery.settle_seconds / 10)
+            await asyncio.sleep(100)
+            assert server.asked.count("/apis") == 3
+
+    virtual.run(main())
+
+
 def test_a_crd_that_is_not_ours_is_passed_over() -> None:
     async def main() -> None:
         server = ApiServer()

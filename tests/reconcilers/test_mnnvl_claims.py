@@ -131,6 +131,11 @@ class World:
         running.cancel()
         return sorted((event["reason"], event["note"]) for event in self.client.objects(EVENT))
 
+    async def times_said(self, reason: str) -> int:
+        await self.happened()
+        events = [event for event in self.client.objects(EVENT) if event["reason"] == reason]
+        return sum(event.get("series", {}).get("count", 1) for event in events)
+
     async def reasons(self) -> list[str]:
         return [reason for reason, _ in await self.happened()]
 
@@ -283,6 +288,19 @@ def test_once_the_webhook_is_on_all_claims_come_back() -> None:
         assert world.claimed() == world.client.touched == NAMES
         assert world.reconciler.missing == 0
         assert await world.reasons() == ["MnnvlClaimsMissing", "MnnvlClaimsRestored"]
+
+    virtual.run(main())
+
+
+def test_claims_that_are_missing_once_more_are_said_once_more() -> None:
+    async def main() -> None:
+        world = World(pcs(), clique(NAMES[0]), on=False)
+        for written in (clique(NAMES[0]), admitted(clique(NAMES[0])), clique(NAMES[0])):
+            world.client.load([written])
+            world.look_again()
+            await world.step()
+            await asyncio.sleep(OFF_SECONDS)
+        assert await world.times_said("MnnvlClaimsMissing") == 2
 
     virtual.run(main())
 

@@ -511,6 +511,15 @@ async def test_a_resource_that_is_deleted_leads_to_a_look() -> None:
     assert loop.keys == {KEY: SETTLE_SECONDS}
 
 
+async def test_a_resource_with_a_name_of_no_unit_leads_to_no_look() -> None:
+    stored = changed(CLAIM, name="generated", namespace="ns", resourceVersion="100")
+    world = World()
+    loop = Added(world)
+    subscribe(loop, world.cliques, world.pods, world.stores, world.owners)
+    world.stores[CLAIMS].apply(WatchEvent("ADDED", stored))
+    assert loop.keys == {}
+
+
 async def test_an_api_that_is_installed_leads_to_a_look_at_everything() -> None:
     world = World(pcs(), clique())
     loop = Added(world)

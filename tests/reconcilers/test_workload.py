@@ -667,6 +667,27 @@ def test_a_mark_that_somebody_keeps_removing_is_reported_and_not_fought() -> Non
     virtual.run(story())
 
 
+def test_a_mark_that_is_removed_once_more_is_reported_once_more() -> None:
+    async def story() -> None:
+        world = World(pod("p", "w", "g"))
+        async with world.leading():
+            for _ in range(2):
+                for _ in range(10):
+                    removed = {"metadata": {"annotations": {"kai.scheduler/skip-podgrouper": None}}}
+                    await world.client.patch(ObjectRef(POD, "p", "ns"), removed)
+                    await asyncio.sleep(SOON)
+                await asyncio.sleep(1000)
+                assert world.marked() == {"p": "true"}
+            reports = [
+                event["series"]["count"]
+                for event in world.client.objects(EVENT)
+                if event["reason"] == "PodGroupNameContested"
+            ]
+            assert reports == [2]
+
+    virtual.run(story())
+
+
 def test_the_queue_is_written_once_and_a_label_that_differs_is_reported() -> None:
     async def story() -> None:
         world = World(

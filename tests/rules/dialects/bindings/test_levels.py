@@ -68,6 +68,13 @@ def user(name: str, level: str, **metadata: Any) -> Any:
             id="everything wrong",
         ),
         pytest.param(
+            binding({"domain": "a" * 63, "key": "k/a"}, {"domain": "b" * 64, "key": "k/b"}),
+            [
+                f"spec.levels[1].domain: Invalid value: \"{'b' * 64}\": must be lowercase letters, digits and '-', begin with a letter, and have at most 63 characters"
+            ],
+            id="the longest domain, and a longer one",
+        ),
+        pytest.param(
             binding(HOST, RACK),
             [
                 f'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last level: {EXITS}'
