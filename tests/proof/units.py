@@ -85,9 +85,11 @@ class Controllers:
             await self._delete(resource, _name(resource, name))
             return
 
-        spec: Object = {"replicas": replicas}
+        spec: Object | None = {"replicas": replicas}
         if resource is JOB_SET:
             spec = {"replicatedJobs": [{"name": "workers", "replicas": replicas}]}
+        elif resource is JOB:
+            spec = None
         owner = await self._put(resource, _name(resource, name), None, {}, spec)
         if resource is LEADER_WORKER_SET:
             await self._put_groups(owner, replicas)
@@ -141,7 +143,7 @@ class Controllers:
             stored = await self._client.get(ref)
         except NotFound:
             metadata = {"name": name, "labels": labels or {}, "ownerReferences": owners}
-            obj = {"metadata": metadata, "spec": spec or {}}
+            obj = {"metadata": metadata, "spec": spec or _spec(resource, name)}
             if resource is POD:
                 metadata["annotations"] = {"grove.io/mnnvl-enabled": "true"}
                 obj["spec"] = pod_spec()
@@ -192,6 +194,16 @@ class Controllers:
         except NotFound:
             return ""
         return str(stored["metadata"]["uid"])
+
+
+def _spec(resource: Resource, name: str) -> Object:
+    """What Kubernetes asks of its own kinds, whose controllers are played here."""
+    template: Object = {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}
+    if resource is STATEFUL_SET:
+        selector = {"matchLabels": {"app": name}}
+        return {"serviceName": name, "replicas": 0, "selector": selector, "template": template}
+    template["spec"]["restartPolicy"] = "Never"
+    return {"suspend": True, "template": template}
 
 
 def _name(resource: Resource, name: str) -> str:
