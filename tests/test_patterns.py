@@ -33,7 +33,7 @@ SAMPLES: dict[str, str] = {
     "console/source.py _STEP": "a.b[c].d",
     "doctor/apis.py _NUMBER": "35+",
     "objects/tokens.py _TOKEN": "0123abcd-0123456789abcdef0123456789abcdef",
-    "doctor/queue_guard.py _ACCOUNTS": '"system:serviceaccounts:grove-system"',
+    "doctor/policies.py _ACCOUNTS": '"system:serviceaccounts:grove-system"',
     "doctor/replicas.py _VERSION": "a:v1.22.333",
     "dry_run/stream.py _BEGIN": "--- a",
     "dry_run/stream.py _ITEM": "   - a",

@@ -123,10 +123,8 @@ OTHERWISE_SHOWN = {
     "owners_policy.py": "the rules in CEL, in the words of the rules",
     "subgroups_policy.py": "the rules in CEL, in the words of the rules",
     "pod_policy.py": "a rule in CEL, which refuses nothing",
-    "policy_objects.py": "objects, no messages",
     "protection_policy.py": "static manifests of API servers: guide/rules.md",
     "queue_policy.py": "the queue guard: guide/queue-guard.md",
-    "queue_demands.py": "no verdict of a webhook: the policies of queues",
     "queue_names.py": "lists of names in CEL",
 }
 PARTS = {

@@ -18,9 +18,16 @@ from app.objects.resource import POD
 from app.objects.shape import map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
 from app.rules.mnnvl.wanted import ClaimedMember, claimed
-from app.rules.workload.groups import SKIP_PODGROUPER, GroupRef, group_keys, group_ref, shared_key
+from app.rules.workload.groups import (
+    SKIP_PODGROUPER,
+    GroupRef,
+    group_keys,
+    group_of_pod_group,
+    group_ref,
+    groups_of_workload,
+    shared_key,
+)
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
-from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 

@@ -9,9 +9,9 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import uvloop
 from msgspec.structs import replace
@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from app.base import logs
 from app.base.visible import visible, visible_json
 from app.cluster.connect import reading_client
-from app.commands.asked import neighbours, one_word, reference
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -34,16 +33,92 @@ from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
+from app.explain.known.kinds import KINDS
 from app.explain.known.read import read_for, read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
+from app.explain.reasons.words import listed
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref
-from app.kube.api import ClusterError, Reader
+from app.kube.api import ClusterError, Object, Reader, Selection
 from app.kube.kubeconfig import namespace_of
+from app.objects.resource import Resource
+
+# Which object a command line asks about, and what to say if it isn't there.
+
+
+MOST_NEIGHBOURS = 500
+"""So many objects of a namespace are looked through for a similar name: one page."""
+
+_FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
+
+
+def one_word(words: Sequence[str]) -> str:
+    """Return the words that name an object as KIND/NAME, or as a bare name.
+
+    `podcliqueset llm` is `podcliqueset/llm`. Raise UnusableInput for more words.
+    """
+    if len(words) > 2 or (len(words) == 2 and "/" in words[0] + words[1]):
+        raise UnusableInput(f"{' '.join(words)!r} names no single object: {_FORMS}")
+    return "/".join(words)
+
+
+def reference(text: str, namespace: str) -> Ref:
+    """Return the object that `KIND/NAME` names; a bare name is that of a PodCliqueSet.
+
+    Raise UnusableInput for another kind, or none.
+    """
+    kind, _, name = text.rpartition("/")
+    full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
+    kinds = listed(sorted(set(KINDS.values())), 20)
+    if not name or (not kind and name.lower() in KINDS):
+        raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
+    if full is None:
+        others = "name one of its Pods, or nothing, for all that waits"
+        raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
+    return Ref(full, namespace, name)
+
+
+async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
+    """Return objects of the same kind.
+
+    These are those of the same name in all namespaces, as far as they may be read, and those in the
+    same namespace.
+    """
+    resource = OF_KIND[ref.kind]
+    by_name = await _listed(client, resource, None, f"metadata.name={ref.name}")
+    beside = await _listed(client, resource, ref.namespace, "")
+    return [*refs_of(ref.kind, by_name), *refs_of(ref.kind, beside)]
+
+
+async def _listed(
+    client: Reader,
+    resource: Resource,
+    namespace: str | None,
+    selector: str,
+) -> list[Object]:
+    """Return one page of metadata, or nothing if it can't be read: a hint must not fail."""
+    try:
+        page = await client.list(
+            Selection(resource, namespace, fields=selector, metadata_only=True),
+            limit=MOST_NEIGHBOURS,
+        )
+    except ClusterError:
+        return []
+    return page.items
+
+
+def refs_of(kind: str, objects: Iterable[Any]) -> list[Ref]:
+    """Return the names of objects, all of which are of one kind."""
+    metadata = [obj.get("metadata") or {} for obj in objects]
+    return [Ref(kind, str(m.get("namespace") or ""), str(m.get("name") or "")) for m in metadata]
+
+
+# The command.
+
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0

@@ -1,7 +1,11 @@
-"""The APIs that we read and write.
+"""The APIs that we read and write, and the releases of the neighbours that are installed.
 
-The checks say whether the cluster serves them in a known version, and name CRDs that are stored but
-not established, so that the API server does not serve what they define.
+The checks say whether the cluster serves the APIs in a known version, and name CRDs that are stored
+but not established, so that the API server does not serve what they define.
+
+Releases are known by what their CRDs have, because CRDs carry no version of their product. The
+checks say whether they were tried with this version. `manifests/guide/upgrade.md` has what was
+tried, and the pairs that are known not to work with the check that finds each.
 """
 
 import re
@@ -10,7 +14,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.doctor.releases import recognised
 from app.doctor.report import Check, Checks, Status, ok, problem
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection, every
@@ -276,3 +279,96 @@ def _remedy(
         f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p"
         f" '{patch}'"
     )
+
+
+# Releases.
+
+
+class Release(Value):
+    """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
+
+    `tried` is the commit that this version was tried with, "" if none was. With `has_bindings`,
+    topologies are ClusterTopologyBindings.
+    """
+
+    neighbour: str
+    title: str
+    tried: str
+    crd: str
+    field: str = ""
+    has_bindings: bool = False
+
+
+RELEASES = (
+    Release(
+        "Grove",
+        "with PodGangMaps, 0.1.0-alpha.13 or near",
+        "616762f7",
+        "podgangmaps.grove.io",
+        has_bindings=True,
+    ),
+    Release(
+        "Grove",
+        "with ClusterTopologyBindings, of August 2026 or near",
+        "fcc3b3bb",
+        "clustertopologybindings.grove.io",
+    ),
+    Release(
+        "Grove",
+        "of August 2026 or near, without its CRD clustertopologybindings.grove.io",
+        "",
+        "podcliquesets.grove.io",
+        "updateStrategy",
+        has_bindings=True,
+    ),
+    Release("Grove", "of January 2026 or near", "a5b8e0dc", "podcliquesets.grove.io"),
+    Release("KAI", "with minSubGroup", "d5bc503a", "podgroups.scheduling.run.ai", "minSubGroup"),
+    Release("KAI", "without minSubGroup", "", "podgroups.scheduling.run.ai"),
+    Release(
+        "NVIDIA's DRA driver",
+        "with ComputeDomainCliques",
+        "",
+        "computedomaincliques.resource.nvidia.com",
+    ),
+    Release(
+        "NVIDIA's DRA driver",
+        "without ComputeDomainCliques",
+        "0.4",
+        "computedomains.resource.nvidia.com",
+    ),
+    Release("Dynamo", "", "", "dynamographdeployments.nvidia.com"),
+)
+"""Of each neighbour the latest first: the first one whose CRD and field are there is installed."""
+
+
+async def check_releases(client: Client) -> Checks:
+    """Return a line for each neighbour that is installed. Raise ClusterError."""
+    crds = await every(client, Selection(CRD))
+    return [ok(_text(release)) for release in recognised(crds)]
+
+
+def recognised(crds: Iterable[JsonMap]) -> Iterator[Release]:
+    """Yield the release of each neighbour that is installed, in the order of RELEASES."""
+    stored = {crd["metadata"]["name"]: crd for crd in crds}
+    known: set[str] = set()
+    for release in RELEASES:
+        if release.neighbour in known or release.crd not in stored:
+            continue
+        if release.field and release.field not in _fields(stored[release.crd]):
+            continue
+        known.add(release.neighbour)
+        yield release
+
+
+def _fields(crd: JsonMap) -> set[str]:
+    """Return the names of the fields of the spec, in all versions."""
+    path = ("schema", "openAPIV3Schema", "properties", "spec", "properties")
+    versions = maps_at(crd, "spec", "versions")
+    return {name for version in versions for name in map_at(version, *path)}
+
+
+def _text(release: Release) -> str:
+    name = f"{release.neighbour} {release.title}".rstrip()
+    if release.tried:
+        return f"{name}: tried at {release.tried}"
+    return f"{name}: not tried with this version"

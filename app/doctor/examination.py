@@ -18,9 +18,7 @@ from app.doctor import (
     kai,
     permissions,
     policies,
-    queue_guard,
     rehearsal,
-    releases,
     replicas,
     service,
     topology,
@@ -74,10 +72,10 @@ def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
     endpoints: list[Endpoint] = []
 
     yield "APIs", apis.check_apis(client, patient.read)
-    yield "releases", releases.check_releases(client)
+    yield "releases", apis.check_releases(client)
     yield "webhooks", _webhooks(patient, installed)
     yield "policies", policies.check_policies(client, configuration)
-    yield "policies", queue_guard.check_queue_guard(client, configuration)
+    yield "policies", policies.check_queue_guard(client, configuration)
     yield "service", _service(patient, installed, endpoints)
     yield from _further_questions(patient, installed, endpoints)
 

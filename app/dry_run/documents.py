@@ -6,8 +6,7 @@ from typing import Any
 import yaml
 
 from app.base.json import NotJson, from_json, to_json
-from app.dry_run.budget import OF_REQUEST, Budget, NoDocument, UnusableInput
-from app.dry_run.expansion import spend_json, spend_yaml
+from app.dry_run.budget import OF_REQUEST, Budget, NoDocument, UnusableInput, spend_json, spend_yaml
 from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)

@@ -5,9 +5,8 @@ from msgspec.structs import replace
 from app.cluster.rows import StoredPod
 from app.cluster.workload_caches import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
-from app.rules.workload.groups import DefinedGroup
+from app.rules.workload.groups import DefinedGroup, group_of_pod_group, groups_of_workload
 from app.rules.workload.kai_podgroup import Remark
-from app.rules.workload.versions import group_of_pod_group, groups_of_workload
 
 
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:

@@ -13,8 +13,7 @@ from app.rules.dialects.dialect import Dialect, SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
-from app.rules.topology.apart import apart_warnings
-from app.rules.topology.capacity import capacity_warnings
+from app.rules.topology.capacity import apart_warnings, capacity_warnings
 
 
 class PodCliqueSetWebhook(Value):

@@ -1,4 +1,4 @@
-"""The webhook of PodGang.
+"""The webhooks of PodGang.
 
 It writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL
 resources, both only in the dialect `design`.
@@ -14,14 +14,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.admission.review import Request
-from app.admission.verdict import Effect, Later, Verdict, judged, patched
+from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, patched, unavailable
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.labels import MNNVL_ADOPTED
-from app.kube.api import ClusterError, Unavailable
+from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 from app.objects.shape import map_at, text_at
 from app.webhooks.making import patience
@@ -148,3 +148,78 @@ def _unknown_set(gang: SlimPodGang) -> str:
         f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until"
         " it is"
     )
+
+
+# Deletion.
+
+
+PATIENCE_BEFORE_DELETION = 3.5
+"""The time for calls of the API server before the verdict, for which it waits 5 s."""
+
+
+class PodGangDeletionWebhook(Value):
+    """Gives back the MNNVL resources that a PodGang still owns, before it is deleted.
+
+    Otherwise, the garbage collector would delete them under running pods. Grove's next releases
+    delete the PodGangs of running workloads seconds after they were installed, which may be too
+    soon for the leader. The API server only sends PodGangs with the annotation
+    `grove.io/mnnvl-resources-adopted`.
+
+    If the resources can't be given back, the deletion is denied with 503, and Grove tries again. It
+    is never denied if the PodCliqueSet is gone or being deleted, which is soon so in a namespace
+    that is being deleted too. In the dialect `design`, the resources are deleted with the PodGang,
+    as its document asks, unless the API server serves a later Grove's API by now: discovery, which
+    decides on the dialect, may not have seen it yet.
+
+    What is given back is read from the API server, because the caches may be late. Of the review,
+    only the name and the uid of the PodGang count.
+    """
+
+    owners: MnnvlOwners
+
+    def __call__(self, request: Request) -> Verdict | Later:
+        if request.dry_run:
+            return ALLOWED
+
+        gang = read_gang(request.object, request.namespace)
+        if self.owners.gives_back:
+            return Later(lambda: self._give_back(gang))
+        if self.owners.may_be_late:
+            return Later(lambda: self._while_design(gang))
+        return ALLOWED
+
+    async def _give_back(self, gang: SlimPodGang) -> Verdict:
+        try:
+            async with patience(PATIENCE_BEFORE_DELETION):
+                await self.owners.give_back_all_of(gang)
+        except Rejected:
+            raise
+        except ClusterError as problem:
+            return unavailable(
+                f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with'
+                " it while pods may use them, and they could not be given to the PodCliqueSet"
+                f" ({problem.message}): try again"
+            )
+        return ALLOWED
+
+    async def _while_design(self, gang: SlimPodGang) -> Verdict:
+        """Return the verdict if the dialect is still `design`, else ask Grove to try again."""
+        try:
+            async with patience(PATIENCE_BEFORE_DELETION):
+                if await self.owners.living_set_of(gang) is None:
+                    return ALLOWED
+                later = await self.owners.later_dialect()
+        except Rejected:
+            return ALLOWED
+        except ClusterError as problem:
+            return unavailable(
+                f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded'
+                f" could not be read ({problem.message}): try again"
+            )
+        if not later:
+            return ALLOWED
+        return unavailable(
+            f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
+            f' dialect "{later}", in which they are given to the PodCliqueSet first: try again in a'
+            " few seconds"
+        )

@@ -34,8 +34,7 @@ from app.webhooks.pod_binding import PodBindingWebhook
 from app.webhooks.pod_mnnvl import PodMnnvlCheck, PodMnnvlWebhook
 from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
-from app.webhooks.podgang import PodGangWebhook
-from app.webhooks.podgang_deletion import PodGangDeletionWebhook
+from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
 from app.webhooks.podgroup import PodGroupWebhook
 
 

@@ -10,8 +10,7 @@ import yaml
 
 from app.cli import main
 from app.cluster.connect import how_to_renew
-from app.commands.asked import reference
-from app.commands.explain import summary
+from app.commands.explain import reference, summary
 from app.dry_run.budget import UnusableInput
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text

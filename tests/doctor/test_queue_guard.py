@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from app.config.schema import Configuration
-from app.doctor.policies import check_policies
-from app.doctor.queue_guard import check_queue_guard
+from app.doctor.policies import check_policies, check_queue_guard
 from app.doctor.report import Check
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.objects.resource import Resource

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.doctor.releases import RELEASES, check_releases
+from app.doctor.apis import RELEASES, check_releases
 from app.doctor.report import Check
 from tests.doctor.answering import AnsweringClient
 

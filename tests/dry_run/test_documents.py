@@ -6,9 +6,16 @@ from itertools import count
 import pytest
 import yaml
 
-from app.dry_run.budget import MIB, OF_FILE, OF_REQUEST, Budget, ReadingLimits, UnusableInput
+from app.dry_run.budget import (
+    MIB,
+    OF_FILE,
+    OF_REQUEST,
+    Budget,
+    ReadingLimits,
+    UnusableInput,
+    spend_yaml,
+)
 from app.dry_run.documents import read_documents
-from app.dry_run.expansion import spend_yaml
 from tests.dry_run.attacks import (
     BASE_60,
     FEW_LAUGHS,

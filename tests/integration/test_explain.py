@@ -21,8 +21,8 @@ import pytest_asyncio
 from app.cli import main
 from app.cluster.connect import reading_client
 from app.commands import explain as command
-from app.commands.asked import reference
 from app.commands.beside import ApiServer
+from app.commands.explain import reference
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for

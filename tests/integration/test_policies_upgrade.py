@@ -11,8 +11,7 @@ import yaml
 
 from app.commands.beside import ApiServer
 from app.config.read import read_configuration
-from app.doctor.policies import check_policies
-from app.doctor.queue_guard import check_queue_guard
+from app.doctor.policies import check_policies, check_queue_guard
 from app.doctor.report import Check
 from app.kube.api import Object, Selection
 from app.objects.resource import CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS

@@ -41,8 +41,7 @@ from app.reconcilers.podgang import PodGangReconciler
 from app.reconcilers.writing import Writing
 from app.rules.mnnvl.plan import desired_resource
 from app.stores.stores import Stores, selection_of
-from app.webhooks.podgang import PodGangWebhook
-from app.webhooks.podgang_deletion import PodGangDeletionWebhook
+from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
 from tests import builders
 from tests.builders import injection_into
 from tests.cluster.offline import configured

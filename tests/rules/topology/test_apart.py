@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.template import read_template
-from app.rules.topology.apart import apart_warnings
+from app.rules.topology.capacity import apart_warnings
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
 from tests.rules.topology.test_capacity import LEVELS, OF_SET, node

@@ -22,9 +22,8 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import DefinedGroup, MetadataLayer
+from app.rules.workload.groups import DefinedGroup, MetadataLayer, groups_of_workload
 from app.rules.workload.kai_podgroup import Conventions, Sources, desired_pod_group
-from app.rules.workload.versions import groups_of_workload
 
 QUEUE = "kai.scheduler/queue"
 PRIORITY = "priorityClassName"

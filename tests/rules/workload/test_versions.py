@@ -4,8 +4,12 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import DefinedGroup, MetadataLayer
-from app.rules.workload.versions import group_of_pod_group, groups_of_workload
+from app.rules.workload.groups import (
+    DefinedGroup,
+    MetadataLayer,
+    group_of_pod_group,
+    groups_of_workload,
+)
 
 LAYER = MetadataLayer({"a": "b"}, {})
 GANG = {"gang": {"minCount": 3}}
