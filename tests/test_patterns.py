@@ -23,8 +23,8 @@ cheapest quadratic one 700 times as long.
 """
 
 SAMPLES: dict[str, str] = {
-    "admission/connection.py _EXPECT": "\r\nexpect: 100\r\n -continue\r\n",
-    "admission/connection.py _UPGRADE": "\r\nupgrade: a\r\n b\r\n",
+    "admission/head.py _EXPECT": "\r\nexpect: 100\r\n -continue\r\n",
+    "admission/head.py _UPGRADE": "\r\nupgrade: a\r\n b\r\n",
     "admission/head.py _HOST": "[fd00::1]:8443",
     "admission/head.py _VERSION": " HTTP/1.1",
     "admission/review.py _UID": '"uid" : "a-1"',
@@ -40,6 +40,7 @@ SAMPLES: dict[str, str] = {
     "facts/kubernetes/claim.py _DRIVER": "device.driver  ==  'gpu.nvidia.com'",
     "facts/kubernetes/claim.py _TYPE": "device.type  ==  'gpu'",
     "objects/time.py _DURATION": "1.5h30ms",
+    "objects/time.py _SIGNED": "-1.5h30ms",
     "explain/answers/whatif/edits.py _VALUE": "rack-a.1_b",
     "explain/known/guesses.py _NUMBER": "node-a1-22",
     "explain/known/pseudonyms.py _PATH": "a/b-0.",
@@ -56,7 +57,7 @@ SAMPLES: dict[str, str] = {
 }
 """A text for each expression; parts of it are repeated."""
 
-LENGTHS = {"objects/time.py _DURATION": 64}
+LENGTHS = {"objects/time.py _DURATION": 64, "objects/time.py _SIGNED": 64}
 """The longest text that an expression meets, because its length is checked before."""
 
 NOT_OF_OTHERS = {

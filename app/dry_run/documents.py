@@ -39,6 +39,8 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
             "not YAML or JSON that can be read: a value does not fit its tag"
         ) from None
     except (yaml.YAMLError, ValueError) as problem:
+        if "nesting depth" in str(problem):  # a limit of libyaml since 0.2.6
+            raise UnusableInput("it is nested too deeply") from None
         raise UnusableInput(
             f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
         ) from None

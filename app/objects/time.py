@@ -4,8 +4,9 @@ import re
 from datetime import datetime
 from typing import Any
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)")
-_SIGNED = re.compile(rf"[-+]?(?:0|(?:{_DURATION.pattern})+)")
+_PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)"
+_DURATION = re.compile(_PART)
+_SIGNED = re.compile(rf"[-+]?(?:0|(?:{_PART})+)")
 _MOST_TEXT = 64
 """Characters of a duration. What Kubernetes writes is shorter."""
 

@@ -105,7 +105,8 @@ KEPT = {
     *("key", "keys", "kind", "operator", "owner", "owners", "pack_domain", "pack_required"),
     *("phase", "preemptibility", "preferred", "pressure", "priority_class", "quota", "reason"),
     *("replica", "requests", "required", "role", "scheduler", "set_uid", "skipped", "source"),
-    *("owner_kind", "status", "type", "uid", "unseen", "waiting"),
+    *("api_version", "owner_uid", "plural", "prefix", "second", "title", "versions"),
+    *("status", "type", "uid", "unseen", "waiting"),
 }
 """The fields with text that pseudonyms leave as they are."""
 

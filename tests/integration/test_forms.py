@@ -54,6 +54,7 @@ OFFLINE = {
 SCRIPTS = {
     "webhooks": ["webhooks"],
     "policies": ["policies"],
+    "schema": ["schema", "audit"],
     "completion": ["completion", "bash"],
     "certs": ["certs", "make", "{certs}"],
 }

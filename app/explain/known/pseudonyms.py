@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import convert, to_builtins
 
 from app.explain.known.snapshot import Snapshot
+from app.facts.unit_owners import OWNER_KINDS
 
 NAMES = frozenset(
     (
@@ -20,6 +21,7 @@ NAMES = frozenset(
             "clique",
             "cliques",
             "foreign_group",
+            "unit",
             "group",
             "groups",
             "parts",
@@ -43,6 +45,7 @@ _KEPT_WORDS = frozenset(
     (
         *("cd", "claim", "default", "mnnvl", "queue", "template"),
         *("grove", "kai", "kube", "scheduler", "system", "topology"),
+        *(scope.prefix for kind in OWNER_KINDS for scope in kind.scopes),
     )
 )
 """The words that rules look for in names."""
