@@ -26,11 +26,11 @@ from app.base.value import Value
 from app.cluster.connect import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
-from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
+from app.explain.live import Live
 from app.facts.kinds import ALL
 from app.kube.client import HttpClient
 from app.kube.readonly import ReadOnlyClient

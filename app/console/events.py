@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from app.console.live import Live
+from app.explain.live import Live
 
 MOST_STREAMS = 8
 PAUSE = 0.5

@@ -19,7 +19,6 @@ from app.audit.finding import Finding
 from app.base.groups import by_key
 from app.base.value import Value
 from app.config.schema import Configuration
-from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
 from app.console.topology import surveyed
 from app.doctor.apis import Read
@@ -27,6 +26,7 @@ from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.known.index import Index
+from app.explain.live import Live
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.words import counted
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM

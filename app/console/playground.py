@@ -14,7 +14,6 @@ from app.base.value import Value
 from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
-from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values
 from app.console.source import difference, line_of, masked, roots
 from app.dry_run.budget import UnusableInput
@@ -22,6 +21,7 @@ from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
+from app.explain.live import Live
 from app.explain.reasons.table import examine
 from app.explain.reasons.words import counted
 from app.facts.kinds import POD_CLIQUE_SET

@@ -22,11 +22,11 @@ from app.console import findings, playground, stored, topology, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
-from app.console.live import Live
 from app.console.page import ConsolePage, Query, Values, ignored
 from app.console.rendering import environment
 from app.explain.answers.answer import Answer
 from app.explain.known.index import Index
+from app.explain.live import Live
 from app.explain.shown.json import document
 from app.explain.shown.text import text
 from app.kube.api import Reader

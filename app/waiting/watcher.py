@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from app.base.sample import Sample, counter, gauge
 from app.cluster.connect import limits
 from app.config.schema import Configuration
-from app.console.live import Live
 from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
+from app.explain.live import Live
 from app.facts.grove.status import StatusCondition
 from app.facts.named import Ref
 from app.kube.backoff import Backoff

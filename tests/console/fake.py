@@ -13,10 +13,10 @@ from app.config.schema import Configuration
 from app.console.app import HIDDEN
 from app.console.events import Streams
 from app.console.findings import Examination
-from app.console.live import Live
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.explain.known.snapshot import BY_RESOURCE
+from app.explain.live import Live
 from app.kube.api import (
     NotFound,
     Object,

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from app.commands.sandbox import default_configuration
-from app.console.live import Trouble
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_for
+from app.explain.live import Trouble
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection

@@ -1,4 +1,6 @@
-"""The facts that all tabs show: one list and one watch of each kind, with the rights of the user.
+"""The facts of a watched cluster: one list and one watch of each kind, with the rights of the user.
+
+All tabs of the console show these, and the leader looks for gangs that wait in them.
 
 What may not be read in all namespaces is read in those that the user may see; what may not be read
 there either is noted in `Snapshot.unseen`.
