@@ -124,7 +124,7 @@ def _kept(request: Request, path: Path) -> Any:
     be called before the deletion of the PodGang. So it is only removed by the reconciler, whose
     patch comes here too.
     """
-    if request.old is None or value_at(request.old, path) is ABSENT:
+    if value_at(request.old, path) is ABSENT:
         return ABSENT
     return value_at(request.object, path)
 
@@ -135,7 +135,7 @@ def _stored_uid(request: Request) -> str:
     The new object may contain another one, for example that of an exported object, and the API
     server rejects an UPDATE with such a uid only after mutating admission.
     """
-    return "" if request.old is None else text_at(map_at(request.old, "metadata"), "uid")
+    return text_at(map_at(request.old or {}, "metadata"), "uid")
 
 
 def _unknown_set(gang: SlimPodGang) -> str:

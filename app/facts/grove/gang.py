@@ -13,12 +13,10 @@ from app.facts.labels import MNNVL_ADOPTED, POD_GANG_ROLE, TOPOLOGY_NAME
 from app.facts.place import Place, read_place
 from app.objects.edits import ABSENT, value_at
 from app.objects.owners import controller_uid
-from app.objects.shape import JsonMap, map_of, maps_at, text_at, text_of
+from app.objects.shape import JsonMap, Object, map_of, maps_at, text_at, text_of
 
 _ANNOTATIONS = (TOPOLOGY_NAME, MNNVL_ADOPTED)
 _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
-
-Object = dict[str, Any]
 
 
 class GangIdentity(Value):

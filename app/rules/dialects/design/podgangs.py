@@ -25,9 +25,8 @@ _PACK = ("topologyConstraint", "packConstraint")
 def validate_shape(gang: JsonMap) -> Findings:
     """Return findings about the parts of a PodGang that constraints are written into."""
     findings: Findings = []
-    root = FieldPath("")
     at = FieldPath("spec")
-    spec = walk_map(gang, "spec", root, findings)
+    spec = walk_map(gang, "spec", FieldPath(""), findings)
     _validate_constraint_shape(spec, at, findings)
     for name in ("podgroups", "topologyConstraintGroupConfigs"):
         for entry_at, entry in walk_maps(
