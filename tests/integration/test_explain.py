@@ -46,7 +46,10 @@ from tests.integration.system import FAST, eventually
 from tests.test_viewer import viewer
 
 TIMES = (
+    "GangEvicted",
+    "GangStale",
     "NodesComing",
+    "PlacementLost",
     "PreemptionDelay",
     "ClaimHeld",
     "PodGangMissing",

@@ -571,7 +571,8 @@ async def test_a_restart_of_everything_writes_nothing(
         await eventually(lambda: satisfied(clients, namespace))
     async with start(LEVELS) as served:
         # `start` registers the webhooks anew, so that the server writes their paths
-        paths = {("patch", str(MUTATING_WEBHOOKS)): 1}
+        configurations = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        paths = {("patch", str(resource)): 1 for resource in configurations}
 
         async def are_paths_written() -> bool:
             return paths.items() <= writes(served).items()
