@@ -19,7 +19,7 @@ from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
-from app.facts.grove.gang import SlimPodGang, StoredGang
+from app.facts.grove.podgang import SlimPodGang, StoredGang
 from app.facts.grove.template import read_template
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
@@ -38,8 +38,8 @@ from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
 from app.kube.pages import pages
 from app.kube.times import timestamp
-from app.objects.metadata import key_of, labels_of
 from app.objects.resource import POD, Resource
+from app.objects.shape import key_of, labels_of
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
 from app.rules.mnnvl.missing import (

@@ -8,7 +8,7 @@ from app.cluster.view import ClusterView
 from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
-from app.objects.metadata import key_of
+from app.objects.shape import key_of
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,

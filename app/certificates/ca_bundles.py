@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from app.certificates.inspect import split_bundle
+from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.base.mounted import read_mounted
 from app.base.sample import Part, Sample, gauge
-from app.certificates.inspect import inspect, plainly, split_bundle
+from app.certificates.certificate import inspect, plainly, split_bundle
 from app.certificates.source import ServingCertificate
 
 LOOK_SECONDS = 10.0

@@ -15,13 +15,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from app.base.mounted import read_mounted
-from app.certificates.inspect import (
+from app.certificates.certificate import (
     CertificateInfo,
     Pair,
     check_pair,
     inspect,
+    make_ca,
 )
-from app.certificates.issue import make_ca
 from app.certificates.rotate import Terms, new_leaf
 from app.certificates.source import BrokenPairError, CertificateSource, ServingCertificate
 from app.kube.times import utc_now

@@ -13,7 +13,7 @@ certificate that it signed is shown.
 import base64
 
 from app.base.value import Value
-from app.certificates.inspect import (
+from app.certificates.certificate import (
     Pair,
     check_ca,
     check_pair,

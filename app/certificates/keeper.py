@@ -28,9 +28,8 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
+from app.certificates.certificate import inspect, make_ca, make_leaf
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
-from app.certificates.inspect import inspect
-from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import (
     Terms,
     due,

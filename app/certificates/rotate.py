@@ -20,9 +20,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from app.base.value import Value
+from app.certificates.certificate import Pair, inspect, make_ca, make_leaf, renewal_time
 from app.certificates.holdings import Holdings
-from app.certificates.inspect import Pair, inspect, renewal_time
-from app.certificates.issue import make_ca, make_leaf
 
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """The steps of a rotation.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from app.base.sample import Part, Sample, counter, gauge
-from app.certificates.inspect import (
+from app.certificates.certificate import (
     CertificateInfo,
     Pair,
     check_pair,

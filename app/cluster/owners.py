@@ -11,8 +11,8 @@ from typing import Any
 from app.base.groups import by_key
 from app.cluster.dialects import LATER
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import GangIdentity, SlimPodGang, StoredGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podgang import GangIdentity, SlimPodGang, StoredGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
 from app.facts.nvidia.mnnvl import (
@@ -34,9 +34,8 @@ from app.kube.api import (
     find_living,
 )
 from app.kube.discovery import Discovery
-from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, annotations_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores

@@ -11,8 +11,8 @@ import asyncio
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import StoredGang
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podgang import StoredGang
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource

@@ -12,10 +12,9 @@ from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Object
 from app.kube.store import IndexFunction
-from app.objects.metadata import annotations_of
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
-from app.objects.shape import map_at, text_at
+from app.objects.shape import annotations_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
 from app.rules.mnnvl.wanted import ClaimedMember, claimed
 from app.rules.workload.groups import (

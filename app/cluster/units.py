@@ -12,11 +12,10 @@ from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
 from app.kube.api import ObjectRef, Objects, find
 from app.kube.owners import Owners
 from app.objects.fields import FieldError, forbidden, invalid
-from app.objects.metadata import labels_of
 from app.objects.names import is_subdomain
 from app.objects.owners import controller_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
-from app.objects.shape import JsonMap, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, labels_of, map_at, maps_of, text_at
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.plan import Plan
 

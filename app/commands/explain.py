@@ -36,7 +36,7 @@ from app.explain.known.index import Index
 from app.explain.known.kinds import KINDS
 from app.explain.known.read import read_for, read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.explain.shown.json import document
 from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal

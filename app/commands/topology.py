@@ -40,7 +40,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.read import read_all
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.topology_text import (

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from app.certificates.inspect import split_bundle
+from app.certificates.certificate import split_bundle
 from app.commands.files import text_of
 from app.commands.options import Command
 from app.dry_run.budget import UnusableInput

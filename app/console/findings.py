@@ -27,8 +27,7 @@ from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
 from app.explain.known.index import Index
 from app.explain.live import Live
-from app.explain.reasons.reason import Reason
-from app.explain.reasons.words import counted
+from app.explain.reasons.reason import Reason, counted
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed

@@ -11,7 +11,7 @@ from app.explain.answers.room import RoomAnswer
 from app.explain.answers.survey import DomainReport, domain_reports
 from app.explain.known.domains import Path
 from app.explain.known.levels import Topology
-from app.explain.reasons.words import counted, plain
+from app.explain.reasons.reason import counted, plain
 from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024

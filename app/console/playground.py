@@ -22,8 +22,8 @@ from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
 from app.explain.live import Live
+from app.explain.reasons.reason import counted
 from app.explain.reasons.table import examine
-from app.explain.reasons.words import counted
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.stores.documents import DocumentObjects

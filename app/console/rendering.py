@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from app.base.visible import visible
 from app.console.page import named
-from app.explain.reasons.words import ago, counted
+from app.explain.reasons.reason import ago, counted
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
 """A state is shown by a glyph and a word, never by colour alone."""

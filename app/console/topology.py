@@ -13,7 +13,7 @@ from app.explain.known.domains import Path
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import TITLES
-from app.explain.reasons.words import counted, listed, plain
+from app.explain.reasons.reason import counted, listed, plain
 from app.explain.shown.topology_text import free_words, search_text
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref

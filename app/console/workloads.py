@@ -14,7 +14,7 @@ from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
 from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.explain.shown.text import folded, without_pods
 from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
 from app.facts.named import Ref

@@ -13,7 +13,7 @@ from typing import Literal
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.certificates.inspect import check_certificate, inspect, split_bundle
+from app.certificates.certificate import check_certificate, inspect, split_bundle
 from app.config.schema import CertificateMode
 from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.service import Endpoint, Target, target_of

@@ -28,8 +28,8 @@ from app.facts.nvidia.mnnvl import read_mnnvl_resource
 from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
 from app.kube.pages import pages
 from app.objects.fields import listed
-from app.objects.metadata import key_of
 from app.objects.resource import Resource
+from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
 from app.rules.mnnvl.missing import (
     PUT_BACK,

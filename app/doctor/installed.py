@@ -7,7 +7,6 @@ from app.base.value import Value
 from app.doctor.policies import Policies, overlap, read_policies
 from app.doctor.service import ServiceKey, Target, target_of
 from app.kube.api import Client, Selection, every
-from app.objects.metadata import key_of, labels_of
 from app.objects.resource import (
     ENDPOINT_SLICE,
     MUTATING_WEBHOOKS,
@@ -15,7 +14,7 @@ from app.objects.resource import (
     SERVICE,
     VALIDATING_WEBHOOKS,
 )
-from app.objects.shape import JsonMap, maps_at, texts_at
+from app.objects.shape import JsonMap, key_of, labels_of, maps_at, texts_at
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10

@@ -13,7 +13,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_
 from app.kube.api import Client, Object, ObjectRef, Selection, find, list_all
 from app.objects.conditions import condition_of
 from app.objects.fields import listed
-from app.objects.metadata import key_of
+from app.objects.shape import key_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER

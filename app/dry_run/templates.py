@@ -15,9 +15,8 @@ from app.facts.labels import MNNVL_ENABLED
 from app.facts.unit_owners import OWNER_KINDS, OwnerKind
 from app.kube.api import Object
 from app.objects.fields import FieldPath, Findings
-from app.objects.metadata import annotations_of
 from app.objects.resource import Resource
-from app.objects.shape import map_at, text_at
+from app.objects.shape import annotations_of, map_at, text_at
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts

@@ -18,7 +18,7 @@ from app.base.value import Value
 from app.cluster.connect import is_expired
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.kube.api import ClusterError
 from app.stores.listed import OF_ALL_NAMESPACES
 from app.stores.permitted import PermittedStores

@@ -11,14 +11,12 @@ from msgspec import field
 
 from app.base.value import Value
 from app.facts import kinds
-from app.facts.grove.gang import StoredGang, read_stored_gang
 from app.facts.grove.podcliqueset import (
     PodCliqueSet,
     read_pod_clique_set,
     read_set_with_status,
 )
-from app.facts.grove.podgang import read_pod_gang
-from app.facts.grove.podgangmap import read_pod_gang_map
+from app.facts.grove.podgang import StoredGang, read_pod_gang, read_pod_gang_map, read_stored_gang
 from app.facts.grove.topology import (
     read_cluster_topology,
     read_cluster_topology_binding,

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from app.kube.api import Gone, Object, Page, Reader, Selection
-from app.objects.metadata import key_of
+from app.objects.shape import key_of
 
 PAGE = 500
 

@@ -67,3 +67,30 @@ def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
 def texts_at(holder: JsonMap, key: str) -> list[str]:
     """Return the strings in the list at `key` of a map. Empty if there is none."""
     return [item for item in list_of(holder.get(key)) if isinstance(item, str)]
+
+
+# Metadata.
+
+
+def string_map(holder: JsonMap, name: str) -> JsonMap:
+    """Return the map `name` of the metadata, such as `labels`.
+
+    It is empty if it is absent or not a map.
+    """
+    metadata = holder.get("metadata")
+    value = metadata.get(name) if isinstance(metadata, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def labels_of(obj: JsonMap) -> JsonMap:
+    return string_map(obj, "labels")
+
+
+def annotations_of(obj: JsonMap) -> JsonMap:
+    return string_map(obj, "annotations")
+
+
+def key_of(obj: JsonMap) -> tuple[str, str]:
+    """Return the namespace of an object, "" if it has none, and its name."""
+    metadata = obj["metadata"]
+    return metadata.get("namespace") or "", metadata["name"]

@@ -15,7 +15,7 @@ from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import OpenGang, SlimPodGang, StoredGang
+from app.facts.grove.podgang import OpenGang, SlimPodGang, StoredGang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.mnnvl import MnnvlResource

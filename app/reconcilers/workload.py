@@ -22,9 +22,9 @@ from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
 from app.kube.owners import Owners
 from app.kube.rewrites import Rewrites
-from app.objects.metadata import annotations_of
 from app.objects.owners import OwnerRef
 from app.objects.resource import POD
+from app.objects.shape import annotations_of
 from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
 from app.reconcilers.writing import soonest

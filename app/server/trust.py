@@ -28,9 +28,8 @@ from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
-from app.objects.metadata import annotations_of
 from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
-from app.objects.shape import map_at
+from app.objects.shape import annotations_of, map_at
 from app.objects.tokens import new_token, seconds_left
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
 

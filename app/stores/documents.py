@@ -8,9 +8,8 @@ from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
 from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Page, Patch, Selection
 from app.objects.jsonpatch import apply_merge_patch
-from app.objects.metadata import labels_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, map_at
+from app.objects.shape import JsonMap, labels_of, map_at
 
 _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 

@@ -18,13 +18,13 @@ from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, patch
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
-from app.facts.grove.gang import SlimPodGang, read_gang
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
 from app.objects.shape import map_at, text_at
-from app.webhooks.making import patience
+from app.webhooks.mnnvl import patience
 
 PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""

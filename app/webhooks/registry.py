@@ -29,10 +29,9 @@ from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
+from app.webhooks.mnnvl import PodCliqueWebhook, PodMnnvlCheck, PodMnnvlWebhook
 from app.webhooks.pod import PodWebhook
 from app.webhooks.pod_binding import PodBindingWebhook
-from app.webhooks.pod_mnnvl import PodMnnvlCheck, PodMnnvlWebhook
-from app.webhooks.podclique import PodCliqueWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
 from app.webhooks.podgroup import PodGroupWebhook

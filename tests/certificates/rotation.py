@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from app.certificates.certificate import Pair, check_pair, inspect
 from app.certificates.holdings import Holdings, read_holdings, written_holdings
-from app.certificates.inspect import Pair, check_pair, inspect
 from app.certificates.keeper import CertificateReconciler
 from app.certificates.rotate import Terms
 from app.certificates.source import ServingCertificate

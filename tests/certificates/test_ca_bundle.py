@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.certificates.ca_bundles import injector_annotation, trusted_cas, with_ca_bundle
-from app.certificates.issue import make_ca
+from app.certificates.certificate import make_ca
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 CA, OTHER = (make_ca(name, BEGIN, BEGIN + timedelta(days=1)).cert_pem for name in ("one", "other"))

@@ -16,14 +16,15 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization import load_pem_private_key as load_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from app.certificates.inspect import (
+from app.certificates.certificate import (
     Pair,
     check_pair,
     inspect,
     load_certificates,
+    make_ca,
+    make_leaf,
     renewal_time,
 )
-from app.certificates.issue import make_ca, make_leaf
 from tests.certificates.test_issue import (
     BEGIN,
     CA,

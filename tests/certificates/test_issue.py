@@ -6,8 +6,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from app.certificates.inspect import CertificateInfo, inspect
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.certificate import CertificateInfo, inspect, make_ca, make_leaf
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 END = datetime(2026, 12, 31, tzinfo=UTC)

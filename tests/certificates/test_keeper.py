@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.certificates.certificate import make_ca, make_leaf, split_bundle
 from app.certificates.holdings import Holdings, written_holdings
-from app.certificates.inspect import split_bundle
-from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, RETRY_SECONDS
 from app.certificates.rotate import Terms, due, new_holdings
 from app.kube.api import ClusterError, Conflict, Object, ObjectRef, Rejected, Unavailable

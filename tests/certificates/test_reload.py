@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from app.certificates.certificate import CertificateInfo, Pair, inspect, make_ca, make_leaf
 from app.certificates.files import LOOK_SECONDS, FileSource
-from app.certificates.inspect import CertificateInfo, Pair, inspect
-from app.certificates.issue import make_ca, make_leaf
 from app.certificates.source import BrokenPairError, ServingCertificate
 from tests.kube import virtual
 

@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.certificates.certificate import Pair, check_ca, check_pair, inspect, make_ca, make_leaf
 from app.certificates.holdings import Holdings
-from app.certificates.inspect import Pair, check_ca, check_pair, inspect
-from app.certificates.issue import make_ca, make_leaf
 from app.certificates.rotate import (
     Reason,
     Terms,

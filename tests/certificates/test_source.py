@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from app.certificates.certificate import make_ca, make_leaf
 from app.certificates.files import FileSource, file_source
-from app.certificates.issue import make_ca, make_leaf
 from app.certificates.keeper import LOOK_SECONDS, self_managed_source
 from app.certificates.rotate import Terms
 from app.certificates.source import ServingCertificate

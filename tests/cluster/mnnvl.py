@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.facts.grove.gang import SlimPodGang, read_gang
+from app.facts.grove.podgang import SlimPodGang, read_gang
 from tests.builders import pod_spec
 
 LABELS = {

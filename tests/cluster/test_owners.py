@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.gang import read_gang
+from app.facts.grove.podgang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.table import DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, WatchEvent

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.certificates.certificate import inspect
 from app.certificates.files import file_source
 from app.certificates.holdings import read_holdings
-from app.certificates.inspect import inspect
 from app.cli import main
 
 MADE = ("ca.crt", "ca.key", "tls.crt", "tls.key")

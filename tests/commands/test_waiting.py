@@ -12,7 +12,7 @@ from app.explain.answers.answer import explain
 from app.explain.answers.waiting import WorkloadRow, rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.words import short
+from app.explain.reasons.reason import short
 from app.explain.shown.rights import VIEWER
 from app.explain.shown.text import text
 from app.explain.shown.waiting_text import exit_code, list_document, list_text

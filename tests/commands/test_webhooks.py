@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.certificates.issue import make_ca
+from app.certificates.certificate import make_ca
 from app.cli import main
 from tests.commands.test_cli import EXAMPLES
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from app import __version__
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.certificate import make_ca, make_leaf
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine

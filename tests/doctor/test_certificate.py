@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.certificate import make_ca, make_leaf
 from app.doctor.certificate import (
     Bundle,
     Handshake,

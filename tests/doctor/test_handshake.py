@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.certificates.inspect import Pair
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.certificate import Pair, make_ca, make_leaf
 from app.doctor.certificate import Handshake, handshake
 
 NOW = datetime.now(UTC)

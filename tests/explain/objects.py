@@ -10,8 +10,7 @@ from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
-from app.facts.grove.podgang import PodGang
-from app.facts.grove.podgangmap import PodGangMap
+from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup, Said

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from app.explain.gangs.assembly import gangs_of_set
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
-from app.facts.grove.podgang import GangPart
-from app.facts.grove.podgangmap import MapEntry, PodGangMap
+from app.facts.grove.podgang import GangPart, MapEntry, PodGangMap
 from tests.explain.fleet import NAMESPACE, PLACE, ROUTER, SET, answer, cliques, facts, gang, pod
 
 FIRST = "llm-0-018"

@@ -8,7 +8,7 @@ from app.explain.gangs.planned import PLACEMENT, planned
 from app.explain.known.index import Index
 from app.explain.reasons.table import RULES
 from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podgangmap import PodGangMap
+from app.facts.grove.podgang import PodGangMap
 from tests.explain.fleet import NAMESPACE, RACK, ZONE, facts
 
 CONTAINER = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}

@@ -1,6 +1,6 @@
 """Words for people."""
 
-from app.explain.reasons.words import ago, amount, clock, counted, listed, plain
+from app.explain.reasons.reason import ago, amount, clock, counted, listed, plain
 
 
 def test_words() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.cluster.rows import POD_GROUPS
-from app.facts.grove.gang import read_stored_gang
+from app.facts.grove.podgang import read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import read_queue
 from app.facts.kubernetes.claim import read_resource_claim

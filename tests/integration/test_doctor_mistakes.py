@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.certificates.issue import make_ca, make_leaf
+from app.certificates.certificate import make_ca, make_leaf
 from app.commands.beside import ApiServer
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import (

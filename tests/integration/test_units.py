@@ -26,8 +26,8 @@ from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
-from app.objects.metadata import labels_of
 from app.objects.resource import EVENT, JOB, MUTATING_WEBHOOKS, POD, Resource
+from app.objects.shape import labels_of
 from app.sandbox import pki
 from app.sandbox.processes import free_port
 from app.sandbox.real import RealApiServer, find_binaries

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.certificates.issue import make_ca
+from app.certificates.certificate import make_ca
 from app.kube.api import (
     ClusterError,
 )

@@ -17,7 +17,7 @@ from app.facts.kinds import (
 from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
-from app.objects.metadata import labels_of
+from app.objects.shape import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
 from app.rules.mnnvl.wanted import ClaimedMember, claimed
 from tests.builders import managed

@@ -14,8 +14,8 @@ from typing import NoReturn
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
-from app.objects.metadata import labels_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
+from app.objects.shape import labels_of
 from tests.builders import pod_spec
 
 UNIT = "grove.io/mnnvl-unit"

@@ -38,8 +38,8 @@ from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.rewrites import Rewrites
-from app.objects.metadata import labels_of
 from app.objects.resource import EVENT, POD
+from app.objects.shape import labels_of
 from app.reconcilers.mnnvl_resources import (
     IN_USE_SECONDS,
     NOT_OURS_SECONDS,

@@ -17,7 +17,7 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.rows import CLIQUES
-from app.facts.grove.gang import read_gang
+from app.facts.grove.podgang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.table import GANGS, NODES
 from app.kube.api import (

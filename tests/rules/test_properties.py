@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonpatch import apply_patch
 
-from app.facts.grove.gang import read_gang
 from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.podgang import read_gang
 from app.facts.grove.template import read_template
 from app.facts.grove.topology import DOMAINS, Level
 from app.objects.edits import operations

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.serving import ConnectionLimits
+from app.certificates.certificate import make_ca
 from app.certificates.client_cas import ClientCas
-from app.certificates.issue import make_ca
 from tests.reviews import load
 from tests.server.test_listener import Waiting, answer, listening, uid_of, verdict_request
 from tests.server.test_serving import PATIENCE, ROOT, server

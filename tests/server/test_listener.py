@@ -22,8 +22,8 @@ from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.serving import ConnectionLimits
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
+from app.certificates.certificate import make_ca, make_leaf
 from app.certificates.files import file_source
-from app.certificates.issue import make_ca, make_leaf
 from app.server.handover import ToUvicorn
 from app.server.listener import Listener, authority, bind
 from tests.admission.ways import body_size

@@ -11,10 +11,9 @@ from app.explain.answers.turns import InLine, in_line
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.reason import Reason
+from app.explain.reasons.reason import Reason, ago, counted, listed
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
-from app.explain.reasons.words import ago, counted, listed
 from app.facts.named import Ref
 
 _WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}

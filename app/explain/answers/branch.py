@@ -6,7 +6,7 @@ from typing import Literal
 from app.base.value import Value
 from app.explain.known.domains import shared_depth
 from app.explain.known.levels import Topology
-from app.explain.reasons.words import counted
+from app.explain.reasons.reason import counted
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.kubernetes.pod import Pod

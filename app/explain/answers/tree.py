@@ -23,8 +23,7 @@ from app.explain.known.podclique import PodClique
 from app.explain.known.queues import chain, unusable_because
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
 from app.explain.reasons.queue import exceeded_quota, over_limit, use_words
-from app.explain.reasons.reason import Reason
-from app.explain.reasons.words import amount, counted, listed, plain
+from app.explain.reasons.reason import Reason, amount, counted, listed, plain
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod

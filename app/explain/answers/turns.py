@@ -11,8 +11,7 @@ from app.explain.line.cycle import Turn, line_of
 from app.explain.placing.demand import where
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.line import place_words
-from app.explain.reasons.reason import Reason
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import Reason, listed
 from app.facts.named import Ref
 
 Next = Literal["next", "after", "held", "waits", "never"]

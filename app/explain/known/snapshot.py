@@ -17,8 +17,7 @@ from app.explain.known.lookup import Change, Groups, Join, Names, Naming
 from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.grove.podgang import PodGang
-from app.facts.grove.podgangmap import PodGangMap
+from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue

@@ -7,8 +7,7 @@ from app.explain.known.index import Index
 from app.explain.known.podclique import PodClique
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.facts.carrier import CLAIM, GROVE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node

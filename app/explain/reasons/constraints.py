@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang

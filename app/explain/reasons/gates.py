@@ -12,9 +12,8 @@ from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
 from app.explain.reasons.made import said_when
-from app.explain.reasons.reason import Evidence, Reasons, Who, about
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
 from app.explain.reasons.said import is_of_kai
-from app.explain.reasons.words import ago, counted, listed
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME

@@ -9,10 +9,9 @@ from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, waits_for_domain
 from app.explain.reasons.gates import dead_nodes, grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about, ago, counted, listed
 from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import is_of_kai
-from app.explain.reasons.words import ago, counted, listed
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 

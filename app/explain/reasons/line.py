@@ -6,8 +6,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.queues import chain
 from app.explain.line.cycle import Turn, line_of
 from app.explain.placing.demand import where
-from app.explain.reasons.reason import Evidence, Reasons, about
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import Evidence, Reasons, about, listed
 
 ALONE = "It would have a place by itself, but not after others"
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]

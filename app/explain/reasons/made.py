@@ -1,8 +1,17 @@
 """Reasons in what was not made, or is made anew, and in what is not installed."""
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
-from app.explain.reasons.words import ago, counted, listed, with_age
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Severity,
+    about,
+    ago,
+    counted,
+    listed,
+    with_age,
+)
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.status import LastError
 from app.facts.kubernetes.pod import Pod

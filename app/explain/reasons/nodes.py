@@ -15,7 +15,7 @@ from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about, amount, counted, listed
 from app.explain.reasons.room import (
     Obstacle,
     closed_because,
@@ -23,7 +23,6 @@ from app.explain.reasons.room import (
     selection_words,
     selector_words,
 )
-from app.explain.reasons.words import amount, counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement

@@ -14,7 +14,16 @@ from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.queue import losing_against
-from app.explain.reasons.reason import Evidence, Reasons, Who, about
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    amount,
+    counted,
+    listed,
+    pods_of,
+)
 from app.explain.reasons.room import (
     Obstacle,
     obstacle_of,
@@ -22,7 +31,6 @@ from app.explain.reasons.room import (
     selector_words,
     selects,
 )
-from app.explain.reasons.words import amount, counted, listed, pods_of
 from app.facts.kubernetes.pod import Pod
 
 

@@ -22,8 +22,16 @@ from app.explain.known.queues import (
     unusable_because,
 )
 from app.explain.placing.placements import EMPTY
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
-from app.explain.reasons.words import amount, clock, listed, plain
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    about,
+    amount,
+    clock,
+    listed,
+    plain,
+)
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import Pod

@@ -1,13 +1,15 @@
 """A reason why a workload waits, or is not placed as asked.
 
-It says what was found, where, and what helps.
+It says what was found, where, and what helps, in words for numbers, amounts, lists and times.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
+from app.explain.known.amounts import gpus_of, is_gpu
+from app.explain.placing.demand import Run
 from app.facts.named import Ref
 
 Who = Literal["you", "platform", "wait"]
@@ -84,3 +86,107 @@ class Rule(Value):
     def id(self) -> str:
         """The id of the reason: `GangIncomplete` is found by `gang_incomplete`."""
         return self.named or self.check.__name__.title().replace("_", "")
+
+
+# Words.
+
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def counted(
+    things: int | Sized,
+    noun: str,
+    plural: str = "",
+) -> str:
+    """`1 node`, `2 nodes`: of so many things, or of these."""
+    count = things if isinstance(things, int) else len(things)
+    return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def listed(names: Iterable[str], limit: int = 4) -> str:
+    """`a, b and c`; beyond `limit`, `a, b, c, d and 5 more`."""
+    shown = list(names)
+    rest = len(shown) - limit
+    if rest > 0:
+        return f"{', '.join(shown[:limit])} and {rest} more"
+    first = ", ".join(shown[:-1])
+    return " and ".join(filter(None, (first, *shown[-1:])))
+
+
+def plain(thousandths: int) -> str:
+    """Return the number itself, without needless decimals: 8000 -> 8, 500 -> 0.5."""
+    return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
+
+
+def amount(resource: str, thousandths: int) -> str:
+    """Return an amount with its unit: `8 GPUs`, `900 GiB`, `2.5 CPUs`."""
+    if resource in ("memory", "ephemeral-storage"):
+        size = thousandths / 1000
+        for unit in _BINARY:
+            if abs(size) < 1024 or unit == _BINARY[-1]:
+                return f"{size:,.1f}".removesuffix(".0") + f" {unit}"
+            size /= 1024
+
+    number = plain(thousandths)
+    if is_gpu(resource):
+        return f"{number} GPU" if thousandths == 1000 else f"{number} GPUs"
+
+    names = {"cpu": "CPU", "pods": "pod"}
+    noun = names.get(resource, resource)
+
+    return f"{number} {noun}" if thousandths == 1000 or "/" in noun else f"{number} {noun}s"
+
+
+def pods_of(shapes: Sequence[Run]) -> str:
+    """`10 pods of 8 GPUs`; with several sizes, `2 pods without GPUs and 4 pods of 8 GPUs`."""
+    counts: dict[int, int] = {}
+    for shape, count in shapes:
+        gpus = gpus_of(dict(shape.requests))
+        counts[gpus] = counts.get(gpus, 0) + count
+    none = " without GPUs" if len(counts) > 1 else ""
+    return listed(
+        pods_of_size(count, gpus) + ("" if gpus else none) for gpus, count in sorted(counts.items())
+    )
+
+
+def pods_of_size(count: int, gpus: int) -> str:
+    """`10 pods of 8 GPUs`; `gpus` is in thousandths."""
+    return counted(count, "pod") + (f" of {amount('/gpu', gpus)}" if gpus else "")
+
+
+def ago(seconds: float) -> str:
+    """Return how long something lasts or is past: `14 minutes`."""
+    return counted(*_lasting(seconds))
+
+
+def short(seconds: float) -> str:
+    """Return how long something lasts in few characters, as kubectl does: `14m`."""
+    number, unit = _lasting(seconds)
+    return f"{number}{unit[0]}"
+
+
+def _lasting(seconds: float) -> tuple[int, str]:
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * length:
+            return int(seconds // length), unit
+    return max(0, int(seconds)), "second"
+
+
+def with_age(
+    words: str,
+    time: float | None,
+    now: float,
+) -> str:
+    """Return words that were said at a time, with their age if both times are known."""
+    return words if time is None or not now else f"{words} ({ago(now - time)} ago)"
+
+
+def clock(time: float) -> str:
+    """Return the time of day of a time since 1970: `15:42 UTC`."""
+    minutes = int(time) % 86400 // 60
+    return f"{minutes // 60:02}:{minutes % 60:02} UTC"

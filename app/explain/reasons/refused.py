@@ -11,9 +11,8 @@ from app.explain.known.domains import Path, joined_names
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTY, OPENED
 from app.explain.reasons.placement import level_of, parts, replaced
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
 from app.explain.reasons.room import Obstacle, obstacle_of
-from app.explain.reasons.words import counted, listed, plain
 from app.facts.constraint import SchedulerConstraint
 
 

@@ -15,7 +15,7 @@ from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.reason import counted, listed
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.words import ago, listed, with_age
+from app.explain.reasons.reason import ago, listed, with_age
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.reason import Evidence, Reasons, Who, about
-from app.explain.reasons.words import ago, counted
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref

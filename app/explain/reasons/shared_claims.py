@@ -8,8 +8,17 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
 from app.explain.reasons.claims import only
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, Who, about
-from app.explain.reasons.words import ago, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Severity,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+)
 from app.facts.carrier import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod

@@ -6,9 +6,8 @@ which users can't read; from 0.17 on, a PodGroup may have its own.
 """
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.reason import Evidence, Reasons, about
+from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, counted, with_age
 from app.explain.reasons.said import is_of_kai
-from app.explain.reasons.words import ago, clock, counted, with_age
 from app.facts.kai.podgroup import STALE_SINCE
 
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"

@@ -15,8 +15,16 @@ from app.explain.known.domains import Domains
 from app.explain.known.guesses import guessed_labels
 from app.explain.known.levels import Topology
 from app.explain.placing.fitness import is_selected
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Severity, about
-from app.explain.reasons.words import amount, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Severity,
+    about,
+    amount,
+    counted,
+    listed,
+)
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node

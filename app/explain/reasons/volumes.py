@@ -5,8 +5,7 @@ import shlex
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reasons, Who, about
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, listed
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.named import Ref

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.facts.named import Ref
 
 _MOST = 3

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import listed
 from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.named import Ref
 from app.facts.table import CHANNELS, ROOM

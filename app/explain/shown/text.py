@@ -11,8 +11,7 @@ from app.base.visible import visible
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
-from app.explain.reasons.reason import Reason, Who
-from app.explain.reasons.words import listed
+from app.explain.reasons.reason import Reason, Who, listed
 from app.explain.shown.rights import how_to_get
 
 MOST_LINES = 40

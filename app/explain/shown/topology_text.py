@@ -8,7 +8,7 @@ from app.explain.answers.survey import DomainReport, Preview, Survey, domain_rep
 from app.explain.known.amounts import gpus_of
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.words import amount, counted, listed, plain, pods_of_size
+from app.explain.reasons.reason import amount, counted, listed, plain, pods_of_size
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, reason_lines, table
 

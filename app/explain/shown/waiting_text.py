@@ -13,7 +13,7 @@ from app.base.visible import visible
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.words import counted, short
+from app.explain.reasons.reason import counted, short
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, table
 from app.objects.shape import Object

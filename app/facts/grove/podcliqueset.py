@@ -13,8 +13,7 @@ from app.facts.named import Namespaced
 from app.facts.place import Place
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
-from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"

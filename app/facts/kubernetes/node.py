@@ -12,8 +12,7 @@ from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import ClusterScoped, interned
 from app.facts.quantity import Amounts, amounts
-from app.objects.metadata import labels_of
-from app.objects.shape import JsonMap, map_at, map_of, maps_of, text_at
+from app.objects.shape import JsonMap, labels_of, map_at, map_of, maps_of, text_at
 
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]

@@ -8,10 +8,9 @@ from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
 from app.facts.named import Key, interned
 from app.facts.place import Place, read_place
-from app.objects.metadata import labels_of
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, map_at, maps_at
+from app.objects.shape import JsonMap, labels_of, map_at, maps_at
 
 DOMAIN_SUFFIX = "-cd"
 CLAIM_SUFFIX = "-mnnvl-claim"

@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 from msgspec import field
 
 from app.base.value import Value
-from app.facts.grove.gang import SlimPodGang
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podgang import SlimPodGang
 from app.facts.grove.template import Owner, Template
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology

@@ -11,8 +11,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
 from app.objects.fields import Findings
-from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import JsonMap, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.mnnvl.plan import read_plan
 from app.rules.mnnvl.wanted import ClaimedMember, claimed
 

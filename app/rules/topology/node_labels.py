@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from app.objects.edits import ABSENT, Edit
-from app.objects.metadata import labels_of
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, labels_of
 
 
 def binding_changes(

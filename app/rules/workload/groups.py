@@ -21,8 +21,17 @@ from typing import Any
 
 from app.base.value import Value
 from app.objects.edits import Edit
-from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import JsonMap, map_at, map_of, maps_at, maps_of, text_at, text_of
+from app.objects.shape import (
+    JsonMap,
+    annotations_of,
+    labels_of,
+    map_at,
+    map_of,
+    maps_at,
+    maps_of,
+    text_at,
+    text_of,
+)
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 """If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""

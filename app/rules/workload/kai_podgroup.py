@@ -15,8 +15,7 @@ from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, KAI_TOPOLOGY_NAME, MANAGED_BY, MANAGER, NODE_POOL
-from app.objects.metadata import annotations_of, labels_of, string_map
-from app.objects.shape import JsonMap, Object
+from app.objects.shape import JsonMap, Object, annotations_of, labels_of, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 

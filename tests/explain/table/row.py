@@ -6,8 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.explain.known.podclique import PodClique
-from app.facts.grove.podgang import GangPart
-from app.facts.grove.podgangmap import MapEntry, PodGangMap
+from app.facts.grove.podgang import GangPart, MapEntry, PodGangMap
 from app.facts.kai.podgroup import Said
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology

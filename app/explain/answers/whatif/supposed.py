@@ -20,7 +20,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
-from app.explain.reasons.words import counted, listed
+from app.explain.reasons.reason import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
 from app.facts.kubernetes.node import Node

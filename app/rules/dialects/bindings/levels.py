@@ -19,8 +19,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
-from app.objects.metadata import annotations_of
-from app.objects.shape import JsonMap, map_at, maps_at
+from app.objects.shape import JsonMap, annotations_of, map_at, maps_at
 from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"

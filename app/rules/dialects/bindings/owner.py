@@ -7,7 +7,7 @@ owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 
 from collections.abc import Collection
 
-from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.objects.owners import OwnerRef

@@ -17,8 +17,16 @@ from app.facts.grove.podgang import read_told
 from app.facts.grove.topology import Level
 from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
 from app.objects.fields import MOST_ITEMS, FieldPath
-from app.objects.metadata import annotations_of, labels_of
-from app.objects.shape import JsonMap, list_of, map_at, map_of, maps_at, text_of
+from app.objects.shape import (
+    JsonMap,
+    annotations_of,
+    labels_of,
+    list_of,
+    map_at,
+    map_of,
+    maps_at,
+    text_of,
+)
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
 

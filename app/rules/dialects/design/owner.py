@@ -5,7 +5,7 @@ The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md
 
 from collections.abc import Collection, Iterator
 
-from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
 from app.facts.nvidia.mnnvl import MnnvlResource

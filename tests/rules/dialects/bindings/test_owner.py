@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.gang import SlimPodGang
+from app.facts.grove.podgang import SlimPodGang
 from app.facts.nvidia.mnnvl import MnnvlResource
 from app.facts.place import Place
 from app.objects.owners import OwnerRef

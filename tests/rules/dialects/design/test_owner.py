@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.gang import SlimPodGang, read_gang
+from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.facts.place import Place, read_place
 from app.rules.dialects.design.owner import POD_GANG_OWNS
