@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.cluster.rows import POD_GROUPS
-from app.facts.grove.podgang import read_stored_gang
+from app.facts.grove.podgang import read_pod_gang, read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import read_queue
 from app.facts.kubernetes.claim import read_resource_claim
@@ -221,3 +221,17 @@ def test_a_claim_names_its_compute_domain_in_its_configuration() -> None:
     spec = {"devices": {"config": [other, channel]}}
     assert read_resource_claim({**NAMED, "spec": spec}).domain == "u1"
     assert read_resource_claim(NAMED).domain == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "scheduled"),
+    [
+        pytest.param({}, None, id="a release that notes nothing"),
+        pytest.param({"conditions": [{"type": "Scheduled"}]}, False, id="not scheduled yet"),
+        pytest.param({"lastScheduled": "2027-01-15T08:00:00Z"}, True, id="scheduled once"),
+    ],
+)
+def test_whether_a_pod_gang_was_ever_scheduled(
+    status: dict[str, Any], scheduled: bool | None
+) -> None:
+    assert read_pod_gang({**NAMED, "status": status}).scheduled is scheduled
