@@ -18,6 +18,8 @@ from app.explain.known.read import facts_of
 from app.explain.known.record import record_of, recorded_facts
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.waiting_text import list_document
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.node import Node
 from tests.explain.fleet import facts
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Row
@@ -81,6 +83,16 @@ def test_names_are_in_no_part_of_a_record_with_pseudonyms(tmp_path: Path, capsys
     command, _, question = said.partition(": grove-admission ")
     assert command == "recorded"
     assert main(question.split()) == code
+
+
+def test_names_of_hosts_in_messages_are_replaced_and_keys_are_not() -> None:
+    host = "ip-10-0-1-5.acme.internal"
+    message = f"{host} lacks nvidia.com/gpu; 1 pod is on {host}, see {host}/logs."
+    snapshot = Snapshot(nodes=(Node(host),), events=(Event("uid", "BindingError", message),))
+    pseudonyms = Pseudonyms(snapshot)
+    (event,) = pseudonyms.replace_in(snapshot).events
+    assert event.message == message.replace(host, pseudonyms.of(host))
+    assert "acme" not in event.message
 
 
 def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any) -> None:

@@ -93,10 +93,12 @@ class Pseudonyms:
         """Return a word of a sentence, or several between slashes, with pseudonyms for names.
 
         A word that goes on behind a name, such as that of a Pod, has the pseudonym at its begin. A
-        word with a domain before the slash, such as `nvidia.com/gpu`, is no name.
+        word with a domain before the slash, such as `nvidia.com/gpu`, is no name, unless the domain
+        is one: Nodes are often called by their host names.
         """
         parts = path.split("/")
-        return path if "." in parts[0].rstrip(".") else "/".join(map(self._begun, parts))
+        is_key = len(parts) > 1 and "." in parts[0].rstrip(".") and parts[0] not in self._known
+        return path if is_key else "/".join(map(self._begun, parts))
 
     def _begun(self, word: str) -> str:
         begin = word.rstrip(".")
