@@ -73,14 +73,17 @@ def _line(index: Index) -> Iterator[Turn]:
 
 
 def _waiters(index: Index) -> Iterator[Waiter]:
-    """Yield the gangs that KAI has a PodGroup of, and that have all the pods that it waits for."""
+    """Yield the gangs that KAI has a PodGroup of, and that have all the pods that it waits for.
+
+    Those that it has given up are in no line.
+    """
     owners = {gang.uid: gang for gang in index.facts.gangs}
     keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
     for group in filter(None, map(index.pod_groups.get, sorted(keys))):
         owner = next(filter(None, map(owners.get, filter(None, group.owners))), None)
         gang = gang_of(index, owner) if owner else gang_of_pod_group(index, group)
         gang = replace(gang, whole=_on(gang.whole, {}))
-        if gang.whole.is_ready and gang.demand.count:
+        if gang.whole.is_ready and gang.demand.count and not group.given_up:
             yield waiter(gang, group)
 
 

@@ -87,10 +87,10 @@ class Queues:
         self._best: dict[str, tuple[tuple[object, ...], Waiter] | None] = {}
 
     def _count(self, index: Index, pool: str) -> None:
-        """Count what each queue has and asks for."""
+        """Count what each queue has and asks for; KAI leaves out what it has given up."""
         of_groups = index.lookup(PODS_OF_GROUP).each(_placed_and_waiting)
         for group in index.facts.pod_groups:
-            if group.pool != pool or group.queue not in self._accounts:
+            if group.given_up or group.pool != pool or group.queue not in self._accounts:
                 continue
             placed, waiting = of_groups.get(group.key, (NOTHING, NOTHING))
             preemptible = group_is_preemptible(index, group)

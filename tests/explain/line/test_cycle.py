@@ -94,6 +94,19 @@ def test_what_finds_no_place_holds_nothing_and_blocks_nobody() -> None:
     assert gangs.placed(node("n1")) == ["small"]
 
 
+def test_what_kai_has_given_up_is_in_no_line_and_counts_in_no_queue() -> None:
+    gangs = Gangs()
+    gangs.add("given-up", 8, given_up=True)
+    gangs.add("tried", 8)
+    assert gangs.placed(node("n1")) == ["tried"]
+
+    gangs = Gangs()
+    gangs.add("runs", 4, nodes=("n1",), given_up=True)
+    gangs.add("a1", 2, created=9.0)
+    gangs.add("b1", 2, queue="b")
+    assert gangs.placed(node("n1")) == ["a1", "b1"]
+
+
 def test_after_each_gang_the_queue_that_has_less_is_next() -> None:
     gangs = Gangs()
     for name in ("a1", "a2", "a3"):
