@@ -81,7 +81,7 @@ def _queues() -> Iterator[Object]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Workload:
+class Workload:
     """A PodCliqueSet of one replica, with the objects that Grove and KAI would create for it.
 
     `cliques` has the number of pods and the GPUs of a pod for each PodClique.
@@ -192,19 +192,19 @@ def _status(node: str) -> dict[str, Any]:
 
 def _chat() -> Iterator[Object]:
     """Yield a workload that runs in one rack."""
-    chat = _Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
+    chat = Workload(_INFERENCE, "chat-70b", "rack", {"decode": (2, 8), "prefill": (1, 8)})
     yield from chat.objects(("gpu-a-01", "gpu-a-02", "gpu-a-03"))
 
 
 def _embed() -> Iterator[Object]:
     """Yield a workload that runs in one zone."""
-    embed = _Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
+    embed = Workload(_INFERENCE, "embed", "zone", {"worker": (4, 4)})
     yield from embed.objects(("gpu-b-01", "gpu-b-01", "gpu-b-05", "gpu-b-05"))
 
 
 def _stuck() -> Iterator[Object]:
     """Yield a workload that waits, because no rack has room for four pods of 8 GPUs."""
-    yield from _Workload(
+    yield from Workload(
         _INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}
     ).objects()
 

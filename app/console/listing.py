@@ -14,6 +14,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
+from app.explain.line.cycle import line_of
 from app.facts.named import Ref
 
 SECONDS = 0.05
@@ -71,8 +72,12 @@ class WaitingList:
             ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
         }
         self.complete = False
+        to_explain = self._to_explain(parts, reasons=reasons)
+        if to_explain:
+            # every explanation needs it, so it must not use up the time of the first
+            line_of(index)
         end = self._clock() + SECONDS
-        for done, ref in enumerate(self._to_explain(parts, reasons=reasons)):
+        for done, ref in enumerate(to_explain):
             if done and self._clock() > end:
                 return
             answer = answered(index, ref)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from app.base.groups import by_key
 from app.base.value import Value
 from app.console.page import Values
@@ -15,16 +17,24 @@ from app.explain.reasons.reason import counted, plain
 from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024
-MOST_LINKED = 300
-"""If there are more cells, they are no links: their groups are."""
+MOST_NAMED = 300
+"""If there are more cells, they have no names and are no links: their groups are."""
 
 
 class Cell(Value):
-    """A domain on the map: its CSS classes, its words, and its path if it is a link."""
+    """A domain on the map: its CSS classes, words and path.
+
+    `number` is what is free, or for how many pods there is room. If there are few cells, each has
+    its `name`, in a map without groups also where it is (`inside`), and how much of it is `closed`.
+    """
 
     classes: str
     title: str
     at: str
+    number: str
+    name: str = ""
+    inside: str = ""
+    closed: str = ""
 
 
 def drawn(
@@ -32,32 +42,37 @@ def drawn(
     at: Path,
     room: RoomAnswer | None,
     gang_nodes: frozenset[str],
+    *,
+    worst: bool = False,
 ) -> Values | None:
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
-    None if even the next level has too many domains.
+    If `worst`, they are of the deepest level above nodes, in one group: first those with closed
+    nodes, then those with least room. None if even the next level has too many domains.
     """
-    depth = _depth(topology, at)
+    depth = _depth(topology, at, above_nodes=worst)
     if depth is None:
         return None
 
     reports = domain_reports(topology, depth, at)
     asked = _RoomOnMap(room)
-    linked = len(reports) <= MOST_LINKED and depth < len(topology.keys)
+    named = len(reports) <= MOST_NAMED
+    inside = by_key((report.path[:-1], report) for report in reports)
+    if worst:
+        inside = {at: sorted(reports, key=asked.badness)}
     here = topology.domains.domains_of(gang_nodes, depth)
-    cell = partial(_cell, asked=asked, here=here, linked=linked)
+    cell = partial(_cell, asked=asked, here=here, named=named)
     groups = [
-        {**_group(parent, at, inside, asked), "cells": list(map(cell, inside))}
-        for parent, inside in by_key((report.path[:-1], report) for report in reports).items()
+        {**_group(parent, at, own, asked), "cells": [cell(parent, report) for report in own]}
+        for parent, own in inside.items()
     ]
     levels = topology.levels[:depth]
 
     return {
         "level": levels[-1].domain,
         "bands": _bands(groups, levels),
-        "count": len(reports),
-        "linked": linked,
-        "asked": room is not None,
+        "named": named,
+        "linked": named and depth < len(topology.keys),
         "fills_room": asked.depth == depth,
     }
 
@@ -78,6 +93,11 @@ class _RoomOnMap:
     def room_in(self, path: Path) -> int | None:
         """Return for how many pods there is room in a domain, None if its level is narrower."""
         return self._inside[path] if self._rooms and len(path) <= self.depth else None
+
+    def badness(self, report: DomainReport) -> tuple[int, int, Path]:
+        """Return what is smaller, the more there is to look at in a domain."""
+        room = self.room_in(report.path)
+        return -report.closed, (report.free or 0) if room is None else room, report.path
 
     def marks(self, path: Path) -> list[str]:
         """Return the classes of a domain.
@@ -168,24 +188,46 @@ def _free_and_room(groups: Sequence[Values]) -> list[str]:
 
 
 def _cell(
+    parent: Path,
     report: DomainReport,
+    *,
     asked: _RoomOnMap,
     here: set[Path | None],
-    *,
-    linked: bool,
+    named: bool,
 ) -> Cell:
     free = "?" if report.free is None else plain(report.free)
-    closed = f", {report.closed} closed" if report.closed else ""
+    of_all = f"{free} of {plain(report.gpus)}"
     room = asked.room_in(report.path)
-    for_pods = "" if room is None else f", room for {room}"
-    marks = asked.marks(report.path) or [f"f{_share(report)}"]
-    marks += ["here"] if report.path in here else []
-    marks += ["odd"] if report.closed else []
+    closed = f"{report.closed} closed" if report.closed else ""
+    is_here = report.path in here
 
-    return Cell(
-        classes=" ".join(marks),
-        title=f"{report.path[-1]}: {free} of {plain(report.gpus)} GPUs free{closed}{for_pods}",
-        at="/".join(report.path) if linked else "",
+    for_pods = "" if room is None else f"room for {room}"
+    has_pods = "has pods of the set shown" if is_here else ""
+    first = f"{report.path[-1]}: {of_all} GPUs free"
+    marks = asked.marks(report.path) or [f"f{_share(report)}"]
+
+    cell = Cell(
+        classes=" ".join([*marks, *["here"] * is_here, *["odd"] * bool(closed)]),
+        title=", ".join(filter(None, (first, closed, for_pods, has_pods))),
+        at="/".join(report.path),
+        number=free if room is None else str(room),
+    )
+    return _named(cell, parent, report, of_all if room is None else str(room)) if named else cell
+
+
+def _named(
+    cell: Cell,
+    parent: Path,
+    report: DomainReport,
+    number: str,
+) -> Cell:
+    closed = f"{report.closed} closed" if report.closed else ""
+    return replace(
+        cell,
+        number=number,
+        name=report.path[-1],
+        inside="/".join(report.path[len(parent) : -1]),
+        closed="closed" if report.closed == report.nodes == 1 else closed,
     )
 
 
@@ -196,11 +238,17 @@ def _share(report: DomainReport) -> int:
     return max(1, round(16 * report.free / report.gpus))
 
 
-def _depth(topology: Topology, at: Path) -> int | None:
+def _depth(
+    topology: Topology,
+    at: Path,
+    *,
+    above_nodes: bool,
+) -> int | None:
     """Return the deepest level inside a domain that has at most 1,024 domains there.
 
     None if even the next has more.
     """
     domains = topology.domains
-    depths = range(len(topology.keys), len(at), -1)
+    deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))
+    depths = range(deepest, len(at), -1)
     return next((d for d in depths if 0 < len(domains.within(d, at)) <= MOST_CELLS), None)

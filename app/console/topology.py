@@ -3,6 +3,8 @@
 It shows levels and their coverage, what is not a tree, where room is, and a map of what is free.
 """
 
+from urllib.parse import urlencode
+
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
 from app.explain.answers.room import RoomSearch, search_room
@@ -24,6 +26,8 @@ MOST_NODES = 256
 MOST_PODS = 100_000
 MOST_GPUS = 1024
 """The most pods, and GPUs of each, for which room is looked for."""
+WORST = "worst"
+"""The order of the map that can be asked for."""
 _FEW_SETS = 40
 _FEW_GROUPS = 6
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
@@ -45,6 +49,7 @@ def _read(index: Index, query: Query) -> Values:
     gang = query.get("gang", "")
     gang_nodes = _nodes_of(index, gang)
     unseen = index.facts.unseen.keys()
+    order = _order(query)
 
     return {
         **_of_survey(examined, topology, at),
@@ -54,9 +59,9 @@ def _read(index: Index, query: Query) -> Values:
         "levels_unknown": bool({"topologies", "kai_topologies"} & unseen),
         "gang": gang,
         "gangs": _gangs(index, gang),
-        "at": "/".join(at),
         "path": at,
-        "map": drawn(topology, at, answer, gang_nodes or frozenset()),
+        "map": drawn(topology, at, answer, gang_nodes or frozenset(), worst=order["worst"]),
+        **order,
         "nodes": _nodes(topology, at),
         "options": {"at": bool(at), "gang": gang_nodes is not None, **_options(topology, query)},
     }
@@ -97,7 +102,16 @@ def _options(topology: Topology, query: Query) -> dict[str, bool]:
         "level": query.get("level") in topology.names,
         "name": topology.cluster is not None or topology.kai is not None,
         "pods": _number(query, "pods", range(1, MOST_PODS + 1)) is not None,
+        "sort": query.get("sort") == WORST,
     }
+
+
+def _order(query: Query) -> Values:
+    """Return the order of the map, and the query of the same page with the other one."""
+    worst = query.get("sort") == WORST
+    others = {name: value for name, value in query.items() if name != "sort"}
+    asked = others if worst else {**others, "sort": WORST}
+    return {"worst": worst, "other_order": urlencode(sorted(asked.items()))}
 
 
 def _defaults(topology: Topology) -> Values:

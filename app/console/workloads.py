@@ -25,6 +25,9 @@ T = TypeVar("T")
 PATH = "workloads"
 MOST_ROWS = 200
 """Rows of the list, and of the tree. The filter finds other workloads."""
+MOST_EQUAL = 20
+"""Rows of equal workloads. Fewer than FOLDED are not folded."""
+FOLDED = 3
 MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
@@ -71,8 +74,7 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
         ref = rows[0].ref
 
     return {
-        "list": [_listed(row, facts) for row in rows[:MOST_ROWS]],
-        "count": len(rows),
+        **_of_list(rows, ref, facts),
         "total": len(all_rows),
         "complete": listing.complete,
         "namespaces": namespaces,
@@ -116,10 +118,51 @@ def _found(
     ]
 
 
+def _of_list(
+    rows: Sequence[WorkloadRow],
+    chosen: Ref | None,
+    facts: Snapshot,
+) -> Values:
+    groups = list(_groups(rows, chosen))
+    return {
+        "list": [([_listed(row, facts) for row in shown], more) for shown, more in groups],
+        "left": len(rows) - sum(len(shown) + more for shown, more in groups),
+        "count": len(rows),
+    }
+
+
+def _groups(
+    rows: Sequence[WorkloadRow],
+    chosen: Ref | None,
+) -> Iterator[tuple[Sequence[WorkloadRow], int]]:
+    """Yield equal rows together, in the place of their first, and how many more there are.
+
+    Rows are equal if the same becomes of them for the same reason.
+    """
+    equal = by_key((_outcome(row), row) for row in rows)
+    left = MOST_ROWS
+    for row in rows:
+        same = equal[_outcome(row)]
+        if len(same) < FOLDED:
+            same = [row]
+        if left <= 0 or row is not same[0]:
+            continue
+
+        most = min(left, MOST_EQUAL)
+        shown = [*same[:most], *(other for other in same[most:] if other.ref == chosen)]
+        left -= len(shown)
+        yield shown, len(same) - len(shown)
+
+
+def _outcome(row: WorkloadRow) -> object:
+    return row.state, row.turn and row.turn.next, row.who, first_reason(row)
+
+
 def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     """Return the cells of a row by the column of the command."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
-    return {"columns": values, "glyph": row.state, "ref": named(row.ref)}
+    turn = row.turn.words if row.turn else ""
+    return {"columns": values, "glyph": row.state, "ref": named(row.ref), "turn": turn}
 
 
 # The explanation.

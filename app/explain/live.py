@@ -80,7 +80,7 @@ class Live:
         self._changed = asyncio.Event()
         self._facts: dict[str, tuple[Any, ...]] = {}
         self._snapshot = Snapshot()
-        self._of_revision = 0
+        self._is_old = True
         self._index = Index(self._snapshot)
         # more threads would need more memory, and be no faster
         self._worker = ThreadPoolExecutor(1, "pages")
@@ -113,12 +113,12 @@ class Live:
     def snapshot(self) -> Snapshot:
         """Return the current facts.
 
-        A snapshot is used again until something changes, or for a minute, because ages change.
+        A snapshot is used again until a fact changes, or for a minute, because ages change.
         """
         now = self._clock()
-        if self._of_revision != self.revision or now - self._snapshot.now >= _STALE:
+        if self._is_old or now - self._snapshot.now >= _STALE:
             self._snapshot = self.facts(now)
-            self._of_revision = self.revision
+            self._is_old = False
         return self._snapshot
 
     async def in_thread(self, work: Callable[[Index, *Ts], T], *arguments: *Ts) -> T:
@@ -186,6 +186,7 @@ class Live:
     def _note(self, name: str) -> None:
         """Take note that facts of this name have changed, or what is known of them."""
         self._facts.pop(name, None)
+        self._is_old = True
         self.touch()
 
     async def _look_for_trouble(self) -> NoReturn:

@@ -1,6 +1,7 @@
 """Objects that a console is shown: the fleet of the sandbox, as webhooks and reconcilers leave it."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any
 
 from app.kube.api import Object
@@ -20,13 +21,18 @@ HOSTILE = f"<script>alert(1)</script>\"'&{UNSEEN}" + "x" * 220
 
 
 def objects() -> dict[str, list[Object]]:
-    """By plural. The topologies are there, and the PodGangs say what their sets ask for."""
-    by_plural: dict[str, list[Object]] = {
+    """Return those of the small fleet by plural."""
+    return by_plural(fleet())
+
+
+def by_plural(objects: Iterable[Object]) -> dict[str, list[Object]]:
+    """Add the topologies, and let the PodGangs say what their sets ask for."""
+    found: dict[str, list[Object]] = {
         "clustertopologies": [_cluster_topology()],
         "topologies": [_kai_topology()],
     }
     levels = {}
-    for obj in copy.deepcopy(fleet()):
+    for obj in copy.deepcopy(list(objects)):
         if obj["kind"] == "PodCliqueSet":
             levels[obj["metadata"]["name"]] = obj["spec"]["template"]["topologyConstraint"][
                 "packDomain"
@@ -36,12 +42,15 @@ def objects() -> dict[str, list[Object]]:
             obj["spec"]["topologyConstraint"] = {
                 "packConstraint": {"required": key, "preferred": LEVELS["host"]}
             }
+        if obj["kind"] == "PodGroup":
+            owner = {"kind": "PodGang", "name": obj["metadata"]["name"]}
+            obj["metadata"]["ownerReferences"] = [{**owner, "uid": f"PodGang-{owner['name']}"}]
         obj["metadata"] |= {
             "uid": f"{obj['kind']}-{obj['metadata']['name']}",
             "resourceVersion": "1",
         }
-        by_plural.setdefault(plural(obj["kind"]), []).append(obj)
-    return by_plural
+        found.setdefault(plural(obj["kind"]), []).append(obj)
+    return found
 
 
 def plural(kind: str) -> str:
@@ -80,7 +89,7 @@ def hostile(text: str = HOSTILE) -> dict[str, list[Object]]:
     """The fleet with a hostile `text` wherever a value is shown: names, namespaces, labels, levels,
     messages.
     """
-    by_plural = objects()
+    of_fleet = objects()
 
     def spoil(value: Any) -> Any:
         if isinstance(value, dict):
@@ -100,4 +109,4 @@ def hostile(text: str = HOSTILE) -> dict[str, list[Object]]:
         return f"{value}{text}" if isinstance(value, str) and value.startswith(shown) else value
 
     kept = {"clustertopologies", "topologies"}
-    return {name: items if name in kept else spoil(items) for name, items in by_plural.items()}
+    return {name: items if name in kept else spoil(items) for name, items in of_fleet.items()}

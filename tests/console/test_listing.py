@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -36,3 +37,24 @@ def test_a_page_goes_on_where_the_one_before_stopped() -> None:
     assert next(pages)
     index.follow(replace(facts, queues=()))
     assert not next(pages)
+
+
+class Noting(Index):
+    """An index that notes what it was asked to remember."""
+
+    def __init__(self, facts: Snapshot) -> None:
+        super().__init__(facts)
+        self.keys = set[object]()
+
+    def remembered(self, key: object, *arguments: Any) -> Any:
+        remembered = super().remembered(key, *arguments)
+        self.keys.add(key)
+        return remembered
+
+
+def test_the_line_of_all_gangs_does_not_use_up_the_time_for_explanations() -> None:
+    """Here an hour passes while the line is made, and no time else."""
+    index = Noting(snapshot())
+    listing = WaitingList(lambda: 3600.0 * ("line" in index.keys))
+    listing.follow(index)
+    assert listing.complete

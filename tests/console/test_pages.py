@@ -17,13 +17,15 @@ from app.explain.live import Trouble
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
+from scripts.fleet import Workload, fleet
 from tests.console.fake import HOST, NOW, Lists, console
-from tests.console.objects import HOSTILE, objects
+from tests.console.objects import HOSTILE, by_plural, objects
 from tests.console.objects import hostile as hostile_objects
 from tests.console.parsed import Parsed
 
 PAGES = ("workloads", "topology", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
+LINE = "first of 1 in queue team-llm, not placed as it is"
 ROOM = "No rack has room for 1 pod without GPUs and 4 pods of 8 GPUs"
 
 
@@ -50,13 +52,50 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
         if link.attributes.get("href", "").startswith("workloads?object") and "pcs/" in link.text
     ]
     assert links == [
-        f"inference pcs/llm-serve ? 0/5 ◐ waits - you {ROOM}; zone-a/block-a2/rack-a3 has room for 4 (+1)",
+        f"inference pcs/llm-serve ? 0/5 ◐ waits waits you {LINE} {ROOM}; zone-a/block-a2/rack-a3 has room for 4 (+1)",
         "inference pcs/chat-70b ? 3/3 ● placed - -",
         "inference pcs/embed ? 4/4 ● placed - -",
     ]
     assert parsed.heading == f"llm-serve waits: {ROOM}"
     assert parsed.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
     assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
+
+
+def with_trainings(count: int) -> Lists:
+    """The fleet, with equal workloads that wait: no node has 16 GPUs. The last was made first."""
+    made = [*fleet()]
+    for number in range(count):
+        for obj in Workload("research", f"train-{number}", "rack", {"w": (2, 16)}).objects():
+            obj["metadata"]["creationTimestamp"] = f"2027-01-15T07:{50 - number}:00Z"
+            made.append(obj)
+    return Lists(by_plural(made))
+
+
+@pytest.mark.parametrize(("equal", "folds"), [(2, 0), (3, 1), (30, 1)])
+async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds: int) -> None:
+    async with console(with_trainings(equal)) as (client, _):
+        while "More reasons come" in (await client.get("workloads")).text:
+            pass
+        parsed = await page(client, "workloads")
+        first = await page(
+            client, "workloads?object=PodCliqueSet/research/train-0&namespace=research"
+        )
+    places = [place.partition(",")[0] for place in parsed.texts("small", cls="turn")]
+    assert places[-1] == "first of 1 in queue team-llm"
+    assert places[0] == f"first of {equal} in queue research"
+    assert parsed.texts("summary") == [f"{equal - 1} more like it"] * folds
+    inside = [text for text in parsed.texts("li") if text.startswith("pcs/train")]
+    assert len(inside) == folds * min(equal - 1, 19)
+    assert (
+        inside[:1]
+        == [f"pcs/train-{equal - 2} research, second of {equal} in queue research"] * folds
+    )
+    left = "and 10: filter for them" in parsed.texts("p", cls="foot")
+    assert left == (equal == 30)
+
+    chosen = [link.attributes["href"] for link in first.all("a", aria_current="true")]
+    assert "workloads?object=PodCliqueSet/research/train-0&namespace=research" in chosen
+    assert ["open" in fold.attributes for fold in first.all("details")] == [True] * folds
 
 
 async def test_the_page_shows_what_the_command_prints() -> None:
@@ -228,6 +267,20 @@ async def test_a_page_names_its_revision_and_its_tag_so_that_a_tab_does_not_fetc
     assert part.headers["etag"] == parsed.all("main")[0].attributes["data-tag"]
 
 
+async def test_facts_are_the_same_until_one_changes() -> None:
+    """What was made of them is used again while a list of many workloads is completed."""
+    lists = Lists(objects())
+    async with console(lists) as (_, made):
+        before = made.live.snapshot()
+        made.live.touch()
+        assert made.live.snapshot() is before
+        node = lists.objects["nodes"][0]
+        metadata = {**node["metadata"], "resourceVersion": "2"}
+        lists.change("nodes", {**node, "metadata": metadata})
+        await made.live.changes(made.live.revision)
+        assert made.live.snapshot() is not before
+
+
 async def test_while_the_lists_come_in_the_page_counts() -> None:
     async with console(Lists(objects(), broken=True)) as (client, made):
         parsed = await page(client, "workloads")
@@ -275,10 +328,13 @@ async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
     ]
     assert len(cells) == 63
     titles = {cell.attributes["title"]: cell.attributes["class"] for cell in cells}
-    assert titles["gpu-a-01: 0 of 8 GPUs free"] == "f0"
-    assert titles["gpu-b-05: 0 of 8 GPUs free"] == "f0"
-    assert titles["gpu-d-03: 0 of 8 GPUs free, 1 closed"] == "f0 odd"
-    assert titles["gpu-c-16: 8 of 8 GPUs free"] == "f16"
+    assert titles["gpu-a-01: 0 of 8 GPUs free"] == "tile f0"
+    assert titles["gpu-b-05: 0 of 8 GPUs free"] == "tile f0"
+    assert titles["gpu-d-03: 0 of 8 GPUs free, 1 closed"] == "tile f0 odd"
+    words = [cell.text for cell in cells]
+    assert "gpu-a-01 0 of 8" in words
+    assert "gpu-d-03 0 of 8 closed" in words
+    assert titles["gpu-c-16: 8 of 8 GPUs free"] == "tile f16"
     totals = [heading.text for heading in parsed.all("h2") if "GPUs free" in heading.text]
     assert totals[0] == "zone-a 4 racks, 16 nodes, 72 of 128 GPUs free"
 
@@ -299,8 +355,50 @@ async def test_room_is_found(query: str, answer: str) -> None:
     enough = [name for name, classes in groups.items() if "ask" in classes]
     roomiest = [name for name, classes in groups.items() if "best" in classes]
     assert len(enough) == (9 if answer.startswith("●") else 0)
-    assert roomiest == ([] if enough else ["block-a2/rack-a3 room for 3"])
+    assert [name.partition(" gpu-")[0] for name in roomiest] == (
+        [] if enough else ["block-a2/rack-a3 room for 3"]
+    )
     assert "16 nodes, 72 of 128 GPUs free, room for 9 such pods" in " ".join(parsed.texts("h2"))
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "last", "other"),
+    [
+        (
+            "sort=worst",
+            ["rack-d1 zone-d/block-d1 16 of 32 1 closed", "rack-a1 zone-a/block-a1 8 of 32"],
+            "rack-d4 zone-d/block-d2 24 of 32",
+            "topology?",
+        ),
+        (
+            "pods=3&gpus=8&level=rack&sort=worst",
+            ["rack-d1 zone-d/block-d1 2 1 closed", "rack-a1 zone-a/block-a1 1"],
+            "rack-d4 zone-d/block-d2 3",
+            "topology?gpus=8&level=rack&pods=3",
+        ),
+        (
+            "at=zone-d/block-d1&sort=worst",
+            ["rack-d1 16 of 32 1 closed", "rack-d2 16 of 32"],
+            "rack-d2 16 of 32",
+            "topology?at=zone-d%2Fblock-d1",
+        ),
+    ],
+)
+async def test_racks_are_shown_the_worst_first(
+    query: str, first: list[str], last: str, other: str
+) -> None:
+    parsed = await shown(f"topology?{query}")
+    racks = parsed.texts("a", cls="tile")
+    assert [*racks[:2], racks[-1]] == [*first, last]
+    assert [link.attributes["href"] for link in parsed.all("a") if link.text == "By place"] == [
+        other
+    ]
+
+
+async def test_the_order_of_racks_can_be_asked_for_beside_room() -> None:
+    parsed = await shown("topology?pods=3&level=rack")
+    links = [link.attributes["href"] for link in parsed.all("a") if link.text == "Worst first"]
+    assert links == ["topology?level=rack&pods=3&sort=worst"]
 
 
 async def test_where_a_set_is_shown_and_domains_are_opened() -> None:
@@ -490,7 +588,11 @@ async def test_a_stored_object_is_text() -> None:
             "topology?at=nowhere&gang=x&gpus=many&level=row&pods=0&name=",
             "at=nowhere, gang=x, gpus=many, level=row, pods=0",
         ),
-        ("topology?at=zone-a&pods=3&gpus=8&level=rack&gang=PodCliqueSet/inference/embed", ""),
+        (
+            "topology?at=zone-a&pods=3&gpus=8&level=rack&gang=PodCliqueSet/inference/embed&sort=worst",
+            "",
+        ),
+        ("topology?sort=best", "sort=best"),
         ("findings?show=everything", "show=everything"),
         ("playground?sample", "sample"),
         ("object?object=Secret/a/b", "object=Secret/a/b"),

@@ -191,7 +191,10 @@
     main.querySelectorAll("[data-row]").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(text); });
   }
   main.addEventListener("input", (event) => {
-    if (event.target.matches("[data-filter]")) narrow();
+    if (event.target.matches("[data-filter]")) {
+      narrow();
+      main.querySelectorAll(".sets details").forEach((equal) => { equal.open = event.target.value !== ""; });
+    }
     if (event.target.id === "text") number();
   });
   main.addEventListener("change", (event) => {
