@@ -54,10 +54,10 @@ def root_route(routes: Mapping[str, Route]) -> Route:
 
 
 def takes_tokens(pod: Object) -> bool:
-    """Return whether a Pod knows tokens, or has ended."""
+    """Return whether a Pod knows tokens in all paths, or has ended."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return True
-    return annotations_of(pod).get(TAKES_TOKENS) == "true"
+    return annotations_of(pod).get(TAKES_TOKENS) == "all"
 
 
 class ReviewTokens(Part):

@@ -17,7 +17,10 @@ PATHS_ARE_OURS = "grove-admission.grove.io/paths"
 MANAGED = "managed"
 
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
-"""The annotation of Pods whose version knows tokens: "true". Version 0.6 answers 404 to them."""
+"""The annotation of Pods whose version knows tokens in all paths: "all".
+
+Version 0.6 answers 404 to each of them, and 0.8, which has "true", to all but two.
+"""
 
 PATHS: Mapping[str, str] = {webhook.name: webhook.path for webhook in WEBHOOKS}
 """The path without a token of each webhook, by its name."""

@@ -83,10 +83,10 @@ async def test_it_is_installed_changed_switched_off_and_on_and_uninstalled(
 
 
 async def rolls_back(cluster: Cluster) -> None:
-    """As with `kubectl rollout undo` to a version that doesn't know tokens: the paths are without
-    one before a Pod of it is ready.
+    """As with `kubectl rollout undo` to a version that knows tokens in two paths only: the paths are
+    without one before a Pod of it is ready.
     """
-    annotations = {"annotations": {TAKES_TOKENS: None}}
+    annotations = {"annotations": {TAKES_TOKENS: "true"}}
     former = {pod.name for pod in cluster.pods.pods}
     await cluster.admin.write(
         "PATCH", DEPLOYMENT, {"spec": {"template": {"metadata": annotations}}}

@@ -34,8 +34,8 @@ START = 1_800_000_000.0
 NAME = "grove-admission"
 
 
-def pod(name: str, *, knows: bool = True, phase: str = "Running") -> Object:
-    annotations = {TAKES_TOKENS: "true"} if knows else {}
+def pod(name: str, *, knows: str = "all", phase: str = "Running") -> Object:
+    annotations = {TAKES_TOKENS: knows} if knows else {}
     labels = {"app.kubernetes.io/name": NAME}
     metadata = {"name": name, "namespace": "grove-system", "labels": labels}
     return {
@@ -209,13 +209,17 @@ def test_what_kubectl_apply_removes_is_written_again_with_the_same_token_or_anot
     virtual.run(story())
 
 
-@pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_while_a_pod_of_a_version_without_tokens_is_there_the_paths_are_bare(phase: str) -> None:
+@pytest.mark.parametrize(
+    ("knows", "phase"), [("", "Pending"), ("", "Running"), ("true", "Running")]
+)
+def test_while_a_pod_of_a_version_without_tokens_is_there_the_paths_are_bare(
+    knows: str, phase: str
+) -> None:
     async def story() -> None:
         world = World(pod("new"))
         async with world.running():
             assert world.token()
-            await world.client.create(POD, pod("old", knows=False, phase=phase), "grove-system")
+            await world.client.create(POD, pod("old", knows=knows, phase=phase), "grove-system")
             await asyncio.sleep(1)
             assert world.paths() == PATHS
             assert "version without tokens" in world.replicas[0][0].notes()["callers"]
@@ -228,7 +232,7 @@ def test_while_a_pod_of_a_version_without_tokens_is_there_the_paths_are_bare(pha
 
 def test_a_pod_that_has_ended_does_not_count() -> None:
     async def story() -> None:
-        world = World(pod("new"), pod("evicted", knows=False, phase="Failed"))
+        world = World(pod("new"), pod("evicted", knows="", phase="Failed"))
         async with world.running():
             assert world.token()
 
@@ -268,7 +272,7 @@ def test_a_wall_clock_that_is_set_back_keeps_no_token_alive() -> None:
 
 def test_nothing_is_written_before_our_pods_are_known() -> None:
     async def story() -> None:
-        world = World(pod("old", knows=False))
+        world = World(pod("old", knows=""))
         for _ in range(3):
             world.client.fail_next("list", POD, Unavailable("not now", code=503))
         async with world.running():
