@@ -19,8 +19,9 @@ FRESH_SECONDS = 30.0
 class Owners:
     """A walk along owner references with `controller: true`.
 
-    Owners are cached by uid for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a
-    group have the same owners. `clock` is monotonic, in seconds.
+    Owners are cached for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a group
+    have the same owners. A reference with the uid of another owner, which anybody can write, is
+    read for itself. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -33,7 +34,7 @@ class Owners:
         self._client = client
         self._find_kind = find_kind
         self._clock = clock
-        self._read: OrderedDict[str, tuple[float, Object | None]] = OrderedDict()
+        self._read: OrderedDict[tuple[str, OwnerRef], tuple[float, Object | None]] = OrderedDict()
 
     async def top_owner(self, namespace: str, reference: OwnerRef) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
@@ -69,12 +70,13 @@ class Owners:
         return chain
 
     async def _owner(self, namespace: str, reference: OwnerRef) -> Object | None:
-        cached = self._read.get(reference.uid)
+        key = namespace, reference
+        cached = self._read.get(key)
         if cached is not None and self._clock() - cached[0] < FRESH_SECONDS:
             return cached[1]
         read = await self._fetch(namespace, reference)
-        self._read[reference.uid] = (self._clock(), read)
-        self._read.move_to_end(reference.uid)
+        self._read[key] = (self._clock(), read)
+        self._read.move_to_end(key)
         while len(self._read) > REMEMBERED:
             self._read.popitem(last=False)
         return read

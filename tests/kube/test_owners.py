@@ -172,6 +172,20 @@ def test_an_owner_is_read_once_until_it_is_no_longer_fresh() -> None:
     virtual.run(story())
 
 
+@pytest.mark.parametrize("forged", [("other", "j"), ("ns", "k")], ids=["namespace", "name"])
+def test_a_forged_reference_with_the_uid_of_an_owner_hides_it_from_nobody(
+    forged: tuple[str, str],
+) -> None:
+    async def story() -> None:
+        lookup = looking(cluster(*CHAIN))
+        namespace, name = forged
+        for _ in range(2):
+            assert await lookup.chain(namespace, controller("Job", name, "uid-j")) == []
+            assert len(await lookup.chain("ns", controller("Job", "j"))) == 2
+
+    virtual.run(story())
+
+
 @pytest.mark.untraced
 def test_what_is_remembered_is_bounded() -> None:
     async def story() -> None:
