@@ -92,8 +92,11 @@ class UnitOwners:
         stored = await find(self._client, ref, version=resource.versions[0])
         if stored is None or stored["metadata"]["uid"] != owner.uid:
             return False
-        kind = next(kind for kind in OWNER_KINDS if resource.kind in kind.resource_kinds)
-        return kind.has_unit(map_at(stored, "spec"), labels_of(domain))
+        return any(
+            kind.has_unit(map_at(stored, "spec"), labels_of(domain))
+            for kind in OWNER_KINDS
+            if resource.kind in kind.resource_kinds
+        )
 
 
 def not_owned(plan: Plan) -> FieldError:

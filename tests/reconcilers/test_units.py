@@ -164,8 +164,18 @@ async def test_an_owner_without_its_crd_has_no_units() -> None:
     assert world.client.objects(COMPUTE_DOMAIN) == []
 
 
-async def test_what_nobody_owns_and_needs_is_taken_away() -> None:
-    world = World(*owned(), changed(domain(), ownerReferences=[]))
+STATEFUL_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "name": "a",
+    "uid": "sts-a",
+    "controller": True,
+}
+
+
+@pytest.mark.parametrize("references", [[], [STATEFUL_SET]], ids=["nobody", "no owner of units"])
+async def test_what_no_unit_needs_and_nobody_owns_is_taken_away(references: list[Object]) -> None:
+    world = World(*owned(), changed(domain(), ownerReferences=references))
     await world.look(key=LWS)
     assert await world.look(AFTER, key=LWS) is None
     assert world.client.objects(COMPUTE_DOMAIN) == []
