@@ -180,6 +180,7 @@ def test_small_kinds() -> None:
         pytest.param(-1, [("default", "1")], False, id="tried in each cycle"),
         pytest.param(1, [("gold", "2"), ("default", "1")], False, id="tried in another pool since"),
         pytest.param(1, [("gold", ""), ("default", "1")], True, id="a condition without a number"),
+        pytest.param(1, [("gold", "9"), ("default", "1" * 5000)], True, id="a long number"),
     ],
 )
 def test_a_pod_group_that_is_tried_once_is_given_up(

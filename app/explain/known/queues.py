@@ -20,7 +20,7 @@ DEFAULT_PRIORITY = 50
 
 def chain(index: Index, name: str) -> Iterator[Queue]:
     """Yield a queue and those above it, up to the root; a cycle ends where it closes."""
-    seen: set[str] = set()
+    seen = {""}
     while name in index.queues and name not in seen:
         seen.add(name)
         yield index.queues[name]
@@ -29,10 +29,10 @@ def chain(index: Index, name: str) -> Iterator[Queue]:
 
 def unusable_because(index: Index, name: str) -> str:
     """Return why KAI places nothing in a queue; "" if it does."""
-    queue = index.queues.get(name)
-    if not queue:
+    queues = list(chain(index, name))
+    if not queues:
         return "does not exist"
-    last = list(chain(index, name))[-1]
+    last = queues[-1]
     if last.parent:
         return f"is below {last.parent}, which does not exist: KAI ignores it"
     if any(other.parent == name for other in index.facts.queues):

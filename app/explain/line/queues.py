@@ -72,7 +72,7 @@ class Queues:
         waiters: Iterable[Waiter],
     ) -> None:
         self._total = total
-        self._accounts = {queue.name: Account(queue) for queue in index.facts.queues}
+        self._accounts = {name: Account(queue) for name, queue in index.queues.items() if name}
         self._above = {
             name: [self._accounts[queue.name] for queue in chain(index, name)]
             for name in self._accounts

@@ -5,7 +5,7 @@ See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_divisi
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from app.base.groups import by_key
 from app.explain.known.amounts import gpus_of
@@ -148,9 +148,9 @@ def divide(accounts: Iterable[Account], total: Quantities) -> None:
 def _divide_below(
     parent: str,
     total: Sequence[float],
-    below: Mapping[str, Sequence[Account]],
+    below: dict[str, list[Account]],
 ) -> None:
-    siblings = sorted(below.get(parent, ()), key=lambda account: account.queue.name)
+    siblings = sorted(below.pop(parent, ()), key=lambda account: account.queue.name)
     for resource, amount in enumerate(total):
         left = amount - sum(_promise(account, resource, amount) for account in siblings)
         if left > 0:

@@ -140,9 +140,10 @@ def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
     return last is not None and last.get("nodePool") == (pool or _DEFAULT_POOL)
 
 
-def _transition(condition: JsonMap) -> int:
+def _transition(condition: JsonMap) -> tuple[int, str]:
+    """Return what numbers of any length are ordered by."""
     number = text_at(condition, "transitionID")
-    return int(number) if number.isdecimal() else -1
+    return (len(number), number) if number.isdecimal() else (0, "")
 
 
 def _subgroup(item: JsonMap) -> SubGroup:

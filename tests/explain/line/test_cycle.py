@@ -196,6 +196,12 @@ def test_parts_of_a_gang_get_nodes_of_their_own() -> None:
     assert gangs.placed(node("n1", "r1"), node("n2", "r2")) == ["parts", "other"]
 
 
+def test_a_queue_without_a_name_is_none() -> None:
+    gangs = Gangs()
+    gangs.add("gang", 8)
+    assert gangs.placed(node("n1"), queues=(*QUEUES, Queue(""))) == ["gang"]
+
+
 def test_pods_of_other_schedulers_are_not_divided_between_queues() -> None:
     """With them, queue a would be promised more than its share and come last."""
     gangs = Gangs()
