@@ -125,7 +125,6 @@ OTHERWISE_SHOWN = {
     "pod_policy.py": "a rule in CEL, which refuses nothing",
     "protection_policy.py": "static manifests of API servers: guide/rules.md",
     "queue_policy.py": "the queue guard: guide/queue-guard.md",
-    "queue_names.py": "lists of names in CEL",
 }
 PARTS = {
     " (tier-0 is the switch closest to a node)",

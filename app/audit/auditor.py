@@ -32,11 +32,10 @@ from app.facts.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
-from app.facts.nvidia.mnnvl import MnnvlResource
-from app.facts.place import read_place
+from app.facts.named import read_place
+from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
-from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable
-from app.kube.pages import pages
+from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable, pages
 from app.kube.times import timestamp
 from app.objects.resource import POD, Resource
 from app.objects.shape import key_of, labels_of

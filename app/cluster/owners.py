@@ -15,7 +15,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import GangIdentity, SlimPodGang, StoredGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
-from app.facts.nvidia.mnnvl import (
+from app.facts.nvidia.computedomain import (
     CLAIM_SUFFIX,
     DOMAIN_SUFFIX,
     MnnvlResource,

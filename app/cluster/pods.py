@@ -6,8 +6,7 @@ Pods are read in pages, and only their names are kept.
 from collections.abc import Iterable
 
 from app.facts.labels import PODGANG
-from app.kube.api import Key, Object, Reader, Selection
-from app.kube.pages import pages
+from app.kube.api import Key, Object, Reader, Selection, pages
 from app.objects.resource import POD
 from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, runs_without_claim
 

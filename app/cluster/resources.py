@@ -15,7 +15,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import StoredGang
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
+from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
 from app.facts.table import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find, find_living
 from app.kube.store import WatchStore

@@ -1,17 +1,20 @@
 """What only the leader keeps, and the rows for it.
 
-Its reading needs rules about claims and Workloads.
+Its reading needs rules about claims and Workloads. The caches of Workloads have the joins between
+them.
 """
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, Versioned
+from app.cluster import rows
 from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
+from app.facts.kai.topology import KaiTopology
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME
 from app.facts.named import read_name
 from app.facts.table import BY_SET, Row, in_namespace
-from app.kube.api import Object
-from app.kube.store import IndexFunction
+from app.kube.api import Key, Object
+from app.kube.store import IndexFunction, WatchStore
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import annotations_of, map_at, text_at
@@ -24,9 +27,11 @@ from app.rules.workload.groups import (
     group_of_pod_group,
     group_ref,
     groups_of_workload,
+    instance_key,
     shared_key,
 )
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
+from app.stores.stores import Stores
 
 _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
 
@@ -249,3 +254,73 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
     return Row(POD, read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
+
+
+# Caches of Workloads.
+
+
+class WorkloadCaches:
+    """The stores for the PodGroups of Workloads.
+
+    They have Pods of `scheduler_name` in groups, Workloads, PodGroups of Kubernetes (`instances`)
+    and of KAI (`pod_groups`), and the names of PriorityClasses. `watched.run_from_empty` fills
+    them.
+
+    `topologies` is the store of KAI Topologies, which verdicts need too, and which is filled for
+    them.
+    """
+
+    def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
+        pods = rows.pods_of_scheduler(scheduler_name)
+        self.stores = Stores(
+            (rows.WORKLOADS, rows.INSTANCES, rows.POD_GROUPS, pods, rows.PRIORITY_CLASSES)
+        )
+        self.topologies = topologies
+        self.pods = self.stores[pods]
+        self.workloads = self.stores[rows.WORKLOADS]
+        self.instances = self.stores[rows.INSTANCES]
+        self.pod_groups = self.stores[rows.POD_GROUPS]
+        self.priority_classes = self.stores[rows.PRIORITY_CLASSES]
+
+    @property
+    def synced(self) -> bool:
+        """Whether all caches are filled."""
+        return self.topologies.synced and all(store.synced for _, store in self.stores)
+
+    def key_of(self, pod: StoredPod) -> Key:
+        """Return the namespace and the key of the KAI PodGroup of `pod`.
+
+        The key is that of the group that it names or, if the policy of the group is basic, that of
+        all its replicas.
+        """
+        return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
+
+    def _shared_key(self, namespace: str, ref: GroupRef) -> str:
+        if not ref.pod_group:
+            workload = self.workloads.get(namespace, ref.workload)
+            basic = workload is not None and ref.group in workload.basic
+            return ref.shared_key if basic else ""
+        instance = self.instances.get(namespace, ref.pod_group)
+        return instance.shared_key if instance is not None and instance.basic else ""
+
+    def pods_of(self, key: Key) -> list[StoredPod]:
+        """Return the Pods whose `key_of` is `key`."""
+        pods = self._of(key, rows.BY_GROUP, key) + self._of(key, rows.BY_SHARED, key)
+        for instance in self.instances.by_index(rows.BY_SHARED, key):
+            pods += self._of(key, rows.BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        return pods
+
+    def has_pods(self, pod_group: StoredPodGroup) -> bool:
+        """Return whether a Pod, finished or not, belongs to `pod_group`.
+
+        It is annotated with it, or names the group that it was made for.
+        """
+        namespace = pod_group.namespace
+        return bool(self.pods.by_index(rows.BY_POD_GROUP, (namespace, pod_group.name))) or any(
+            self.pods_of((namespace, key)) for key in pod_group.group_keys
+        )
+
+    def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
+        """Return the Pods of an index if their `key_of` is `key`. They all name the same group."""
+        pods = self.pods.by_index(index, value)
+        return pods if pods and self.key_of(pods[0]) == key else []

@@ -23,8 +23,7 @@ from app.rules.topology.coverage import (
     Nodes,
     coverage_problems,
 )
-from app.rules.topology.families import NVLINK_DOMAIN
-from app.rules.topology.levels import HOSTNAME_KEY
+from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100

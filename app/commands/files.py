@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from app.dry_run.budget import OF_FILE, Budget, NoDocument, ReadingLimits, UnusableInput
-from app.dry_run.documents import read_documents
-from app.dry_run.stream import stream_documents
+from app.dry_run.documents import read_documents, stream_documents
 from app.kube.api import Object
 
 ANY_NAME = ("",)

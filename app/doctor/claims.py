@@ -24,9 +24,8 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MNNVL_MANAGED, MNNVL_UNIT
-from app.facts.nvidia.mnnvl import read_mnnvl_resource
-from app.kube.api import Client, Key, NotFound, Object, Selection, list_all
-from app.kube.pages import pages
+from app.facts.nvidia.computedomain import read_mnnvl_resource
+from app.kube.api import Client, Key, NotFound, Object, Selection, list_all, pages
 from app.objects.fields import listed
 from app.objects.resource import Resource
 from app.objects.shape import key_of

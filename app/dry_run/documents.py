@@ -1,12 +1,28 @@
-"""Reads documents of YAML and JSON, within limits."""
+"""Reads documents of YAML and JSON, within limits.
 
+The documents of a dump of any size are read one by one, so that only one is in memory. A dump is
+what `kubectl get ... -o json` or `-o yaml` prints: a List, several documents, or JSON values one
+after the other. Nothing but the document that is being read is kept, so the limits are those of one
+document, not of the file.
+"""
+
+import json
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
 from app.base.json import NotJson, from_json, to_json
-from app.dry_run.budget import OF_REQUEST, Budget, NoDocument, UnusableInput, spend_json, spend_yaml
+from app.dry_run.budget import (
+    OF_FILE,
+    OF_REQUEST,
+    Budget,
+    NoDocument,
+    UnusableInput,
+    spend_json,
+    spend_yaml,
+)
 from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
@@ -126,3 +142,220 @@ _Loader.yaml_implicit_resolvers = {
 }
 for _tag in (_INT, _FLOAT):
     _Loader.add_constructor(_tag, _Loader.number_of)
+
+
+# Dumps of any size.
+
+
+CHUNK = 2**20
+"""Characters that are read at once."""
+
+_DECODER = json.JSONDecoder()
+_ITEMS = "items"
+
+
+def stream_documents(source: TextIO) -> Iterator[Object]:
+    """Yield the documents of a text, and the items of its Lists.
+
+    Raise UnusableInput if it is neither YAML nor JSON, and NoDocument if there is none.
+    """
+    text = _Text(source)
+    first = text.peek()
+    documents = _of_json(text) if first in ("{", "[") else _of_yaml(text)
+    empty = True
+    for document in documents:
+        empty = False
+        yield document
+    if empty:
+        raise NoDocument(has_text=bool(first))
+
+
+class _Text:
+    """A text of which only the part that is not used yet is in memory."""
+
+    def __init__(self, source: TextIO) -> None:
+        self._source = source
+        self._buffer = ""
+        self._position = 0
+
+    def more(self) -> bool:
+        """Read on. False at the end."""
+        chunk = self._source.read(CHUNK)
+        self._buffer = self._buffer[self._position :] + chunk
+        self._position = 0
+        return bool(chunk)
+
+    def peek(self) -> str:
+        """Return the next character that is no space, "" at the end, and stay in front of it."""
+        while True:
+            rest = len(self._buffer)
+            while self._position < rest and self._buffer[self._position] in " \t\r\n\ufeff":
+                self._position += 1
+            if self._position < rest:
+                return self._buffer[self._position]
+            if not self.more():
+                return ""
+
+    def take(self, expected: str) -> bool:
+        """Go past a character if it is the next one."""
+        if self.peek() != expected:
+            return False
+        self._position += 1
+        return True
+
+    def value(self) -> Any:
+        """Return the next JSON value. Raise UnusableInput if there is none."""
+        self.peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._buffer, self._position)
+            except (ValueError, RecursionError) as problem:
+                if isinstance(problem, RecursionError) or not self.more():
+                    raise UnusableInput(f"not JSON that can be read: {problem}") from None
+                continue
+            if end == len(self._buffer) and self.more():
+                continue  # a number at the end of what was read may go on
+            self._position = min(end, len(self._buffer))
+            return value
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines from here on."""
+        kept = self._buffer[self._position :]
+        self._buffer = ""
+        self._position = 0
+        while chunk := self._source.read(CHUNK):
+            *whole, kept = (kept + chunk).split("\n")
+            yield from whole
+        yield from kept.split("\n")
+
+
+# JSON.
+
+
+def _of_json(text: _Text) -> Iterator[Object]:
+    """Yield the documents of JSON values that follow one another."""
+    while text.peek():
+        if text.take("["):
+            yield from _elements(text)
+        elif text.take("{"):
+            yield from _members(text)
+        else:
+            raise UnusableInput("not JSON that can be read: a map is expected")
+
+
+def _elements(text: _Text) -> Iterator[Object]:
+    """Yield what is in a list whose bracket was taken."""
+    if text.take("]"):
+        return
+    while True:
+        yield _map(text.value())
+        if not text.take(","):
+            _expect(text, "]")
+            return
+
+
+def _members(text: _Text) -> Iterator[Object]:
+    """Yield the map whose brace was taken, or, if it has items, these as they come."""
+    document: Object = {}
+    is_list = False
+    while not text.take("}"):
+        name = text.value()
+        _expect(text, ":")
+        if name == _ITEMS and text.take("["):
+            is_list = True
+            yield from _elements(text)
+        else:
+            document[str(name)] = text.value()
+        if not text.take(",") and text.peek() != "}":
+            raise UnusableInput("not JSON that can be read: it ends in the middle of a map")
+
+    if not is_list:
+        yield document
+
+
+def _expect(text: _Text, char: str) -> None:
+    if not text.take(char):
+        raise UnusableInput(f"not JSON that can be read: {char!r} is expected")
+
+
+def _map(value: Any) -> Object:
+    if not isinstance(value, dict):
+        raise UnusableInput("not a map with apiVersion and kind")
+    return value
+
+
+# YAML.
+
+_BEGIN = re.compile(r"---(\s|$)")
+_ITEM = re.compile(r"( *)-(?= |$)")
+
+
+def _of_yaml(text: _Text) -> Iterator[Object]:
+    """Yield the documents of YAML, which is cut at its lines before it is parsed."""
+    for piece in _pieces(text.lines()):
+        yield from _parsed(piece)
+
+
+def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
+    """Yield the lines of each document, and of each item of a List by itself."""
+    piece: list[str] = []
+    items: _Items | None = None
+    for line in lines:
+        if _BEGIN.match(line):
+            yield piece
+            piece = [line[3:]]
+            items = None
+        elif not items and line.rstrip() == f"{_ITEMS}:":
+            # what else a List has, before and after its items, is no document
+            piece = []
+            items = _Items()
+        elif not items:
+            piece.append(line)
+        elif items.has(line):
+            if items.begins(line):
+                yield piece
+                piece = []
+            piece.append(items.without_dash(line, first=not piece))
+
+    yield piece
+
+
+class _Items:
+    """The items of one List: all begin in the same column."""
+
+    def __init__(self) -> None:
+        self._indent: int | None = None
+        self._ended = False
+
+    def has(self, line: str) -> bool:
+        """Return whether a line belongs to an item.
+
+        Nothing does after the first line that does not.
+        """
+        if self._indent is None:
+            match = _ITEM.match(line)
+            self._indent = len(match[1]) if match else None
+            return match is not None
+
+        is_deeper = line.startswith(" " * (self._indent + 1))
+        self._ended |= bool(line.strip()) and not is_deeper and not self.begins(line)
+        return not self._ended
+
+    def begins(self, line: str) -> bool:
+        """Return whether a line is the first one of an item."""
+        match = _ITEM.match(line)
+        return match is not None and len(match[1]) == self._indent
+
+    def without_dash(self, line: str, *, first: bool) -> str:
+        if not first or self._indent is None:
+            return line
+        return f"{line[: self._indent]} {line[self._indent + 1 :]}"
+
+
+def _parsed(lines: list[str]) -> list[Object]:
+    if not any(line.strip() and line.lstrip()[:1] not in "#%" for line in lines):
+        return []
+    try:
+        return read_documents("\n".join([*lines, ""]), Budget(OF_FILE))
+    except NoDocument:
+        return []

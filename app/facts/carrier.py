@@ -12,7 +12,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
-from app.facts.place import Place, read_place
+from app.facts.named import Place, read_place
 from app.facts.unit_owners import NamedOwner, read_owner
 from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
 from app.objects.owners import OwnerRef, controller_of

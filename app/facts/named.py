@@ -1,12 +1,16 @@
-"""Objects by their names.
+"""Objects by their names, and by their place in a PodCliqueSet.
 
 Times of facts are seconds since 1970, None if an object has none.
 """
 
 import sys
+from functools import lru_cache
+from sys import intern
 from typing import Any, ClassVar
 
 from app.base.value import Value
+from app.facts import labels
+from app.objects.names import MAX_LABEL
 from app.objects.shape import JsonMap, map_at, text_at, text_of
 
 Key = tuple[str, str]
@@ -69,3 +73,114 @@ def read_key(metadata: JsonMap) -> Key:
 
 def read_name(obj: JsonMap) -> str:
     return text_at(map_at(obj, "metadata"), "name")
+
+
+# Places, from labels of both vocabularies.
+
+
+class Place(Value):
+    """The part of a PodCliqueSet that an object belongs to, from its labels.
+
+    A value is "" if its label is missing.
+
+    `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
+    group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with. `clique`
+    is the full name of its PodClique, and `base_podgang` the PodGang that its own one waits for.
+    `unit` is the unit of NVLink of an object that is part of no PodCliqueSet.
+    """
+
+    pcs: str = ""
+    replica: str = ""
+    group: str = ""
+    group_replica: str = ""
+    podgang: str = ""
+    clique: str = ""
+    base_podgang: str = ""
+    unit: str = ""
+
+    @property
+    def of_replica(self) -> tuple[str, str, str, str]:
+        """The values that say which replica of the set or of a scaling group it is."""
+        return self.pcs, self.replica, self.group, self.group_replica
+
+    @property
+    def group_name(self) -> str:
+        """The name of the PodCliqueScalingGroup, or "" if it belongs to none."""
+        return f"{self.pcs}-{self.replica}-{self.group}" if self.group else ""
+
+
+NOWHERE = Place()
+
+
+_KEYS = (
+    labels.PCS_NAME,
+    labels.GROVE_PCS_NAME,
+    labels.PCS_REPLICA,
+    labels.GROVE_PCS_REPLICA,
+    labels.PCSG_NAME,
+    labels.GROVE_PCSG_NAME,
+    labels.PCSG_REPLICA,
+    labels.GROVE_PCSG_REPLICA,
+    labels.PODGANG,
+    labels.GROVE_CLIQUE_NAME,
+    labels.CLIQUE_NAME,
+    labels.BASE_PODGANG,
+    labels.MNNVL_UNIT,
+)
+
+
+def read_place(of: JsonMap) -> Place:
+    """Return the place that the labels `of` an object tell.
+
+    Objects that are read one after the other share equal results, because there may be very many.
+    """
+    values = tuple(map(of.get, _KEYS))
+    try:
+        return _shared_place(values)
+    except TypeError:  # a list or a map, which has no hash, or a text that is too long
+        return _place(values)
+
+
+@lru_cache(maxsize=256)
+def _shared_place(values: tuple[Any, ...]) -> Place:
+    """Return the place for some values. Raise TypeError for a text that no label has.
+
+    Anybody may send a review with megabytes in its labels, and none of them should be kept.
+    """
+    if any(len(text_of(value)) > MAX_LABEL for value in values):
+        raise TypeError
+    return _place(values)
+
+
+def _place(values: tuple[Any, ...]) -> Place:
+    """Return the place for the values of _KEYS, which may be of any type.
+
+    The designs' labels count first. The value of Grove's scaling group label is
+    `<pcs>-<replica>-<group>`.
+    """
+    (
+        own_set,
+        grove_set,
+        own_replica,
+        grove_replica,
+        group,
+        grove_group,
+        own_index,
+        grove_index,
+        podgang,
+        grove_clique,
+        own_clique,
+        base_podgang,
+        unit,
+    ) = map(text_of, values)
+
+    pcs = own_set or grove_set
+    replica = own_replica or grove_replica
+    prefix = f"{pcs}-{replica}-"
+    if not group and pcs and replica and grove_group.startswith(prefix):
+        group = grove_group.removeprefix(prefix)
+
+    index = own_index or grove_index
+    clique = grove_clique or own_clique
+    place = (pcs, replica, group, index, podgang, clique, base_podgang, unit)
+    return Place(*map(intern, place))

@@ -44,10 +44,11 @@ from app.facts.kubernetes.workload import (
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.named import Key, read_name
 from app.facts.nvidia.computedomain import (
+    MnnvlResource,
     read_compute_domain,
     read_domain_clique,
+    read_mnnvl_resource,
 )
-from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
 from app.objects.resource import EVENT, NODE, POD, Resource
 
 T = TypeVar("T")

@@ -14,9 +14,8 @@ from app.base.sample import Sample, counter, gauge
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS
+from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
 from app.cluster.units import UnitOwners
-from app.cluster.workload_caches import WorkloadCaches
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.facts.table import (
@@ -48,8 +47,7 @@ from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.writing import Writing
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
-from app.stores.stores import Stores
-from app.stores.watched import run_from_empty
+from app.stores.stores import Stores, run_from_empty
 
 WORKERS = 16
 """Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""

@@ -16,7 +16,7 @@ from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.units import UnitOwners
 from app.cluster.view import ClusterView
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.mnnvl import (
+from app.facts.nvidia.computedomain import (
     CLAIM_SUFFIX,
     DOMAIN_SUFFIX,
     MnnvlResource,
@@ -27,11 +27,10 @@ from app.facts.nvidia.mnnvl import (
     uses,
 )
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
-from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find
+from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find, pages
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Regarding
 from app.kube.loop import Loop
-from app.kube.pages import pages
 from app.kube.store import WatchStore
 from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource

@@ -18,7 +18,7 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podgang import OpenGang, SlimPodGang, StoredGang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
-from app.facts.nvidia.mnnvl import MnnvlResource
+from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
 from app.kube.events import Notices, Regarding

@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.cluster.rows import BY_GROUP, BY_POD_GROUP, BY_WORKLOAD, StoredPod, StoredPodGroup
-from app.cluster.workload_caches import WorkloadCaches
+from app.cluster.rows import (
+    BY_GROUP,
+    BY_POD_GROUP,
+    BY_WORKLOAD,
+    StoredPod,
+    StoredPodGroup,
+    WorkloadCaches,
+)
 from app.facts.kinds import POD_GROUP
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.discovery import Discovery

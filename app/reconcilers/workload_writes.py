@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 from app.base.value import Value
-from app.cluster.rows import StoredPod
-from app.cluster.workload_caches import WorkloadCaches
+from app.cluster.rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import POD_GROUP_NAME
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected

@@ -24,8 +24,7 @@ from msgspec.structs import replace
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import ConnectionLimits
 from app.base.value import Value
-from app.certificates.client_cas import ClientCas, read_client_cas
-from app.certificates.files import file_source
+from app.certificates.files import ClientCas, file_source, read_client_cas
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
 from app.cluster import documents
@@ -48,7 +47,7 @@ from app.server.readiness import Readiness
 from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
-from app.stores import watched
+from app.stores import stores
 from app.webhooks.registry import served_routes
 
 FLUSH_SECONDS = 0.2
@@ -174,8 +173,8 @@ class Server(Value):
             tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
             hints = self.cluster.hints
-            yield "cluster", watched.run(self.cluster.stores, self.client, self.client.discovery)
-            yield "hints", watched.run_hints(hints, self.client, self.client.discovery)
+            yield "cluster", stores.run(self.cluster.stores, self.client, self.client.discovery)
+            yield "hints", stores.run_hints(hints, self.client, self.client.discovery)
             yield "review tokens", tokens.run()
 
 

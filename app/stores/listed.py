@@ -8,8 +8,7 @@ from typing import Any
 
 from app.facts import kinds
 from app.facts.table import CHANNELS, ROOM, Row
-from app.kube.api import Client, ClusterError, NotFound, Object, Reader, Selection
-from app.kube.pages import pages
+from app.kube.api import Client, ClusterError, NotFound, Object, Reader, Selection, pages
 from app.kube.store import WatchStore
 from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of

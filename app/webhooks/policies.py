@@ -21,8 +21,7 @@ from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
 from app.rules.policy import Levels, Policy, PolicyDemand, Uncovered, text, texts
 from app.rules.protection_policy import protection
-from app.rules.queue_names import QueueKeys
-from app.rules.queue_policy import missing_queues, queue_guards
+from app.rules.queue_policy import QueueKeys, missing_queues, queue_guards
 from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard

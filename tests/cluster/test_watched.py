@@ -14,7 +14,7 @@ from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
 from app.facts.table import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef, Page, Selection, Unavailable
 from app.objects.resource import CRD, NODE, Resource
-from app.stores import watched
+from app.stores import stores
 from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory, in_background, until
 
@@ -39,7 +39,7 @@ def node(**labels: str) -> Object:
 @contextlib.asynccontextmanager
 async def running(client: WatchedMemory, **options: Any) -> AsyncIterator[Cluster]:
     cluster = Cluster(client, configured("managed", True, **options), client.discovery)
-    async with in_background(watched.run(cluster.stores, client, client.discovery)):
+    async with in_background(stores.run(cluster.stores, client, client.discovery)):
         await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield cluster
 
@@ -110,7 +110,7 @@ async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> 
 
     client = Slow([topology(RACK)])
     cluster = Cluster(client, configured("managed", True, node_labels=()), client.discovery)
-    task = asyncio.create_task(watched.run(cluster.stores, client, client.discovery))
+    task = asyncio.create_task(stores.run(cluster.stores, client, client.discovery))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert {store.synced for store in cluster.stores.by_name().values()} == {False}
@@ -171,7 +171,7 @@ async def test_a_fault_of_our_own_is_raised() -> None:
 
     cluster.stores[TOPOLOGIES].subscribe(broken)
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
-        await asyncio.wait_for(watched.run(cluster.stores, client, client.discovery), 10)
+        await asyncio.wait_for(stores.run(cluster.stores, client, client.discovery), 10)
 
 
 async def test_a_resource_is_listed_again_after_its_crd_has_changed() -> None:

@@ -19,8 +19,7 @@ from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
-from app.facts.place import Place
+from app.facts.named import Place, Ref
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
 from tests.explain.fleet import NOW, facts

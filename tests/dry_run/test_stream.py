@@ -9,9 +9,9 @@ from typing import Any, TextIO, cast
 import pytest
 import yaml
 
-from app.dry_run import stream
+from app.dry_run import documents as reading
 from app.dry_run.budget import UnusableInput
-from app.dry_run.stream import stream_documents
+from app.dry_run.documents import stream_documents
 
 PODS: list[dict[str, Any]] = [
     {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{n}"}, "spec": {"a": [1, {}]}}
@@ -66,11 +66,11 @@ def read(text: str) -> list[dict[str, Any]]:
         ),
     ],
 )
-@pytest.mark.parametrize("chunk", [1, 7, stream.CHUNK])
+@pytest.mark.parametrize("chunk", [1, 7, reading.CHUNK])
 def test_every_document_is_read(
     text: str, documents: list[dict[str, Any]], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "CHUNK", chunk)
+    monkeypatch.setattr(reading, "CHUNK", chunk)
     assert read(text) == documents
 
 

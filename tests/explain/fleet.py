@@ -31,8 +31,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import DeviceClass
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.named import Ref
-from app.facts.place import Place
+from app.facts.named import Place, Ref
 from app.objects.owners import OwnerRef
 
 ZONE = "topology.kubernetes.io/zone"

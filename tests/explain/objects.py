@@ -24,8 +24,8 @@ from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import KAI_QUEUE
+from app.facts.named import Place
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.facts.place import Place
 
 Object = dict[str, Any]
 SOME_TIME = "2026-11-21T12:00:00Z"

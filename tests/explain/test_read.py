@@ -14,8 +14,7 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod, PodClaim
-from app.facts.named import Ref
-from app.facts.place import Place
+from app.facts.named import Place, Ref
 from app.facts.table import ROOM
 from app.kube.api import (
     NotFound,

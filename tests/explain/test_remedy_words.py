@@ -18,8 +18,7 @@ from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
-from app.facts.named import Ref
-from app.facts.place import Place
+from app.facts.named import Place, Ref
 from tests.explain.fleet import (
     GANG_REF,
     GPU,

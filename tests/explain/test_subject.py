@@ -19,9 +19,8 @@ from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
-from app.facts.named import Ref
+from app.facts.named import Place, Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.facts.place import Place
 from tests.explain.fleet import (
     GANG,
     GANG_REF,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.kube.api import Gone, Object, Rejected, Selection
-from app.kube.pages import pages
+from app.kube.api import Gone, Object, Rejected, Selection, pages
 from app.objects.resource import SECRET
 from tests.kube.contract import secret
 from tests.kube.memory.client import MemoryClient

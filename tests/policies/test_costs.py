@@ -9,8 +9,7 @@ import pytest
 
 from app.config.schema import Configuration
 from app.rules.policy import Policy
-from app.rules.queue_names import QueueKeys
-from app.rules.queue_policy import queue_guards
+from app.rules.queue_policy import QueueKeys, queue_guards
 from app.webhooks.policies import policies_of
 
 _LOOP = re.compile(r"\.(?:filter|map|exists|all)\(\w, ")

@@ -14,7 +14,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
+from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, Object, Selection
 from app.kube.client import HttpClient
 from app.objects.shape import labels_of

@@ -21,7 +21,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.labels import MNNVL_ADOPTED
-from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
+from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS

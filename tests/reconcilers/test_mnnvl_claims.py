@@ -23,10 +23,10 @@ from app.reconcilers.mnnvl_claims import (
     REFUSED_SECONDS,
     SETTLE_SECONDS,
     TRIES_PER_SECOND,
+    WAIT_SECONDS,
     MnnvlClaimsReconciler,
     subscribe,
 )
-from app.reconcilers.mnnvl_pods import WAIT_SECONDS
 from app.reconcilers.writing import Writing
 from app.stores.stores import Stores, fill
 from tests import builders

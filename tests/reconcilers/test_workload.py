@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.workload_caches import WorkloadCaches
+from app.cluster.rows import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.facts.labels import POD_GROUP_NAME
 from app.facts.table import KAI_TOPOLOGIES
@@ -24,8 +24,7 @@ from app.kube.transport import TokenBucket
 from app.objects.resource import EVENT, JOB, POD, Resource
 from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
 from app.rules.workload.kai_podgroup import Conventions
-from app.stores.stores import Stores, fill
-from app.stores.watched import run_from_empty
+from app.stores.stores import Stores, fill, run_from_empty
 from tests.cluster.watched import SlowMemory
 from tests.kube import virtual
 

@@ -9,7 +9,7 @@ import pytest
 from app.admission.exchange import Exchange
 from app.cluster import documents
 from app.config.schema import Configuration
-from app.facts.place import read_place
+from app.facts.named import read_place
 from app.objects.fields import MOST_ITEMS
 from app.rules.dialects.bindings.podgangs import gang_warnings
 from app.webhooks.registry import routes_over

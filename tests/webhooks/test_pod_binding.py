@@ -15,7 +15,7 @@ from app.cluster.cluster import Cluster
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
-from app.stores import watched
+from app.stores import stores
 from app.webhooks.pod_binding import PodBindingWebhook
 from tests import builders
 from tests.cluster.offline import configured
@@ -67,7 +67,7 @@ async def until(true: Callable[[], bool]) -> None:
 async def world_of(*objects: Object) -> AsyncIterator[World]:
     client = SlowMemory(NODE, objects)
     cluster = Cluster(client, configured("managed", True, node_labels=(LINK,)), client.discovery)
-    running = asyncio.create_task(watched.run(cluster.stores, client, client.discovery))
+    running = asyncio.create_task(stores.run(cluster.stores, client, client.discovery))
     try:
         await until(lambda: all(store.synced for store in cluster.stores.by_name().values()))
         yield World(client, cluster)

@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
-from app.facts.nvidia.mnnvl import is_made_by_us
+from app.facts.nvidia.computedomain import is_made_by_us
 from app.kube.api import Object, Rejected, Unavailable
 from tests import pods
 from tests.cluster.offline import OfflineCluster

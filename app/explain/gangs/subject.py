@@ -17,8 +17,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
-from app.facts.place import NOWHERE, Place
+from app.facts.named import NOWHERE, Place, Ref
 
 
 class Subject(Value, dict=True):

@@ -2,8 +2,7 @@
 
 from app.facts.grove.status import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
-from app.facts.named import Namespaced, read_key
-from app.facts.place import NOWHERE, Place, read_place
+from app.facts.named import NOWHERE, Namespaced, Place, read_key, read_place
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_clique
 

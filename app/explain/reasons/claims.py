@@ -13,8 +13,13 @@ from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
-from app.facts.nvidia.computedomain import ComputeDomain
-from app.facts.nvidia.mnnvl import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX, base_of
+from app.facts.nvidia.computedomain import (
+    CLAIM_SUFFIX,
+    DOMAIN_SUFFIX,
+    TEMPLATE_SUFFIX,
+    ComputeDomain,
+    base_of,
+)
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 

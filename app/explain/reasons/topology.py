@@ -30,8 +30,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
-from app.rules.topology.families import instead
-from app.rules.topology.levels import HOSTNAME_KEY
+from app.rules.topology.levels import HOSTNAME_KEY, instead
 
 
 def level_label_missing(gang: Gang) -> Reasons:

@@ -9,8 +9,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
 from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
-from app.facts.named import Namespaced
-from app.facts.place import Place
+from app.facts.named import Namespaced, Place
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_of, text_at, texts_at

@@ -14,8 +14,7 @@ from app.facts.labels import (
     POD_GANG_ROLE,
     TOPOLOGY_NAME,
 )
-from app.facts.named import Namespaced, read_key
-from app.facts.place import NOWHERE, Place, read_place
+from app.facts.named import NOWHERE, Namespaced, Place, read_key, read_place
 from app.objects.edits import ABSENT, value_at
 from app.objects.owners import controller_uid
 from app.objects.shape import (

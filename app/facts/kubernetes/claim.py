@@ -8,8 +8,15 @@ from sys import intern
 from app.base.value import Value
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
-from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
-from app.facts.place import NOWHERE, Place, read_place
+from app.facts.named import (
+    NOWHERE,
+    ClusterScoped,
+    Namespaced,
+    Place,
+    read_key,
+    read_name,
+    read_place,
+)
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 

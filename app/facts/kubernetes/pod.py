@@ -17,8 +17,7 @@ from app.facts.kubernetes.selectors import (
     tolerations,
 )
 from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, SUBGROUP
-from app.facts.named import Namespaced, interned, read_key
-from app.facts.place import NOWHERE, Place, read_place
+from app.facts.named import NOWHERE, Namespaced, Place, interned, read_key, read_place
 from app.facts.quantity import thousandths
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at, texts_at

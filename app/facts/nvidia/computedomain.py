@@ -1,11 +1,28 @@
-"""ComputeDomains and the cliques of their nodes."""
+"""ComputeDomains and the cliques of their nodes, and stored MNNVL resources.
 
+These are read as far as their owners depend on them, and who uses them.
+"""
+
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from app.base.value import Value
-from app.facts.named import Namespaced, read_key
-from app.facts.place import NOWHERE, Place, read_place
-from app.objects.shape import JsonMap, int_of, map_at, maps_of, text_at, texts_at
+from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
+from app.facts.kubernetes.claim import awaited_classes
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
+from app.facts.named import NOWHERE, Key, Namespaced, Place, interned, read_key, read_place
+from app.objects.owners import OwnerRef, owners_of
+from app.objects.resource import Resource
+from app.objects.shape import (
+    JsonMap,
+    int_of,
+    labels_of,
+    map_at,
+    maps_at,
+    maps_of,
+    text_at,
+    texts_at,
+)
 
 
 class DomainNode(Value):
@@ -70,3 +87,147 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
         nodes.append(DomainNode(name, item.get("status") == "Ready"))
 
     return tuple(nodes)
+
+
+# MNNVL resources.
+
+
+DOMAIN_SUFFIX = "-cd"
+CLAIM_SUFFIX = "-mnnvl-claim"
+TEMPLATE_SUFFIX = "-mnnvl-template"
+"""The ends of the names of ComputeDomains, ResourceClaims and ResourceClaimTemplates.
+
+The base name precedes them.
+"""
+
+
+def base_of(kind: str, name: str) -> str:
+    """Return the base name of a ComputeDomain or ResourceClaim.
+
+    "" if its name is not like those of ours.
+    """
+    suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
+    return name.removesuffix(suffix) if name.endswith(suffix) else ""
+
+
+class MnnvlResource(Value):
+    """A stored ComputeDomain or ResourceClaim.
+
+    `managed` is true if it has our label. `place.podgang` is "" unless an earlier version made the
+    resource: that one wrote the name of a PodGang, which Grove may have replaced since. `created`
+    is the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a ResourceClaim
+    requests, empty once it is allocated.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    managed: bool
+    deleting: bool
+    place: Place
+    owners: tuple[OwnerRef, ...]
+    created: str = ""
+    awaited: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+    @property
+    def base_name(self) -> str:
+        """The text with which its name begins, "" if its name is not like those of ours."""
+        return base_of(self.kind, self.name)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether Kubernetes made this claim for one Pod, with the labels of its template."""
+        return any(owner.kind == "Pod" for owner in self.owners)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we made it, and it is not being deleted."""
+        return self.managed and not self.deleting and not self.is_generated
+
+    @property
+    def is_named_after_its_replica(self) -> bool:
+        """Whether its name begins with the replica that its labels name, or is that of its unit.
+
+        An object of somebody else may have our labels.
+        """
+        place = self.place
+        if place.unit:
+            return self.base_name == place.unit
+        start = f"{place.pcs}-{place.replica}"
+        base = self.base_name
+        return bool(place.pcs and place.replica) and (base == start or base.startswith(f"{start}-"))
+
+    @property
+    def owning_gangs(self) -> tuple[OwnerRef, ...]:
+        """The PodGangs among its owners."""
+        return tuple(owner for owner in self.owners if owner.kind == POD_GANG.kind)
+
+
+def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
+    """Read a stored ComputeDomain or ResourceClaim.
+
+    The result shares its texts with those of others, because there may be very many.
+    """
+    metadata = obj["metadata"]
+    labels = labels_of(obj)
+    return MnnvlResource(
+        kind=interned(obj.get("kind")),
+        namespace=interned(metadata.get("namespace")),
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        managed=labels.get(MNNVL_MANAGED) == "true",
+        deleting=metadata.get("deletionTimestamp") is not None,
+        place=read_place(labels),
+        owners=owners_of(obj),
+        created=interned(metadata.get("creationTimestamp")),
+        awaited=awaited_classes(obj),
+    )
+
+
+def is_made_by_us(obj: JsonMap) -> bool:
+    """Return whether we made a stored ComputeDomain or ResourceClaim.
+
+    It then has both of our labels and those of a replica, its name begins with that of the
+    replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of their
+    template.
+    """
+    resource = read_mnnvl_resource(obj)
+    return (
+        resource.managed
+        and labels_of(obj).get(MANAGED_BY) == MANAGER
+        and resource.is_named_after_its_replica
+        and not resource.is_generated
+    )
+
+
+def is_reserved(obj: JsonMap) -> bool:
+    """Return whether a pod reserves the stored ResourceClaim `obj`."""
+    return bool(map_at(obj, "status").get("reservedFor"))
+
+
+def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
+    """Return the names by which pods use `resources`.
+
+    They are names of claims and of templates of claims. The resources have this base name.
+    """
+    names = {f"{base_name}{CLAIM_SUFFIX}"}
+    if COMPUTE_DOMAIN in resources:
+        names.add(f"{base_name}{TEMPLATE_SUFFIX}")
+    return names
+
+
+def uses(pod: JsonMap, names: Collection[str]) -> bool:
+    """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
+    if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
+        return False
+    return any(
+        claim.get("resourceClaimName") in names or claim.get("resourceClaimTemplateName") in names
+        for claim in maps_at(pod, "spec", "resourceClaims")
+    )

@@ -17,7 +17,7 @@ from app.facts.grove.podgang import SlimPodGang
 from app.facts.grove.template import Owner, Template
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
-from app.facts.nvidia.mnnvl import MnnvlResource
+from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.conditions import Condition
 from app.objects.edits import Edit
 from app.objects.fields import FieldError

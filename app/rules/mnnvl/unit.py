@@ -25,8 +25,8 @@ from app.facts.labels import (
     PCSG_NAME,
     PCSG_REPLICA,
 )
-from app.facts.nvidia.mnnvl import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.facts.place import Place
+from app.facts.named import Place
+from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
 from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
 from app.objects.fields import FieldPath, Findings, forbidden, invalid, not_supported, required
 from app.objects.names import MAX_LABEL, is_subdomain

@@ -15,7 +15,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
-from app.facts.place import Place
+from app.facts.named import Place
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden, quote
 from app.objects.names import is_index
 from app.rules.mnnvl.plan import (

@@ -11,8 +11,7 @@ from app.facts.grove.template import CliqueTemplate, Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.families import NVLINK_DOMAIN
-from app.rules.topology.levels import HOSTNAME_KEY
+from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
 
 NVLINK_NODES = 18
 """The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).

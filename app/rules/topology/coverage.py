@@ -14,8 +14,7 @@ from app.facts.grove.topology import Level
 from app.facts.kubernetes.node import GPUS
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.families import KNOWN, instead
-from app.rules.topology.levels import HOSTNAME_KEY
+from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""

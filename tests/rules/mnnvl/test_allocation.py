@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.facts.carrier import UnitMember
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
-from app.facts.place import Place
+from app.facts.named import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.unit import NvlinkUnit

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.carrier import UnitMember
-from app.facts.place import Place, read_place
+from app.facts.named import Place, read_place
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.rules.mnnvl.unit import NvlinkUnit, Scope
 

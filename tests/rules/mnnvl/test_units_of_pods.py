@@ -7,7 +7,7 @@ from jsonpatch import apply_patch
 
 from app.facts.carrier import read_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
-from app.facts.nvidia.mnnvl import is_made_by_us, read_mnnvl_resource
+from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.claim import Injection, inject

@@ -4,7 +4,7 @@ import pytest
 
 from app.facts.grove.topology import Level
 from app.rules.topology.coverage import Nodes, coverage_problems
-from app.rules.topology.families import instead
+from app.rules.topology.levels import instead
 
 TIER = "fabric.topograph.run/tier-"
 DOMAIN = "accelerator.topograph.run/domain"

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
-from app.facts.nvidia.mnnvl import MnnvlResource
+from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import (
     Adopted,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.facts.grove.podgang import SlimPodGang, read_gang
-from app.facts.nvidia.mnnvl import MnnvlResource, read_mnnvl_resource
-from app.facts.place import Place, read_place
+from app.facts.named import Place, read_place
+from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 
 BASE = SlimPodGang("ns", "pcs-0", "g", Place("pcs", "0"))
