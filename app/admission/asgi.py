@@ -58,12 +58,7 @@ class AdmissionApp(Value):
         else:
             await _send(send, await self._answer(route, scope, receive))
 
-    async def _answer(
-        self,
-        route: Route,
-        scope: Scope,
-        receive: Receive,
-    ) -> Answer:
+    async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
         headers = dict(scope["headers"])
         content_type = headers.get(b"content-type", b"")
         try:

@@ -113,12 +113,7 @@ async def decided(route: Route, request: Request, seconds: float) -> Verdict:
     return answer if isinstance(answer, Verdict) else await answer
 
 
-async def _awaited(
-    route: Route,
-    request: Request,
-    later: Later,
-    seconds: float,
-) -> Verdict:
+async def _awaited(route: Route, request: Request, later: Later, seconds: float) -> Verdict:
     answer: Verdict | Later = later
     try:
         async with asyncio.timeout(seconds):

@@ -146,12 +146,7 @@ class Exchange:
             route = self.routes.get(split_token(path)[1])
         return route
 
-    def too_large(
-        self,
-        route: Route,
-        content_type: bytes,
-        beginning: bytes,
-    ) -> Answer:
+    def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
         """Return the answer to a body of more than MAX_BODY bytes.
 
         Only its beginning is known.

@@ -321,11 +321,6 @@ class Auditor:
         return None
 
 
-def _finding(
-    kind: str,
-    obj: Object,
-    code: int,
-    problems: list[str],
-) -> Finding:
+def _finding(kind: str, obj: Object, code: int, problems: list[str]) -> Finding:
     remedy = remedy_for(kind, code, problems)
     return Finding(kind, *key_of(obj), code, tuple(problems), remedy)

@@ -28,12 +28,7 @@ LACKS = (
 class ClaimAudit:
     """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
 
-    def __init__(
-        self,
-        client: Client,
-        facts: ClusterView,
-        stores: Stores,
-    ) -> None:
+    def __init__(self, client: Client, facts: ClusterView, stores: Stores) -> None:
         self._client = client
         self._facts = facts
         self._stores = stores

@@ -65,12 +65,7 @@ class Finding(Value):
         return {**asdict(self), "outcome": self.outcome, "problems": list(self.problems)}
 
 
-def warning(
-    kind: str,
-    key: Key,
-    problem: str,
-    remedy: str,
-) -> Finding:
+def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
     """Return a finding about a stored object that no webhook reports."""
     return Finding(kind, *key, 0, (problem,), remedy)
 
@@ -296,11 +291,7 @@ _BY_KIND_IF_ALLOWED = {
 }
 
 
-def remedy_for(
-    kind: str,
-    code: int,
-    problems: Iterable[str],
-) -> str:
+def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
     """Return the remedy for an object of `kind`.
 
     The object is rejected with `code` for some problems, or has them as warnings if that is 0.

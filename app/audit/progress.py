@@ -22,12 +22,7 @@ class Progress:
         self._written_at = clock()
         self._is_shown = False
 
-    def show(
-        self,
-        kind: str,
-        done: int,
-        remaining: int | None,
-    ) -> None:
+    def show(self, kind: str, done: int, remaining: int | None) -> None:
         """Show how many objects are `done`.
 
         `remaining` is None if the API server doesn't report their number.

@@ -181,11 +181,7 @@ def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[byte
     ]
 
 
-def with_ca_bundle(
-    configuration: JsonMap,
-    service: Service,
-    bundle_pem: bytes,
-) -> list[Object]:
+def with_ca_bundle(configuration: JsonMap, service: Service, bundle_pem: bytes) -> list[Object]:
     """Return the webhooks of `configuration`.
 
     Ours trust only `bundle_pem`; the others are unchanged.

@@ -360,12 +360,7 @@ def make_ca(common_name: str, begin: datetime, end: datetime) -> Pair:
     return _signed(builder, key, key)
 
 
-def make_leaf(
-    ca: Pair,
-    names: Sequence[str],
-    begin: datetime,
-    end: datetime,
-) -> Pair:
+def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) -> Pair:
     """Return a serving certificate for `names`, signed by `ca`.
 
     Names are DNS names and IP addresses. Raise ValueError if there is no name, if a name is not

@@ -140,11 +140,7 @@ def file_source(directory: Path, client_cas: bytes) -> FileSource:
     return source
 
 
-def ensure_development_certificate(
-    directory: Path,
-    names: Sequence[str],
-    now: datetime,
-) -> None:
+def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
     """Ensure that `directory` has a serving certificate for `names`.
 
     The certificate (tls.crt, tls.key) is signed by the CA in the directory (ca.crt, ca.key).
@@ -190,12 +186,7 @@ def _refuse_foreign(directory: Path) -> None:
             )
 
 
-def _is_bad(
-    pair: Pair,
-    ca_bundle: bytes | None,
-    names: Sequence[str],
-    now: datetime,
-) -> bool:
+def _is_bad(pair: Pair, ca_bundle: bytes | None, names: Sequence[str], now: datetime) -> bool:
     return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
 
 

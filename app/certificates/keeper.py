@@ -120,12 +120,7 @@ class CertificateReconciler(CertificateSource):
                 tasks.create_task(watching, name=f"watch {resource}")
             tasks.create_task(self._loop.run(), name=self.name)
 
-    async def _watch(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        name: str,
-    ) -> None:
+    async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
         store = self._watched[resource.plural] = WatchStore(
             lambda obj: str(obj["metadata"].get("resourceVersion"))
         )
@@ -274,12 +269,7 @@ class CertificateReconciler(CertificateSource):
             else (reason, rotated(reason, holdings, self.names, now, self.terms))
         )
 
-    async def _taken(
-        self,
-        secret: Object | None,
-        reason: str,
-        holdings: Holdings,
-    ) -> bool:
+    async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
         """Write the Secret. Returns False if it must not be written."""
         if _is_foreign(secret):
             self._problems.append(

@@ -94,11 +94,7 @@ def early(holdings: Holdings, now: datetime) -> Reason | None:
     return "leaf" if now < inspect(holdings.leaf.cert_pem).not_before else None
 
 
-def _due_under_one_ca(
-    holdings: Holdings,
-    names: Collection[str],
-    now: datetime,
-) -> Reason | None:
+def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
     """Return why the leaf or the CA is due.
 
     The leaf is replaced before the CA: until a new CA is settled, no CA can sign a new leaf.
@@ -113,11 +109,7 @@ def _due_under_one_ca(
     return None
 
 
-def next_due(
-    holdings: Holdings,
-    now: datetime,
-    terms: Terms,
-) -> datetime | None:
+def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None:
     """Return the next time at which the result of `due` may change, or None."""
     ca = inspect(holdings.ca.cert_pem)
     leaf = inspect(holdings.leaf.cert_pem)
@@ -159,11 +151,7 @@ def rotated(
     return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
 
 
-def still_trusted(
-    cas: Iterable[bytes],
-    now: datetime,
-    terms: Terms,
-) -> tuple[bytes, ...]:
+def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
     """Return those of `cas` that have not expired, without duplicates."""
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
@@ -188,11 +176,6 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
     return make_ca(name, now - terms.skew, now + terms.ca_life)
 
 
-def new_leaf(
-    ca: Pair,
-    names: Sequence[str],
-    now: datetime,
-    terms: Terms,
-) -> Pair:
+def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

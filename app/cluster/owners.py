@@ -117,12 +117,7 @@ class MnnvlOwners:
 
     # In the dialect `design`.
 
-    def cached_gang(
-        self,
-        namespace: str,
-        name: str,
-        uid: str,
-    ) -> StoredGang | None:
+    def cached_gang(self, namespace: str, name: str, uid: str) -> StoredGang | None:
         """Return the cached PodGang with this uid, or None.
 
         One that is being deleted doesn't count.

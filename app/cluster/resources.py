@@ -51,12 +51,7 @@ class MnnvlResources:
     `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
     """
 
-    def __init__(
-        self,
-        client: Objects,
-        facts: ClusterView,
-        stores: Stores,
-    ) -> None:
+    def __init__(self, client: Objects, facts: ClusterView, stores: Stores) -> None:
         self._client = client
         self._facts = facts
         self._gangs = stores[GANGS]
@@ -117,13 +112,7 @@ class MnnvlResources:
             return [domain]
         return [domain, _Needed(RESOURCE_CLAIM, self._claims, plan.claim)]
 
-    async def ensure(
-        self,
-        plan: Plan,
-        *,
-        dry_run: bool,
-        doubt: str | None = None,
-    ) -> list[Object]:
+    async def ensure(self, plan: Plan, *, dry_run: bool, doubt: str | None = None) -> list[Object]:
         """Create the missing resources of `plan`, for which a review asks.
 
         Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
@@ -177,11 +166,7 @@ class MnnvlResources:
             raise Unavailable(doubt)
         return []
 
-    async def _ensure_all(
-        self,
-        plan: Plan,
-        dry_run: bool,
-    ) -> list[Object]:
+    async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
@@ -278,12 +263,7 @@ class MnnvlResources:
             needed.store.note(obj)
         return stored
 
-    async def _check(
-        self,
-        needed: _Needed,
-        stored: MnnvlResource,
-        plan: Plan,
-    ) -> None:
+    async def _check(self, needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
         """Raise an error if an existing resource can't be used.
 
         It isn't ours, is being deleted, or will be garbage-collected.

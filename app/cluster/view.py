@@ -64,12 +64,7 @@ class NodeGroups:
             )
         return self._nodes[grouping]
 
-    def _changed(
-        self,
-        key: Key,
-        before: NodeLabels | None,
-        after: NodeLabels | None,
-    ) -> None:
+    def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
         self._move(self._seen(key[1], before), self._seen(key[1], after))
 
     def _slice_changed(self, _: Key, before: SliceGpus | None, after: SliceGpus | None) -> None:

@@ -99,12 +99,7 @@ async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
         yield console
 
 
-def announcement(
-    url: str,
-    file: Path,
-    *,
-    terminal: bool,
-) -> str:
+def announcement(url: str, file: Path, *, terminal: bool) -> str:
     """Return the line with the address.
 
     The address has a token, so it is shown only on a terminal: other output may be stored and read

@@ -224,11 +224,7 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
 
-def print_list(
-    index: Index,
-    namespace: str,
-    arguments: argparse.Namespace,
-) -> int:
+def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
     """Print what waits in a namespace, or in all for "". Return the exit code."""
     facts = index.facts
     listed = rows(index, workloads(index, namespace and [namespace]))
@@ -264,30 +260,18 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         return code
 
 
-async def _facts(
-    client: Reader,
-    ref: Ref,
-    arguments: argparse.Namespace,
-) -> Snapshot:
+async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Snapshot:
     return await read_for(client, ref, room=not arguments.no_room, now=time.time())
 
 
-def _not_found(
-    index: Index,
-    ref: Ref,
-    others: Sequence[Ref],
-) -> int:
+def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
     """Say that an object doesn't exist, or that it may not be read, and what helps."""
     for line in _why_not_found(index, ref, others):
         complain(line)
     return UNUSABLE
 
 
-def _why_not_found(
-    index: Index,
-    ref: Ref,
-    others: Sequence[Ref],
-) -> list[str]:
+def _why_not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> list[str]:
     if may_not_read(index, ref):
         return list(refusal(index, ref))
 

@@ -139,11 +139,7 @@ def complain(problem: object, kept: str = "") -> None:
     print(fitted(visible(str(problem), kept), columns(sys.stderr)), file=sys.stderr)
 
 
-def unreadable(
-    failure: str,
-    problem: Exception,
-    arguments: argparse.Namespace,
-) -> int:
+def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
     """Print why a cluster cannot be read, and return the exit code.
 
     The text says how to renew rejected credentials of the user.

@@ -190,11 +190,7 @@ class _Report(Value):
         return max(1, code) if self.changes and self.changes.is_severe else code
 
 
-def _report(
-    index: Index,
-    levels: ClusterTopology | None,
-    arguments: argparse.Namespace,
-) -> int:
+def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
     examined = survey(index, arguments.name)
     topology = topology_of(index, arguments.name)
     _require_topology(topology, examined, arguments.name)
@@ -268,11 +264,7 @@ def _effects_document(effects: Effects, room: RoomSearch | None) -> Object:
     return document if room is None else {**document, "room": search_document(room)}
 
 
-def _require_topology(
-    topology: Topology,
-    examined: Survey,
-    name: str,
-) -> None:
+def _require_topology(topology: Topology, examined: Survey, name: str) -> None:
     """Raise UnusableInput if a topology was named that there is not."""
     if not name or topology.cluster or topology.kai or examined.unknown:
         return
@@ -283,11 +275,7 @@ def _require_topology(
     raise UnusableInput(f"--name {name}: no such topology; there is {there}")
 
 
-def _domains(
-    topology: Topology,
-    inside: list[DomainReport],
-    arguments: argparse.Namespace,
-) -> str:
+def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse.Namespace) -> str:
     text = domains_text(topology, inside, everything=arguments.all)
     if arguments.domain and len(inside) == 1:
         return f"{text}\n{nodes_text(topology, inside[0], everything=arguments.all)}"

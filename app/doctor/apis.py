@@ -122,12 +122,7 @@ def version_number(version: JsonMap) -> tuple[int, ...]:
     return tuple(int(part[0]) if part else 0 for part in parts)
 
 
-async def _check(
-    client: Client,
-    read: Read,
-    api: Api,
-    broken: Mapping[str, Check],
-) -> Check | None:
+async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> Check | None:
     """Return a check; None if the CRD is `broken`, because there is a check for it already."""
     resource = api.resource
     version = client.served_version(resource)
@@ -247,11 +242,7 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
     yield from texts_at(names, "shortNames")
 
 
-def _remedy(
-    name: str,
-    taken_by: Sequence[str],
-    accepted: JsonMap,
-) -> str:
+def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
     """Return how to correct a CRD.
 
     If another CRD gives up a name, the API server examines a CRD whose spec has names that were not

@@ -106,12 +106,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
         return Shown(None, f"{secret} has no tls.crt that can be read")
 
 
-def check_stored(
-    shown: Shown,
-    secret: str,
-    mode: CertificateMode,
-    now: datetime,
-) -> Checks:
+def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> Checks:
     """Return whether `secret` (namespace/name) has a certificate that is valid now."""
     namespace, _, name = secret.partition("/")
     keeper = _STORED[mode].format(namespace=namespace, name=name)
@@ -187,11 +182,7 @@ def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
         return "is not base64 of PEM certificates"
 
 
-def _validity(
-    bundle: Bundle,
-    cas: tuple[bytes, ...],
-    now: datetime,
-) -> Check:
+def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
     ends = [
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
@@ -215,13 +206,7 @@ def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
     return problem(message, _KEEPER)
 
 
-def _compare(
-    bundle: Bundle,
-    pem: bytes,
-    shown: Shown,
-    now: datetime,
-    unreached: str,
-) -> Check:
+def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached: str) -> Check:
     if shown.tls_crt is None:
         message = (
             f"no server could be reached ({unreached}), and {shown.reason}: not compared with"
@@ -247,13 +232,7 @@ def _compare(
     return ok(message)
 
 
-async def handshake(
-    host: str,
-    port: int,
-    name: str,
-    ca_bundle: bytes,
-    seconds: float,
-) -> Handshake:
+async def handshake(host: str, port: int, name: str, ca_bundle: bytes, seconds: float) -> Handshake:
     """Connect to `host`, and verify its certificate for `name`.
 
     It must be signed by one of the CAs in `ca_bundle` (PEM).

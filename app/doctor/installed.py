@@ -48,12 +48,7 @@ class StoredWebhook(Value):
     def timeout_seconds(self) -> int:
         return int(self.content.get("timeoutSeconds", _DEFAULT_TIMEOUT_SECONDS))
 
-    def sees(
-        self,
-        resource: tuple[str, str],
-        operation: str,
-        scope: str = "*",
-    ) -> bool:
+    def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
         """Return whether a rule matches a resource (group and plural) and an operation.
 
         `scope` is that of the resource, "Cluster" or "Namespaced", or "*" if it is not known.

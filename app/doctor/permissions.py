@@ -268,12 +268,7 @@ async def is_allowed(
     return (answer.get("status") or {}).get("allowed") is True
 
 
-def access_review(
-    need: Need,
-    verb: str,
-    namespace: str | None,
-    account: str = ACCOUNT,
-) -> Object:
+def access_review(need: Need, verb: str, namespace: str | None, account: str = ACCOUNT) -> Object:
     """Return a SubjectAccessReview of a service account in `namespace`, by default our own.
 
     It is a SelfSubjectAccessReview if the namespace of the account is None.

@@ -152,11 +152,7 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
             yield ok(_effect(stored.policies[name], bindings))
 
 
-def differences(
-    stored: Policies,
-    desired: Sequence[JsonMap],
-    remedy: str,
-) -> Iterator[Check]:
+def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
     """Yield how the stored policies are not `desired`: policies, each before its binding."""
     for message in _differences(stored, desired):
         yield warning(message, remedy)

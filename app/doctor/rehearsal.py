@@ -56,11 +56,7 @@ _CLUSTER_WIDE = {
 _WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
 
 
-async def check_all(
-    client: Client,
-    shake: Shake,
-    now: datetime,
-) -> Checks:
+async def check_all(client: Client, shake: Shake, now: datetime) -> Checks:
     """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
     installed = await read_installed(client)
     return rehearse(installed) + await check_certificates(installed, shake, now)
@@ -155,11 +151,7 @@ def _stopped(
     }
 
 
-def _stops(
-    webhook: StoredWebhook,
-    stopped: Mapping[str, str],
-    where: str,
-) -> Check:
+def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Check:
     harms = "; ".join(dict.fromkeys(stopped.values()))
     message = (
         f"{webhook.configuration}, {webhook.name}: while it is down, writes of"
@@ -218,11 +210,7 @@ def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], 
     return list(named)
 
 
-async def check_certificates(
-    installed: Installed,
-    shake: Shake,
-    now: datetime,
-) -> Checks:
+async def check_certificates(installed: Installed, shake: Shake, now: datetime) -> Checks:
     """Return the problems of all caBundles, and how many could not be compared from here."""
     checks: Checks = []
     uncompared = 0

@@ -16,11 +16,7 @@ NAME = "grove-admission"
 _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
-async def check_replicas(
-    client: Client,
-    namespace: str,
-    version: str,
-) -> Checks:
+async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
     """Checks of the Deployment `grove-admission`; none if it does not exist.
 
     Its image is compared with `version`, which is that of this program. Raise ClusterError if the
@@ -58,11 +54,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     return Check("warning" if ready else "problem", message, remedy)
 
 
-async def _reasons(
-    client: Client,
-    namespace: str,
-    deployment: Object,
-) -> AsyncIterator[str]:
+async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncIterator[str]:
     labels = map_at(deployment, "spec", "selector", "matchLabels")
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     with contextlib.suppress(ClusterError):
@@ -88,11 +80,7 @@ def _images(deployment: Object) -> list[str]:
     return [text_at(item, "image") for item in containers if item.get("name") == NAME]
 
 
-def _age(
-    image: str,
-    version: str,
-    namespace: str,
-) -> Checks:
+def _age(image: str, version: str, namespace: str) -> Checks:
     """Return a problem if the tag of the image is an older version than ours.
 
     Nothing if the tag is not a version.
@@ -134,11 +122,7 @@ _LOGS = (
 )
 
 
-async def check_leader(
-    client: Client,
-    settings: LeaderElection,
-    now: datetime,
-) -> Checks:
+async def check_leader(client: Client, settings: LeaderElection, now: datetime) -> Checks:
     """Return a check of the Lease.
 
     `now` is in UTC. Raise ClusterError if the Lease cannot be read.

@@ -77,11 +77,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     return None
 
 
-def endpoints_of(
-    key: ServiceKey,
-    number: int,
-    surroundings: Surroundings,
-) -> list[Endpoint]:
+def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
     """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
     port = port_of(surroundings.services.get(key, {}), number)
     return [] if port is None else ready_endpoints(surroundings.slices.get(key, ()), port)

@@ -93,11 +93,7 @@ async def _binding(
     return [_compared(f"{title}: {_listed(current)}", current, configured)]
 
 
-def _compared(
-    message: str,
-    current: Sequence[Level],
-    configured: Sequence[Level],
-) -> Check:
+def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
         return problem(
@@ -128,11 +124,7 @@ def _ready(name: str, topology: Object) -> Check:
     return Check("problem" if status == "False" else "warning", title, _LEADER)
 
 
-async def _kai(
-    client: Client,
-    name: str,
-    topology: Object,
-) -> Checks:
+async def _kai(client: Client, name: str, topology: Object) -> Checks:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
         return []  # the checks of the APIs have this

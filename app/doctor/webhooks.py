@@ -75,11 +75,7 @@ def check_enforcement(enforcement: Enforcement) -> Checks:
     return [warning(message, remedy)]
 
 
-def _missing(
-    title: str,
-    desired: JsonMap,
-    others: Iterable[JsonMap],
-) -> Check:
+def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
@@ -182,11 +178,7 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
             yield f"{key} is {_text(current)}; this version installs {_text(ours)}"
 
 
-def _client_differences(
-    name: str,
-    stored: JsonMap,
-    desired: JsonMap,
-) -> Iterator[str]:
+def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
     """Yield how a clientConfig differs. A token in its path is left out."""
     path = PATHS[name]
     actual = split_token(path_of(stored))[1]

@@ -232,11 +232,7 @@ def identify(document: JsonMap) -> tuple[str, str, str, str]:
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
-async def judge(
-    routes: Mapping[str, Route],
-    document: Object,
-    asker: Asker,
-) -> Judgement:
+async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> Judgement:
     """Return the verdict of the routes for the document, one after the other."""
     resource, subresource = _resource_of(document)
     if not resource:
@@ -275,12 +271,7 @@ def _looks_at(route: Route, request: Request) -> bool:
     ) and request.resource in route.plurals
 
 
-def _request(
-    document: Object,
-    resource: Resource,
-    subresource: str,
-    asker: Asker,
-) -> Request:
+def _request(document: Object, resource: Resource, subresource: str, asker: Asker) -> Request:
     _, kind, namespace, name = identify(document)
     operation = asker.operation
     return Request(

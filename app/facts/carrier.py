@@ -128,12 +128,7 @@ def read_pod(obj: JsonMap, namespace: str) -> Carrier:
     return _read(obj, namespace, _OF_POD, read_owner(obj))
 
 
-def _read(
-    obj: JsonMap,
-    namespace: str,
-    at: PodSpecAt,
-    owner: NamedOwner | None = None,
-) -> Carrier:
+def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None = None) -> Carrier:
     """Read an object with a pod spec.
 
     Equal namespaces and uids are one object, because there may be very many PodCliques.

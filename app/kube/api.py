@@ -179,13 +179,7 @@ class Objects(Lists, Protocol):
         namespace: str | None = None,
     ) -> Object: ...
 
-    async def patch(
-        self,
-        ref: ObjectRef,
-        patch: Patch,
-        *,
-        subresource: str = "",
-    ) -> Object:
+    async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
         """Apply a merge patch (a map) or a JSON patch (a list of operations).
 
         Raise Conflict if the patch sets `metadata.resourceVersion` and this is not the current

@@ -158,12 +158,7 @@ class HttpClient(Part):
                 if event is not None:
                     yield event
 
-    async def create(
-        self,
-        resource: Resource,
-        obj: Object,
-        namespace: str | None = None,
-    ) -> Object:
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         path = self._path(resource, namespace)
         body = {
             "apiVersion": resource.api_version(self._version(resource)),
@@ -174,13 +169,7 @@ class HttpClient(Part):
             ApiRequest("create", str(resource), "POST", path, _WRITING, body=body)
         )
 
-    async def patch(
-        self,
-        ref: ObjectRef,
-        patch: Patch,
-        *,
-        subresource: str = "",
-    ) -> Object:
+    async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
         path = self._path_of(ref, subresource=subresource)
         request = ApiRequest(
             "patch",

@@ -132,12 +132,7 @@ class KaiTopologyReconciler:
 
         return await self._compare(topology, stored, desired)
 
-    async def _compare(
-        self,
-        topology: Object,
-        stored: Object,
-        desired: Object,
-    ) -> Outcome:
+    async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         name = self._name
         uid = topology["metadata"]["uid"]
         if not kai.is_owned(stored, uid):
@@ -162,12 +157,7 @@ class KaiTopologyReconciler:
 
         return await self._replace(topology, stored, desired)
 
-    async def _replace(
-        self,
-        topology: Object,
-        stored: Object,
-        desired: Object,
-    ) -> Outcome:
+    async def _replace(self, topology: Object, stored: Object, desired: Object) -> Outcome:
         """Delete and create the KAI Topology, because its levels are immutable.
 
         If this is interrupted, the next step creates it.

@@ -327,12 +327,7 @@ class MnnvlResourcesReconciler:
                 return True
         return False
 
-    async def _read(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-    ) -> Object | None:
+    async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """Return the stored object.
 
         None if it doesn't exist, is being deleted or was not made by us.

@@ -140,12 +140,7 @@ class WorkloadReconciler:
 
         return await self._settle(key, group, members)
 
-    async def _wait_for(
-        self,
-        key: Key,
-        pods: list[StoredPod],
-        missing: Remark,
-    ) -> float | None:
+    async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Remark) -> float | None:
         """Mark Pods whose group is `missing`, and report that.
 
         A watch adds the key again once the group exists. Pods that already have a PodGroup stay.
@@ -159,12 +154,7 @@ class WorkloadReconciler:
         self._notices.say(key, first_pods(joining), missing.reason, missing.note)
         return await self._pods.mark(key, joining)
 
-    async def _settle(
-        self,
-        key: Key,
-        group: DefinedGroup,
-        members: Members,
-    ) -> float | None:
+    async def _settle(self, key: Key, group: DefinedGroup, members: Members) -> float | None:
         sources = self._sources(members)
         desired = desired_pod_group(group, sources, self._conventions)
         try:
@@ -308,12 +298,7 @@ class _Changes(Value):
     def all_changed(self, *change: object) -> None:
         self._add(self.caches.pods.values())
 
-    def pod_changed(
-        self,
-        key: Key,
-        before: StoredPod | None,
-        after: StoredPod | None,
-    ) -> None:
+    def pod_changed(self, key: Key, before: StoredPod | None, after: StoredPod | None) -> None:
         self._add(filter(None, (before, after)))
         if (
             before is not None
@@ -322,30 +307,15 @@ class _Changes(Value):
         ):
             self._add_groups_of(self.caches.pod_groups.get(before.namespace, before.pod_group))
 
-    def workload_changed(
-        self,
-        key: Key,
-        before: object,
-        after: object,
-    ) -> None:
+    def workload_changed(self, key: Key, before: object, after: object) -> None:
         self._add(self.caches.pods.by_index(BY_WORKLOAD, key))
         for instance in self.caches.instances.by_index(BY_WORKLOAD, key):
             self.instance_changed((instance.namespace, instance.name), None, None)
 
-    def instance_changed(
-        self,
-        key: Key,
-        before: object,
-        after: object,
-    ) -> None:
+    def instance_changed(self, key: Key, before: object, after: object) -> None:
         self._add(self.caches.pods.by_index(BY_GROUP, (key[0], instance_key(key[1]))))
 
-    def pod_group_changed(
-        self,
-        key: Key,
-        before: object,
-        after: StoredPodGroup | None,
-    ) -> None:
+    def pod_group_changed(self, key: Key, before: object, after: StoredPodGroup | None) -> None:
         self._add(self.caches.pods.by_index(BY_POD_GROUP, key))
         self._add_groups_of(after)
 

@@ -122,12 +122,7 @@ class PodGroupWriter(Value):
 
         return None
 
-    def report(
-        self,
-        stored: Object,
-        subject: str,
-        remark: Remark | None,
-    ) -> None:
+    def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
         """Report `remark` on the stored PodGroup by an event, once until it changes.
 
         None means that there is no remark on `subject` any more.
@@ -152,12 +147,7 @@ class PodWriter(Value):
     notices: Notices
     rewrites: Rewrites
 
-    async def assign(
-        self,
-        key: Key,
-        pods: Sequence[StoredPod],
-        pod_group: str,
-    ) -> float | None:
+    async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
         """Annotates `pods` with the name of their PodGroup.
 
         If another writer keeps changing some of them back, or not all are written yet, returns the

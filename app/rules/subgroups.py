@@ -122,13 +122,7 @@ def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
     return members
 
 
-def _finding(
-    position: int,
-    field: str,
-    reason: str,
-    text: str,
-    message: str = "",
-) -> FieldError:
+def _finding(position: int, field: str, reason: str, text: str, message: str = "") -> FieldError:
     return FieldError(str(_PATH.index(position).child(field)), reason, message or text, text)
 
 

@@ -34,12 +34,7 @@ class ToUvicorn:
         self._state = ServerState()
         self._state.default_headers = [(b"connection", b"close")]
 
-    def __call__(
-        self,
-        serving: Serving,
-        transport: asyncio.Transport,
-        request: bytes,
-    ) -> None:
+    def __call__(self, serving: Serving, transport: asyncio.Transport, request: bytes) -> None:
         known = bool(transport.get_extra_info("peercert"))
         protocol = self._make(
             config=self._config, server_state=self._state, app_state={KNOWN_CALLER: known}

@@ -75,13 +75,7 @@ class Metrics(Collector):
     def add(self, samples: Samples) -> None:
         self._samples.append(samples)
 
-    def record(
-        self,
-        path: str,
-        request: Request | None,
-        verdict: Verdict,
-        seconds: float,
-    ) -> None:
+    def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
         operation, dry_run = (request.operation, request.dry_run) if request else ("", False)
         key = (path, operation, verdict.outcome, verdict.code, dry_run)
         self._requests[key] = self._requests.get(key, 0) + 1
@@ -92,12 +86,7 @@ class Metrics(Collector):
         if verdict is FAILED:
             self._panics[path,] = self._panics.get((path,), 0) + 1
 
-    def reconciled(
-        self,
-        reconciler: str,
-        result: str,
-        seconds: float,
-    ) -> None:
+    def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """Count a step of a reconciler."""
         self._steps[reconciler, result] = self._steps.get((reconciler, result), 0) + 1
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
@@ -136,12 +125,7 @@ class Metrics(Collector):
         yield from families.values()
 
 
-def _counts(
-    name: str,
-    text: str,
-    labels: list[str],
-    counts: _Counts,
-) -> Metric:
+def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
     """Return counts as samples. A boolean label is `true` or `false`."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in counts.items():
@@ -150,12 +134,7 @@ def _counts(
     return family
 
 
-def _histogram(
-    subject: str,
-    span: str,
-    label: str,
-    durations: Mapping[str, _Series],
-) -> Metric:
+def _histogram(subject: str, span: str, label: str, durations: Mapping[str, _Series]) -> Metric:
     family = HistogramMetricFamily(
         f"{PREFIX}_{subject}_duration_seconds", f"Time from {span}.", labels=[label]
     )

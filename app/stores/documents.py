@@ -68,12 +68,7 @@ class DocumentObjects:
         ]
         return Page(items, "0")
 
-    async def create(
-        self,
-        resource: Resource,
-        obj: Object,
-        namespace: str | None = None,
-    ) -> Object:
+    async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         if self.contains(resource, obj["metadata"]["name"], namespace or ""):
             raise Conflict(f'{resource} "{obj["metadata"]["name"]}" already exists', code=409)
         return self._store(resource, obj, namespace or "")

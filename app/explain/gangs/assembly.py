@@ -64,11 +64,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     )
 
 
-def _member_of_part(
-    index: Index,
-    pod_gang: PodGang,
-    part: GangPart,
-) -> Member:
+def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
     """Grove gives a PodGang's podgroup the name of its PodClique."""
     name = part.name
     clique = index.cliques.get((pod_gang.namespace, name))
@@ -101,11 +97,7 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
             yield pod
 
 
-def _asked(
-    index: Index,
-    pods: Pods,
-    template: Shape = NO_SHAPE,
-) -> tuple[Shape, tuple[Shape, ...]]:
+def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape, tuple[Shape, ...]]:
     """Return what pods that don't exist yet will ask for, and what each of `pods` asks for.
 
     The first is that of a pod, which webhooks may have completed, first of one that waits; else
@@ -158,11 +150,7 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
     return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), topology_of(index))
 
 
-def _unit_of_subgroups(
-    index: Index,
-    group: KaiPodGroup,
-    pods: Pods,
-) -> Unit:
+def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     if group.subgroups:
         return _nested(index, group, pods)
     replicas = max(group.minimum, len(pods))
@@ -171,11 +159,7 @@ def _unit_of_subgroups(
     return Unit(group.name, group.told, (member,))
 
 
-def _nested(
-    index: Index,
-    group: KaiPodGroup,
-    pods: Pods,
-) -> Unit:
+def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """Return SubGroups in each other.
 
     Parents that form a cycle are under no root and so are left out, as are SubGroups without a
@@ -184,11 +168,7 @@ def _nested(
     subgroups = _distinct(group.subgroups)
     parents = {sub.parent for sub in subgroups}
 
-    def unit(
-        whole: SubGroup,
-        parent: str,
-        depth: int,
-    ) -> Unit:
+    def unit(whole: SubGroup, parent: str, depth: int) -> Unit:
         """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
         children = [sub for sub in subgroups if sub.parent == parent]
         nested = parents if depth < MOST_DEPTH else ()
@@ -225,13 +205,7 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
     return list(by_name.values())
 
 
-def _member_of_subgroup(
-    index: Index,
-    sub: SubGroup,
-    pods: Pods,
-    *,
-    optional: bool,
-) -> Member:
+def _member_of_subgroup(index: Index, sub: SubGroup, pods: Pods, *, optional: bool) -> Member:
     """Return the member of a SubGroup without children.
 
     If it is `optional`, pods that don't exist aren't missing.

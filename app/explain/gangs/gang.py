@@ -70,11 +70,7 @@ class Member(Value, dict=True):
         """Its place in the order in which KAI takes up the parts of a gang."""
         return _rank(len(self.placed), self.minimum, self.name)
 
-    def demand(
-        self,
-        *,
-        anew: bool = False,
-    ) -> Demand:
+    def demand(self, *, anew: bool = False) -> Demand:
         """Return what KAI places of it next: what is missing up to the minimum, else one pod.
 
         With `anew`, as if nothing were placed.
@@ -91,11 +87,7 @@ class Member(Value, dict=True):
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
 
-    def _runs_to_come(
-        self,
-        count: int,
-        anew: bool,
-    ) -> Iterator[Run]:
+    def _runs_to_come(self, count: int, anew: bool) -> Iterator[Run]:
         """Yield the shapes of the next pods, in KAI's order, each with how many follow each other.
 
         Pods that are still to be made are counted and not listed: a minimum may be any number.
@@ -119,11 +111,7 @@ class Member(Value, dict=True):
 Rank = tuple[bool, bool, float, str]
 
 
-def _rank(
-    count: int,
-    threshold: int,
-    name: str,
-) -> Rank:
+def _rank(count: int, threshold: int, name: str) -> Rank:
     """KAI's order: first what is below its threshold, then by how far it is above, then by name."""
     if count < threshold:
         return (False, False, 0.0, name)
@@ -209,11 +197,7 @@ class Unit(Value, dict=True):
         """Its place in the order in which KAI takes up the parts of a gang."""
         return _rank(self.satisfied, self.needed, self.name)
 
-    def demand(
-        self,
-        *,
-        anew: bool = False,
-    ) -> Demand:
+    def demand(self, *, anew: bool = False) -> Demand:
         """Return what KAI places of it next: what is missing up to its minimum, else one part more.
 
         With `anew`, as if nothing were placed.
@@ -237,12 +221,7 @@ class Unit(Value, dict=True):
         needed = tuple(part for part in parts if part.count)
         return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
-    def _first_parts(
-        self,
-        own: "list[Member | Unit]",
-        *,
-        anew: bool,
-    ) -> list[Demand]:
+    def _first_parts(self, own: "list[Member | Unit]", *, anew: bool) -> list[Demand]:
         """Return those of as many parts as are needed that are not placed yet."""
         chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
         demands = [part.demand(anew=anew) for part in chosen]
@@ -381,12 +360,7 @@ class Gang(Value, dict=True):
         """The node pool that it is bound to, "" for the nodes without one."""
         return self.pod_group.pool if self.pod_group else ""
 
-    def placements_of(
-        self,
-        demand: Demand,
-        *,
-        anew: bool = False,
-    ) -> Placements:
+    def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
         """Gangs that differ only in names share what is computed for them.
 
         With `anew`, the pods of the gang that are placed make room.

@@ -54,12 +54,7 @@ def planned(index: Index, document: JsonMap) -> list[Gang]:
 
 
 class _Plan:
-    def __init__(
-        self,
-        index: Index,
-        pcs: SetWithStatus,
-        document: JsonMap,
-    ) -> None:
+    def __init__(self, index: Index, pcs: SetWithStatus, document: JsonMap) -> None:
         self.index = index
         self._pcs = pcs
         self._cluster = topology_of(index, pcs.asked.topology).cluster
@@ -90,11 +85,7 @@ class _Plan:
 
         yield self._gang(base, tuple(members), tuple(units))
 
-    def _units(
-        self,
-        base: str,
-        group: ScalingGroup,
-    ) -> Iterator[Unit]:
+    def _units(self, base: str, group: ScalingGroup) -> Iterator[Unit]:
         """Yield the replicas of a scaling group."""
         cliques = {clique.name: clique for clique in self._pcs.cliques}
         names = [name for name in group.cliques if name in cliques]
@@ -113,12 +104,7 @@ class _Plan:
             return self._gang(unit.name, (), (unit,))
         return self._gang_of(unit)
 
-    def _gang(
-        self,
-        name: str,
-        members: tuple[Member, ...],
-        units: tuple[Unit, ...],
-    ) -> Gang:
+    def _gang(self, name: str, members: tuple[Member, ...], units: tuple[Unit, ...]) -> Gang:
         return self._gang_of(Unit(name, self._told(self._pcs.asked), members, units))
 
     def _gang_of(self, whole: Unit) -> Gang:
@@ -129,11 +115,7 @@ class _Plan:
             pcs=self._pcs,
         )
 
-    def _member(
-        self,
-        owner: str,
-        template: Clique,
-    ) -> Member:
+    def _member(self, owner: str, template: Clique) -> Member:
         name = f"{owner}-{template.name}"
         told = self._told(template.asked)
         own = self._shapes[template.name]

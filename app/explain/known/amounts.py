@@ -121,10 +121,6 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
     return {**requested, **sums} if sums else requested
 
 
-def left(
-    has: tuple[int, ...],
-    used: Amounts,
-    names: tuple[str, ...],
-) -> tuple[int, ...]:
+def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
     """Return what is left of the amounts `has` of the resources `names`."""
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

@@ -34,12 +34,7 @@ class Domains:
     outside of `pool` do not exist for the scheduler, if a node pool is given.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        keys: Sequence[str],
-        pool: str | None = None,
-    ) -> None:
+    def __init__(self, nodes: Sequence[Node], keys: Sequence[str], pool: str | None = None) -> None:
         self.nodes = nodes
         self.keys = tuple(keys)
         self._pool = pool
@@ -131,11 +126,7 @@ class Domains:
             return {domain.path for domain in self.at(depth)}
         return {path[:depth] for path in self.paths if path is not None}
 
-    def within(
-        self,
-        depth: int,
-        parent: Path,
-    ) -> list[Domain]:
+    def within(self, depth: int, parent: Path) -> list[Domain]:
         """Return the domains of a level inside a broader domain, or that domain itself; by name."""
         if (depth, len(parent)) not in self._grouped:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
@@ -149,20 +140,12 @@ class Domains:
         """Return the domains of the next level inside of a domain, none at the last level."""
         return self.within(len(path) + 1, path) if len(path) < len(self.keys) else []
 
-    def domain_of(
-        self,
-        position: int,
-        depth: int,
-    ) -> Path | None:
+    def domain_of(self, position: int, depth: int) -> Path | None:
         """Return the domain of a node at a level, as KAI sees it; None outside of the tree."""
         path = self.paths[position]
         return None if path is None else self.known(path[:depth])
 
-    def domains_of(
-        self,
-        names: Iterable[str],
-        depth: int,
-    ) -> set[Path | None]:
+    def domains_of(self, names: Iterable[str], depth: int) -> set[Path | None]:
         """Return the domains of nodes at a level, None for a node that is in none."""
         positions = map(self.positions.get, names)
         return {None if at is None else self.domain_of(at, depth) for at in positions}
@@ -185,11 +168,7 @@ class Domains:
         """Return the domain that KAI takes a domain for: itself, unless it joins it."""
         return self.joined.get(path, path) if self.joined else path
 
-    def _group(
-        self,
-        depth: int,
-        prefix: int,
-    ) -> dict[Path, list[Domain]]:
+    def _group(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:
         """Return the domains of a level, by the first steps of their path."""
         if prefix:
             return self._by_parent(depth, prefix)
@@ -203,11 +182,7 @@ class Domains:
                     members.setdefault(self.known(path[:depth]), []).append(position)
         return {(): [Domain(path, tuple(sorted(members[path]))) for path in sorted(members)]}
 
-    def _by_parent(
-        self,
-        depth: int,
-        prefix: int,
-    ) -> dict[Path, list[Domain]]:
+    def _by_parent(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:
         if not self.joined:
             return by_key((domain.path[:prefix], domain) for domain in self.at(depth))
         parents = (

@@ -57,13 +57,7 @@ def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | No
     return before
 
 
-def _agree(
-    node: Node,
-    before: Node,
-    after: Node,
-    keys: tuple[str, ...],
-    missing: str,
-) -> bool:
+def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
     if before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]

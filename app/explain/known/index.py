@@ -40,12 +40,7 @@ class Index(Belongings):
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
         self._take_nodes()
 
-    def remembered(
-        self,
-        key: object,
-        make: Callable[[], T],
-        of: Iterable[str] = (),
-    ) -> T:
+    def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return what `make` gave for this key the first time.
 
         Equal gangs share what is computed for them. If it depends on nothing but some fields of the
@@ -168,12 +163,7 @@ class Index(Belongings):
             return self.free(names)
         return self._without("lasting", self.used_by_lasting, names)
 
-    def _without(
-        self,
-        whose: str,
-        used: ByNode,
-        names: tuple[str, ...],
-    ) -> list[tuple[int, ...]]:
+    def _without(self, whose: str, used: ByNode, names: tuple[str, ...]) -> list[tuple[int, ...]]:
         """Return what each node has left, computed anew where it or its pods have changed."""
         kind = (whose, names)
         if kind not in self._free:
@@ -247,11 +237,7 @@ class Index(Belongings):
         )
         return amounts.added(self.lookup(PODS_ON).each(amounts.requests_of_lasting), taken)
 
-    def domains(
-        self,
-        keys: Sequence[str],
-        pool: str | None = None,
-    ) -> Domains:
+    def domains(self, keys: Sequence[str], pool: str | None = None) -> Domains:
         """Return the tree of `nodes` that these labels make.
 
         Only of the nodes in a node pool if one is given, "" for those that are in none.

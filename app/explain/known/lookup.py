@@ -55,18 +55,10 @@ class _ByKey(Generic[M]):
     field: str
     _name: str
 
-    def __set_name__(
-        self,
-        of: object,
-        name: str,
-    ) -> None:
+    def __set_name__(self, of: object, name: str) -> None:
         self._name = name
 
-    def __get__(
-        self,
-        index: Any,
-        of: object,
-    ) -> M:
+    def __get__(self, index: Any, of: object) -> M:
         # found there from now on, and changed in place
         by_key: M = index.lookup(self).by_key
         vars(index)[self._name] = by_key
@@ -149,11 +141,7 @@ class Naming(_ByKey[Mapping[K, T]]):
     def __init__(self, key: Callable[[T], K]) -> None:
         self.key = key
 
-    def __set_name__(
-        self,
-        of: object,
-        name: str,
-    ) -> None:
+    def __set_name__(self, of: object, name: str) -> None:
         super().__set_name__(of, name)
         self.field = name
 
@@ -165,11 +153,7 @@ class Naming(_ByKey[Mapping[K, T]]):
 class Names(Generic[K, T]):
     """The facts of a naming by key."""
 
-    def __init__(
-        self,
-        naming: Naming[K, T],
-        facts: Iterable[T],
-    ) -> None:
+    def __init__(self, naming: Naming[K, T], facts: Iterable[T]) -> None:
         self._key = naming.key
         self.by_key = {naming.key(fact): fact for fact in facts}
 

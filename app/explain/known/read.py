@@ -18,13 +18,7 @@ from app.stores.collector import paused
 from app.stores.listed import Reading
 
 
-async def read_for(
-    client: Reader,
-    ref: Ref,
-    *,
-    room: bool,
-    now: float,
-) -> Snapshot:
+async def read_for(client: Reader, ref: Ref, *, room: bool, now: float) -> Snapshot:
     """Return what is needed to explain one object, without `room` less than that."""
     return await read_list(client, ref.namespace, room=room, now=now, asked=ref)
 

@@ -171,11 +171,7 @@ class Belongings:
         "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
     )
 
-    def pods_of_clique(
-        self,
-        namespace: str,
-        name: str,
-    ) -> Sequence[Pod]:
+    def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
         """Return the pods whose label names the PodClique, and those without it that it owns."""
         labelled = self._pods_of_clique.get((namespace, name), ())
         clique = self.cliques.get((namespace, name))
@@ -201,11 +197,7 @@ class Belongings:
             if uid
         }
 
-    def pod_group_of(
-        self,
-        gang: PodGang,
-        pods: Iterable[Pod],
-    ) -> KaiPodGroup | None:
+    def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
         """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
         owned = self._group_of_owner.get(gang.uid) if gang.uid else None
         named = (

@@ -51,11 +51,7 @@ class Search(Board):
     looks at no more than `most`.
     """
 
-    def __init__(
-        self,
-        pairs: Sequence[Placing],
-        most: int,
-    ) -> None:
+    def __init__(self, pairs: Sequence[Placing], most: int) -> None:
         super().__init__(pairs[0][0])
         self.looked = 0
         self._most = min(most, _ONE_SEARCH)
@@ -88,12 +84,7 @@ class Search(Board):
         for _ in self._place(ground, demand, ground.domains.everywhere):
             yield from self._from(number + 1)
 
-    def _place(
-        self,
-        ground: Ground,
-        demand: Demand,
-        scope: Domain,
-    ) -> Ways:
+    def _place(self, ground: Ground, demand: Demand, scope: Domain) -> Ways:
         """Place a demand in a domain of `scope`: its parts before its pods, the heaviest first."""
         parts = sorted(demand.bound, key=lambda part: part.count)[::-1]
         pods = sorted(demand.loose, key=lambda pods: ground.asks[pods[0]])[::-1]
@@ -104,13 +95,7 @@ class Search(Board):
             ways += [partial(self._fill, ground, *run, domain.nodes) for run in pods]
             yield from _in_turn(ways)
 
-    def _fill(
-        self,
-        ground: Ground,
-        shape: Shape,
-        count: int,
-        nodes: Sequence[int],
-    ) -> Ways:
+    def _fill(self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]) -> Ways:
         """Place pods on nodes that have room, the fullest first."""
         asks = ground.asks[shape]
         able = self._able(ground, shape, count, nodes)
@@ -163,11 +148,7 @@ def _in_turn(ways: Sequence[Callable[[], Ways]]) -> Ways:
         yield from _in_turn(ways[1:])
 
 
-def _candidates(
-    ground: Ground,
-    demand: Demand,
-    scope: Domain,
-) -> Iterator[Domain]:
+def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domain]:
     """Yield the domains that a demand may go to, those of its preferred level first."""
     domains = ground.domains
     levels = demand.depths(domains)
@@ -212,11 +193,7 @@ class Arrangement:
     `names` are the resources that are counted; `free` is what each node has of them.
     """
 
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        free: Sequence[Vector],
-    ) -> None:
+    def __init__(self, names: tuple[str, ...], free: Sequence[Vector]) -> None:
         self.is_certain = True
         self._names = names
         self._start = list(free)
@@ -253,11 +230,7 @@ class Arrangement:
                 return True
         return False
 
-    def _ground(
-        self,
-        wish: Wish,
-        free: Sequence[Vector],
-    ) -> Ground:
+    def _ground(self, wish: Wish, free: Sequence[Vector]) -> Ground:
         return Ground(wish.domains, self._names, free, wish.fit)
 
     def _anew(self, wishes: Sequence[Wish]) -> bool:

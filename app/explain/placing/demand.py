@@ -94,20 +94,11 @@ class Demand(Value, dict=True):
             return None
         return Depths(required, preferred)
 
-    def joined(
-        self,
-        domains: Domains,
-        depth: int,
-    ) -> set[Path | None]:
+    def joined(self, domains: Domains, depth: int) -> set[Path | None]:
         """Return the domains of a level in which pods of it run already."""
         return domains.domains_of(self.occupied, depth)
 
-    def may_join(
-        self,
-        path: Path,
-        required: int,
-        domains: Domains,
-    ) -> bool:
+    def may_join(self, path: Path, required: int, domains: Domains) -> bool:
         """Return whether pods of it run in a domain of the required level already, if any run."""
         if not (self.occupied and required):
             return True
@@ -139,11 +130,7 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(total.items())
 
 
-def where(
-    domains: Domains,
-    demand: Demand,
-    used: frozenset[int],
-) -> tuple[str, ...]:
+def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
     """Return the domains that nodes are in.
 
     They are of the narrowest level that is required, else of the one above the narrowest. Nodes

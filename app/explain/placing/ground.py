@@ -46,10 +46,7 @@ class Ground(Value, dict=True):
         vectors = [[count * ask for ask in self.asks[shape]] for shape, count in demand.shapes]
         return tuple(map(sum, zip(*vectors, strict=True)))
 
-    def _asked(
-        self,
-        requests: Mapping[str, int],
-    ) -> Vector:
+    def _asked(self, requests: Mapping[str, int]) -> Vector:
         return tuple([requests.get(name, 0) if self.counts(name) else 0 for name in self.names])
 
 
@@ -84,11 +81,7 @@ class Board:
         """What each node has left."""
         return list(self._free)
 
-    def used(
-        self,
-        start: int = 0,
-        end: int | None = None,
-    ) -> frozenset[int]:
+    def used(self, start: int = 0, end: int | None = None) -> frozenset[int]:
         """Return the nodes on which something was placed, between two moments."""
         return frozenset(position for position, _ in self._journal[start:end])
 
@@ -97,11 +90,7 @@ class Board:
         while len(self._journal) > mark:
             self._set(*self._journal.pop())
 
-    def _set(
-        self,
-        position: int,
-        have: Vector,
-    ) -> None:
+    def _set(self, position: int, have: Vector) -> None:
         self._free[position] = have
 
     def _takers(self, ground: Ground, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
@@ -121,12 +110,7 @@ class Board:
                 able.append((capacity, position))
         return able
 
-    def _put(
-        self,
-        able: Iterable[Taker],
-        asks: Vector,
-        count: int,
-    ) -> int:
+    def _put(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
         """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
         for capacity, position in able:
             taken = capacity if capacity < count else count

@@ -44,11 +44,7 @@ class Packer(Trial):
     KAI counts the room on nodes that can't take the pods too, and only then finds that out.
     """
 
-    def __init__(
-        self,
-        ground: Ground,
-        rules: Rules,
-    ) -> None:
+    def __init__(self, ground: Ground, rules: Rules) -> None:
         super().__init__(ground)
         self._rules = rules
 
@@ -63,12 +59,7 @@ class Packer(Trial):
         self.undo(mark)
         return placed
 
-    def _place(
-        self,
-        demand: Demand,
-        scope: Domain,
-        scores: Scores,
-    ) -> bool:
+    def _place(self, demand: Demand, scope: Domain, scores: Scores) -> bool:
         """Place a part inside of a domain. `scores` are those of a part around it."""
         # without pods, there is nothing to find room for
         if not demand.shapes or not (demand.key or demand.preferred):
@@ -82,22 +73,13 @@ class Packer(Trial):
             self.undo(mark)
         return False
 
-    def _place_inside(
-        self,
-        demand: Demand,
-        domain: Domain,
-        scores: Scores,
-    ) -> bool:
+    def _place_inside(self, demand: Demand, domain: Domain, scores: Scores) -> bool:
         for shape, count in _merged(demand.pods):
             if not self.fill(shape, count, domain.nodes, scores):
                 return False
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
-    def _candidates(
-        self,
-        demand: Demand,
-        scope: Domain,
-    ) -> Iterator[Domain]:
+    def _candidates(self, demand: Demand, scope: Domain) -> Iterator[Domain]:
         """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
         levels = demand.depths(self._domains)
         if not levels:
@@ -121,11 +103,7 @@ class Packer(Trial):
                 if demand.may_join(path, levels.required, self._domains):
                     yield self._inside(path, scope)
 
-    def _common(
-        self,
-        scope: Domain,
-        deepest: int,
-    ) -> Path:
+    def _common(self, scope: Domain, deepest: int) -> Path:
         """Return the narrowest domain that has all nodes of `scope`.
 
         It is not narrower than `deepest`.
@@ -142,11 +120,7 @@ class Packer(Trial):
             path = children[0].path
         return self._domains.known(path[:deepest])
 
-    def _inside(
-        self,
-        path: Path,
-        scope: Domain,
-    ) -> Domain:
+    def _inside(self, path: Path, scope: Domain) -> Domain:
         """Return the nodes of a domain that are in `scope` too."""
         if len(path) < len(scope.path) and not self._domains.joined:
             return scope
@@ -195,12 +169,7 @@ class Packer(Trial):
             if self._domains.joined or fits(child):
                 yield from self._descend(asked, child, depth, fits)
 
-    def _scores(
-        self,
-        demand: Demand,
-        domain: Domain,
-        scope: Domain,
-    ) -> Scores:
+    def _scores(self, demand: Demand, domain: Domain, scope: Domain) -> Scores:
         """KAI's rank of each node of a domain by its preferred domain, the emptiest first."""
         depth = self._domains.depth(demand.preferred) or 0
         if len(domain.path) >= depth:

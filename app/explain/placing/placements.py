@@ -70,12 +70,7 @@ NOBODY = Own()
 class Outcome:
     """Whether KAI finds a place for a demand on a ground, and what has none if not."""
 
-    def __init__(
-        self,
-        demand: Demand,
-        ground: Ground,
-        rules: Rules,
-    ) -> None:
+    def __init__(self, demand: Demand, ground: Ground, rules: Rules) -> None:
         self._parts = list(demand.flat())
         self._ground = ground
         self._rules = rules
@@ -218,10 +213,7 @@ class Placements:
             self._fits[assumption] = _limited_to(assumption.only, fits)
         return self._fits[assumption]
 
-    def with_labels(
-        self,
-        labels: Mapping[str, Mapping[str, str]],
-    ) -> "Placements":
+    def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> "Placements":
         """Return the placements as if nodes had these labels too, by node name."""
         nodes = tuple(
             replace(node, labels={**node.labels, **labels[node.name]})
@@ -242,11 +234,7 @@ class Placements:
             assumption.counts,
         )
 
-    def _fit_of(
-        self,
-        shape: Shape,
-        assumption: Assumption,
-    ) -> Sequence[bool]:
+    def _fit_of(self, shape: Shape, assumption: Assumption) -> Sequence[bool]:
         nodes = self._index.nodes
         selects = bool(shape.selector or shape.affinity)
         if assumption.opened and not selects:
@@ -275,11 +263,7 @@ class Placements:
         self._release(emptied, (*leaving, *gone), positions)
         return emptied
 
-    def _empty(
-        self,
-        free: list[Vector],
-        positions: Collection[int],
-    ) -> None:
+    def _empty(self, free: list[Vector], positions: Collection[int]) -> None:
         """Take away all pods from nodes, but those of the gang that stay."""
         allocatable = self._index.allocatable(self.names)
         staying = _by_node(() if self._own.leave else self._own.pods)
@@ -295,12 +279,7 @@ class Placements:
                 used = amounts.requests(pods)
                 free[position] = amounts.left(allocatable[position], used, self.names)
 
-    def _release(
-        self,
-        free: list[Vector],
-        pods: Iterable[Pod],
-        emptied: Collection[int],
-    ) -> None:
+    def _release(self, free: list[Vector], pods: Iterable[Pod], emptied: Collection[int]) -> None:
         """Give back what pods use, but on nodes that are empty already."""
         for name, of_node in _by_node(pods).items():
             position = self.domains.positions.get(name)

@@ -32,11 +32,7 @@ class RoomCounter(Board):
     def _scope(self, demand: Demand) -> Domain:
         return self._domains.inside if demand.constrained else self._domains.everywhere
 
-    def _candidates(
-        self,
-        demand: Demand,
-        scope: Domain,
-    ) -> Sequence[Domain]:
+    def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
         """Return the domains that a demand may go to.
 
         With pods that are already placed, only theirs.
@@ -52,11 +48,7 @@ class RoomCounter(Board):
         joined = demand.joined(self._domains, depth)
         return [domain for domain in domains if domain.path in joined]
 
-    def _place(
-        self,
-        demand: Demand,
-        domain: Domain,
-    ) -> int:
+    def _place(self, demand: Demand, domain: Domain) -> int:
         """Place as much of a demand as goes into a domain, and return the number of pods."""
         placed = 0
         tried = dict[object, int]()
@@ -66,12 +58,7 @@ class RoomCounter(Board):
             placed += self._fill(shape, count, domain.nodes, mixed=len(demand.loose) > 1)
         return placed
 
-    def _place_part(
-        self,
-        part: Demand,
-        domain: Domain,
-        tried: dict[object, int],
-    ) -> int:
+    def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
         """Place equal parts in turn.
 
         Each goes on at the domain at which the last equal part ended: those before have no room
@@ -94,11 +81,7 @@ class RoomCounter(Board):
         best = max(sorted(room), key=lambda position: room[position])
         return self._place(part, candidates[best])
 
-    def _try(
-        self,
-        part: Demand,
-        domain: Domain,
-    ) -> int:
+    def _try(self, part: Demand, domain: Domain) -> int:
         """Count how many pods of a part go into a domain. Nothing stays placed."""
         if not part.bound and len(part.loose) == 1:
             shape, count = part.loose[0]
@@ -110,14 +93,7 @@ class RoomCounter(Board):
         self.undo(mark)
         return placed
 
-    def _fill(
-        self,
-        shape: Shape,
-        count: int,
-        nodes: Sequence[int],
-        *,
-        mixed: bool,
-    ) -> int:
+    def _fill(self, shape: Shape, count: int, nodes: Sequence[int], *, mixed: bool) -> int:
         """Place up to `count` pods of one shape.
 
         The fullest nodes are first if other shapes are to follow.

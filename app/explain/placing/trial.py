@@ -19,11 +19,7 @@ Scores = Mapping[int, int] | None
 class Order:
     """Domains in the order in which KAI tries them: the fullest first, then by name."""
 
-    def __init__(
-        self,
-        children: Sequence[Path],
-        tightness: Callable[[Path], float],
-    ) -> None:
+    def __init__(self, children: Sequence[Path], tightness: Callable[[Path], float]) -> None:
         self._tightness = tightness
         self._keys = {child: self._key(child) for child in children}
         self._sorted = sorted(self._keys.values())
@@ -76,12 +72,7 @@ class DomainSums:
             self._by_path[path] = total
         return total
 
-    def change(
-        self,
-        around: Sequence[Path],
-        before: Vector,
-        after: Vector,
-    ) -> None:
+    def change(self, around: Sequence[Path], before: Vector, after: Vector) -> None:
         """Take notice of a change of a node in the domains `around` it."""
         had = self._measure(before)
         has = self._measure(after)
@@ -114,11 +105,7 @@ class Trial(Board):
             )
         return self._tallies[largest]
 
-    def order(
-        self,
-        asked: Vector,
-        path: Path,
-    ) -> list[Path]:
+    def order(self, asked: Vector, path: Path) -> list[Path]:
         """Return the children of a domain, those first that `asked` would fill most."""
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
@@ -142,25 +129,13 @@ class Trial(Board):
 
         return of
 
-    def fill(
-        self,
-        shape: Shape,
-        count: int,
-        nodes: Sequence[int],
-        scores: Scores,
-    ) -> bool:
+    def fill(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
         asks = self._ground.asks[shape]
         able = self._takers(self._ground, shape, nodes)
         return not self._put(self._ranked(asks, able, scores, count), asks, count)
 
-    def _ranked(
-        self,
-        asks: Vector,
-        able: list[Taker],
-        scores: Scores,
-        most: int,
-    ) -> list[Taker]:
+    def _ranked(self, asks: Vector, able: list[Taker], scores: Scores, most: int) -> list[Taker]:
         """Return the first nodes in KAI's order, at most `most`, as each takes a pod.
 
         The order is by score, without GPUs for pods without, and the fullest first.
@@ -178,11 +153,7 @@ class Trial(Board):
 
         return nsmallest(most, able, key=rank)
 
-    def _set(
-        self,
-        position: int,
-        have: Vector,
-    ) -> None:
+    def _set(self, position: int, have: Vector) -> None:
         before = self._free[position]
         super()._set(position, have)
         around = self._domains.around(position)

@@ -26,11 +26,7 @@ def _room(room: DomainRoom) -> Object:
     return {"domain": room.domain.path, "pods": room.pods}
 
 
-def survey_document(
-    survey: Survey,
-    facts: Snapshot,
-    domains: Sequence[DomainReport],
-) -> Object:
+def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
     """Return a topology as a map.
 
     GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if

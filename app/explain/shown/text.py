@@ -29,13 +29,7 @@ _PRODUCTS = {
 }
 
 
-def text(
-    answer: Answer,
-    *,
-    everything: bool = False,
-    colour: bool = False,
-    width: int = 0,
-) -> str:
+def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
     Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
@@ -137,13 +131,7 @@ def unseen_words(unseen: Mapping[str, str]) -> str:
     return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 
 
-def tree_lines(
-    root: Branch,
-    *,
-    everything: bool,
-    colour: bool,
-    width: int,
-) -> list[str]:
+def tree_lines(root: Branch, *, everything: bool, colour: bool, width: int) -> list[str]:
     """Return the tree as a table whose first column is drawn."""
     drawn = list(_rows(root if everything else without_pods(root), "", "", everything))
     parts = narrowed([cells for _, cells in drawn], width)
@@ -188,11 +176,7 @@ def _rows(
             yield child.state, (f"{rest}{own}{more} more, the same", "", "", "", "")
 
 
-def _cells(
-    branch: Branch,
-    drawn: str,
-    parent: str,
-) -> tuple[str, ...]:
+def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
     kind, name = branch.label(parent)
     numbers = ", ".join(map(str, branch.reasons))
     says_why = bool(numbers) and branch.state == "waits"

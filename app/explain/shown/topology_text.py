@@ -63,12 +63,7 @@ def _title(survey: Survey, facts: Snapshot) -> str:
     )
 
 
-def domains_text(
-    topology: Topology,
-    parents: Sequence[DomainReport],
-    *,
-    everything: bool,
-) -> str:
+def domains_text(topology: Topology, parents: Sequence[DomainReport], *, everything: bool) -> str:
     """Domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
     rows = [_domain_cells(topology, report, everything=everything) for report in shown]
@@ -79,12 +74,7 @@ def domains_text(
     return "\n".join(lines)
 
 
-def _domain_cells(
-    topology: Topology,
-    report: DomainReport,
-    *,
-    everything: bool,
-) -> tuple[str, ...]:
+def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool) -> tuple[str, ...]:
     """Return a domain, what is inside, its nodes, what is free and closed, and where most is."""
     depth = len(report.path)
     inside: list[DomainReport] = []
@@ -128,12 +118,7 @@ def free_words(report: DomainReport) -> str:
     return f"{plain(report.free)} of {amount('/gpu', report.gpus)} free{soon}"
 
 
-def nodes_text(
-    topology: Topology,
-    report: DomainReport,
-    *,
-    everything: bool,
-) -> str:
+def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) -> str:
     """Return the nodes of one domain: what is free on each, and who is there.
 
     Unless `everything`, at most 40.

@@ -57,11 +57,7 @@ def list_text(
     return "\n".join(lines)
 
 
-def headline(
-    rows: Sequence[WorkloadRow],
-    facts: Snapshot,
-    namespace: str,
-) -> str:
+def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> str:
     """Return the answer in one line: how many workloads wait."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
@@ -106,11 +102,7 @@ def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
     return any(row.state == "waits" and not row.id for row in rows)
 
 
-def _table(
-    rows: Sequence[WorkloadRow],
-    facts: Snapshot,
-    width: int,
-) -> Iterator[str]:
+def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
     """Yield the rows with their reasons beside them, or below them if there is too little space."""
     texts = [[title.upper() for title in COLUMNS]]
     reasons = map(visible, _reasons_once(rows))

@@ -83,12 +83,7 @@ def _cut_lines(effects: Effects) -> Iterator[str]:
         )
 
 
-def _section(
-    singular: str,
-    plural: str,
-    fates: Sequence[Fate],
-    most: int | None,
-) -> Iterator[str]:
+def _section(singular: str, plural: str, fates: Sequence[Fate], most: int | None) -> Iterator[str]:
     if not fates:
         return
     verb = singular if len(fates) == 1 else plural

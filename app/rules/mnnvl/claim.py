@@ -188,11 +188,7 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
     return next((name for name in awaited if classes and name not in classes), "")
 
 
-def claim_warnings(
-    plan: Plan,
-    replicas: int,
-    facts: CliqueFacts,
-) -> Iterator[str]:
+def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
     """Yield warnings about the allocation of the claim of `plan`.
 
     The PodClique has `replicas` pods. If its set is not known, only these are counted.

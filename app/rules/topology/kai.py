@@ -65,12 +65,7 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
     )
 
 
-def ready_condition(
-    problem: str | None,
-    generation: int,
-    *,
-    pending: bool = False,
-) -> Condition:
+def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
     """Return the condition Ready of a ClusterTopology.
 
     `problem` is None if its KAI Topology is as it should be. A `pending` problem resolves by

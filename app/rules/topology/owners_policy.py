@@ -82,13 +82,7 @@ def of_entry(expression: str, entry: str) -> str:
     return expression.replace("ENTRY", entry)
 
 
-def too_broad(
-    name: str,
-    own: str,
-    of_holder: str,
-    template: str,
-    field: str,
-) -> PolicyDemand:
+def too_broad(name: str, own: str, of_holder: str, template: str, field: str) -> PolicyDemand:
     """Return the demand that no constraint is broader than one above it.
 
     `own` is the domain of ENTRY, one of the variable `constraints`, and `of_holder` that of an

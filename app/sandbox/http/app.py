@@ -178,12 +178,7 @@ class SandboxApi(Frozen):
         )
         return deleted if is_deleting(deleted) else _success(target.served, deleted)
 
-    async def _delete_all(
-        self,
-        request: Request,
-        target: RequestTarget,
-        caller: Caller,
-    ) -> Object:
+    async def _delete_all(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         selected = self.reader.select(
             target.served, list_query(request.query_params, target.served, target.namespace)
         )

@@ -95,12 +95,7 @@ Pair = tuple[str, SchedulerConstraint, SchedulerConstraint]
 """The path, the current value and the desired value of a constraint."""
 
 
-def _pairs(
-    name: str,
-    gang: JsonMap,
-    pcs: PodCliqueSet,
-    keys: Mapping[str, str],
-) -> Iterator[Pair]:
+def _pairs(name: str, gang: JsonMap, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Pair]:
     podgroups = maps_at(gang, "spec", "podgroups")
     known = PodGroupCliques(pcs)
     members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]

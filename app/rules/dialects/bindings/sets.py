@@ -169,11 +169,7 @@ class Problems(Value):
 _STORED = "topology constraint stored before, and allowed to stay"
 
 
-def validate_set(
-    template: Template,
-    old: Template | None,
-    facts: TopologyFacts,
-) -> SetVerdict:
+def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
     `old` is the set that an UPDATE replaces, None at CREATE. Grove allows hardly any change of a

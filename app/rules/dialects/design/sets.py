@@ -47,11 +47,7 @@ class Constraints(Value):
         return domains, {owner: sorted(self.template.above(owner)) for owner in owners}
 
 
-def validate_set(
-    template: Template,
-    old: Template | None,
-    facts: TopologyFacts,
-) -> SetVerdict:
+def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
     `old` is the set that an UPDATE replaces, None at CREATE.
