@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
+from app.objects.names import MAX_SUBDOMAIN, is_subdomain
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 
@@ -70,6 +71,8 @@ class Owners:
         return chain
 
     async def _owner(self, namespace: str, reference: OwnerRef) -> Object | None:
+        if not _is_possible(reference):
+            return None
         key = namespace, reference
         cached = self._read.get(key)
         if cached is not None and self._clock() - cached[0] < FRESH_SECONDS:
@@ -100,6 +103,15 @@ class Owners:
             return None
 
         return {**read, "apiVersion": reference.api_version, "kind": reference.kind}
+
+
+def _is_possible(reference: OwnerRef) -> bool:
+    """Return whether an object that is stored can have this reference.
+
+    That of a review may have megabytes, or the name "." of the list of all objects.
+    """
+    kind = reference.api_version + reference.kind
+    return len(kind) <= MAX_SUBDOMAIN and all(map(is_subdomain, (reference.name, reference.uid)))
 
 
 def _check_is_final(error: NotFound | Rejected) -> None:

@@ -186,6 +186,35 @@ def test_a_forged_reference_with_the_uid_of_an_owner_hides_it_from_nobody(
     virtual.run(story())
 
 
+LONG = "x" * 1000
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        OwnerRef("Job", ".", "uid-j", True, "batch/v1"),
+        OwnerRef("Job", "j", LONG, True, "batch/v1"),
+        OwnerRef(LONG, "j", "uid-j", True, "batch/v1"),
+        OwnerRef("Job", "j", "uid-j", True, LONG),
+    ],
+    ids=["a list in place of a name", "a long uid", "a long kind", "a long version"],
+)
+def test_what_no_stored_reference_has_is_neither_read_nor_remembered(forged: OwnerRef) -> None:
+    async def story() -> None:
+        client = cluster(*CHAIN)
+        asked = []
+
+        async def find(api_version: str, kind: str) -> Resource | None:
+            asked.append(kind)
+            return JOB
+
+        lookup = Owners(client, find, clock=virtual.now)
+        assert await lookup.chain("ns", forged) == []
+        assert (asked, client.calls) == ([], [])
+
+    virtual.run(story())
+
+
 @pytest.mark.untraced
 def test_what_is_remembered_is_bounded() -> None:
     async def story() -> None:
