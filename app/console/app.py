@@ -185,11 +185,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _serving(
-    app: ASGIApp,
-    sock: socket.socket,
-    streams: Streams,
-) -> AsyncIterator[None]:
+async def _serving(app: ASGIApp, sock: socket.socket, streams: Streams) -> AsyncIterator[None]:
     """Serve on the socket while the block runs.
 
     It listens at once: connections wait until the server accepts them.

@@ -21,13 +21,7 @@ class Streams:
     `pause` is the time between two messages; it is longer if pages take long to render.
     """
 
-    def __init__(
-        self,
-        live: Live,
-        *,
-        pause: float = PAUSE,
-        tick: float = TICK,
-    ) -> None:
+    def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:
         self._live = live
         self._tick = tick
         self.open = 0

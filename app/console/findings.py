@@ -204,12 +204,7 @@ class Examination:
         }
 
 
-async def _no_handshake(
-    host: str,
-    port: int,
-    name: str,
-    ca_bundle: bytes,
-) -> Handshake:
+async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
     return Handshake("unreachable", "the console connects to nothing but the API server")
 
 
@@ -259,12 +254,7 @@ def _searched(row: FindingRow) -> str:
     return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
 
 
-def _headline(
-    rows: Sequence[FindingRow],
-    result: Result,
-    *,
-    running: bool,
-) -> str:
+def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> str:
     if running:
         return "The cluster is being examined"
     if not result.end:

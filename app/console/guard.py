@@ -46,12 +46,7 @@ class Guard(Value):
     app: ASGIApp
     token: str
 
-    async def __call__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         sending = _with_headers(send)

@@ -114,12 +114,7 @@ class _RoomOnMap:
         return [shade, "best"] if path == self._roomiest and self._rooms[path] else [shade]
 
 
-def _group(
-    parent: Path,
-    at: Path,
-    inside: Sequence[DomainReport],
-    asked: _RoomOnMap,
-) -> Values:
+def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
     shown = parent[len(at) :]
     name = "/".join(shown[1:] or shown) or (parent[-1] if parent else "")
     free = _total(report.free for report in inside)
@@ -150,11 +145,7 @@ def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
     return [_band(name, inside, levels) for name, inside in bands.items()]
 
 
-def _band(
-    name: str,
-    groups: Sequence[Values],
-    levels: Sequence[Level],
-) -> Values:
+def _band(name: str, groups: Sequence[Values], levels: Sequence[Level]) -> Values:
     """Return a domain of the broadest level that is drawn, with its totals.
 
     `levels` are those from the broadest to that of the cells.
@@ -215,12 +206,7 @@ def _cell(
     return _named(cell, parent, report, of_all if room is None else str(room)) if named else cell
 
 
-def _named(
-    cell: Cell,
-    parent: Path,
-    report: DomainReport,
-    number: str,
-) -> Cell:
+def _named(cell: Cell, parent: Path, report: DomainReport, number: str) -> Cell:
     closed = f"{report.closed} closed" if report.closed else ""
     return replace(
         cell,
@@ -238,12 +224,7 @@ def _share(report: DomainReport) -> int:
     return max(1, round(16 * report.free / report.gpus))
 
 
-def _depth(
-    topology: Topology,
-    at: Path,
-    *,
-    above_nodes: bool,
-) -> int | None:
+def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
     """Return the deepest level inside a domain that has at most 1,024 domains there.
 
     None if even the next has more.

@@ -162,11 +162,7 @@ def _verdicts(
     ]
 
 
-def _shown(
-    judgement: Judgement,
-    node: yaml.Node | None,
-    index: Index | None,
-) -> Values:
+def _shown(judgement: Judgement, node: yaml.Node | None, index: Index | None) -> Values:
     api_version, kind, namespace, name = identify(judgement.document)
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}

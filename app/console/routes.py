@@ -114,12 +114,7 @@ class _Routes:
 
         return answer
 
-    async def _page(
-        self,
-        request: Request,
-        page: ConsolePage,
-        more: Values,
-    ) -> Response:
+    async def _page(self, request: Request, page: ConsolePage, more: Values) -> Response:
         """Return the page, or 304 if it shows what `If-None-Match` names."""
         query = dict(reversed(request.query_params.multi_items()))
         live = self._console.live
@@ -161,13 +156,7 @@ class _Routes:
         begin = time.thread_time()
         return self._render(*arguments), time.thread_time() - begin
 
-    def _render(
-        self,
-        index: Index,
-        page: ConsolePage,
-        query: Query,
-        more: Values,
-    ) -> _Rendered:
+    def _render(self, index: Index, page: ConsolePage, query: Query, more: Values) -> _Rendered:
         live = self._console.live
         values: Values = {
             "context": self._console.context,

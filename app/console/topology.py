@@ -67,11 +67,7 @@ def _read(index: Index, query: Query) -> Values:
     }
 
 
-def _of_survey(
-    examined: Survey,
-    topology: Topology,
-    at: Path,
-) -> Values:
+def _of_survey(examined: Survey, topology: Topology, at: Path) -> Values:
     return {
         "headline": _headline(examined, topology, at),
         "levels": examined.levels,
@@ -83,11 +79,7 @@ def _of_survey(
     }
 
 
-def _of_room(
-    index: Index,
-    query: Query,
-    room: RoomSearch | None,
-) -> Values:
+def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
     return {
         "room": search_text(room).splitlines() if room else [],
         "room_fits": bool(room and room.answer.enough),
@@ -125,11 +117,7 @@ def _unseen(examined: Survey, index: Index) -> list[str]:
     return [f"{TITLES[kind]} ({index.facts.unseen[kind]})" for kind in sorted(kinds)]
 
 
-def _headline(
-    examined: Survey,
-    topology: Topology,
-    at: Path,
-) -> str:
+def _headline(examined: Survey, topology: Topology, at: Path) -> str:
     if "nodes" in topology.index.facts.unseen:
         return "The nodes can't be seen with your rights"
     if at:
@@ -169,11 +157,7 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
     )
 
 
-def _number(
-    query: Query,
-    name: str,
-    allowed: range,
-) -> int | None:
+def _number(query: Query, name: str, allowed: range) -> int | None:
     """Return the number that an option gives, None if it gives none that is allowed."""
     value = query.get(name, "")
     if not (value.isascii() and value.isdecimal()) or len(value) > 6:

@@ -45,11 +45,7 @@ def page(listing: WaitingList) -> ConsolePage:
     return ConsolePage(PATH, "Workloads", partial(_read, listing))
 
 
-def printed(
-    index: Index,
-    text: str,
-    form: Callable[[Answer], T],
-) -> T | None:
+def printed(index: Index, text: str, form: Callable[[Answer], T]) -> T | None:
     """Return the explanation of `Kind/namespace/name` in a form.
 
     None if there is no such object.
@@ -87,11 +83,7 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
     }
 
 
-def _of_object(
-    index: Index,
-    ref: Ref | None,
-    asked: str,
-) -> Values:
+def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
     """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
     answer = answered(index, ref) if ref else None
     return {
@@ -105,11 +97,7 @@ def _of_object(
 # The list.
 
 
-def _found(
-    rows: Sequence[WorkloadRow],
-    namespace: str,
-    text: str,
-) -> list[WorkloadRow]:
+def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[WorkloadRow]:
     return [
         row
         for row in rows
@@ -118,11 +106,7 @@ def _found(
     ]
 
 
-def _of_list(
-    rows: Sequence[WorkloadRow],
-    chosen: Ref | None,
-    facts: Snapshot,
-) -> Values:
+def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -> Values:
     groups = list(_groups(rows, chosen))
     return {
         "list": [([_listed(row, facts) for row in shown], more) for shown, more in groups],

@@ -199,12 +199,7 @@ class Teller:
         told = self._told.get(ref)
         return told.reason if told else ""
 
-    async def _write_condition(
-        self,
-        ref: Ref,
-        obj: Object,
-        blocked: Blocked | None,
-    ) -> bool:
+    async def _write_condition(self, ref: Ref, obj: Object, blocked: Blocked | None) -> bool:
         """Write the condition of a PodCliqueSet if it differs; for others, there is none."""
         if ref.kind != POD_CLIQUE_SET.kind:
             return True
@@ -230,13 +225,7 @@ class Teller:
         )
         return True
 
-    def _record(
-        self,
-        obj: Object,
-        blocked: Blocked | None,
-        before: str,
-        changed: bool,
-    ) -> None:
+    def _record(self, obj: Object, blocked: Blocked | None, before: str, changed: bool) -> None:
         """Record an event if the reason has changed, not if only its words have."""
         reason = "" if blocked is None else blocked.reason
         if not changed or before == reason:

@@ -123,12 +123,7 @@ class WaitingDuty:
             return is_current
         return await self._teller.tell(self._found.workloads, conditions_of(facts))
 
-    async def _until_due(
-        self,
-        live: Live,
-        seen: int,
-        everything_told: bool,
-    ) -> None:
+    async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
         """Wait until something has changed, or the next gang has waited too long."""
         next_at = self._found.next_at
         timeout = None if next_at is None else max(0.0, next_at - self._clock())

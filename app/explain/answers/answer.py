@@ -130,12 +130,7 @@ def _part_asked_about(about: Subject, tree: Branch) -> Branch:
     return replace(tree, placed=placed, total=total, state=state)
 
 
-def _state(
-    about: Subject,
-    placement: State,
-    reasons: Sequence[Reason],
-    unseen: bool,
-) -> State:
+def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: bool) -> State:
     if _missing_replicas(about) or placement == "waits":
         return "waits"
     if any(reason.severity == "problem" for reason in reasons):
@@ -172,13 +167,7 @@ def _missing_replicas(about: Subject) -> int:
     return max(0, pcs.replicas - len(made))
 
 
-def _headline(
-    about: Subject,
-    of: Branch,
-    state: State,
-    *,
-    is_looked_at: bool,
-) -> str:
+def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
     Unless `is_looked_at`, nodes were not read: whether constraints are kept is then not said.

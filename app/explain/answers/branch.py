@@ -67,11 +67,7 @@ def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State,
 _RANK = {"well": 0, "warning": 1, "waits": 2, "problem": 3, "unknown": 4}
 
 
-def state_of(
-    placed: int | None,
-    total: int | None,
-    exists: bool,
-) -> tuple[State, str]:
+def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State, str]:
     """Return the state of `total` pods of which `placed` have a node, with its words."""
     if placed is None or total is None:
         return "unknown", "not known"
@@ -89,11 +85,7 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def place_words(
-    topology: Topology,
-    pods: Iterable[Pod],
-    key: str,
-) -> str:
+def place_words(topology: Topology, pods: Iterable[Pod], key: str) -> str:
     """Return the one domain that pods are in.
 
     It is at the level asked for or at the narrowest at which there is one; else it is how many

@@ -58,12 +58,7 @@ class RoomSearch(Value):
         return 0 if self.answer.enough else 1
 
 
-def search_room(
-    topology: Topology,
-    level: str,
-    pods: int,
-    gpus: int,
-) -> RoomSearch | None:
+def search_room(topology: Topology, level: str, pods: int, gpus: int) -> RoomSearch | None:
     """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
 
     Return None for an unknown level.
@@ -87,12 +82,7 @@ def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAns
     return next((wider for wider in answers if wider.enough), None)
 
 
-def find_room(
-    topology: Topology,
-    level: Level,
-    pods: int,
-    gpus: int,
-) -> RoomAnswer:
+def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAnswer:
     """Return where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level."""
     demands = [Demand("", level.key, ((shape, pods),)) for shape in _shapes(topology.index, gpus)]
     placements = [Placements(topology, demand) for demand in demands]

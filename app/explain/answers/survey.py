@@ -108,11 +108,7 @@ def _reasons(topology: Topology) -> tuple[Reason, ...]:
     return tuple(reasons)
 
 
-def _level(
-    topology: Topology,
-    level: Level,
-    reasons: Sequence[Reason],
-) -> LevelReport:
+def _level(topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
     domains = topology.domains
     lacking = sum(level.key not in node.labels for node in topology.outside)
     field = f"metadata.labels[{level.key}]"
@@ -126,11 +122,7 @@ def _level(
     )
 
 
-def domain_reports(
-    topology: Topology,
-    depth: int,
-    parent: Path = (),
-) -> list[DomainReport]:
+def domain_reports(topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
     """Return the domains of one level inside a broader one, by name."""
     index = topology.index
     domains = topology.domains.within(depth, parent)
@@ -138,12 +130,7 @@ def domain_reports(
     return [_report(index, domain, known=known) for domain in domains]
 
 
-def _report(
-    index: Index,
-    domain: Domain,
-    *,
-    known: bool,
-) -> DomainReport:
+def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
     opened = sum(map(index.open_for_gpus.__getitem__, domain.nodes))
     gpus = sum(map(index.gpus.__getitem__, domain.nodes))
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
@@ -204,11 +191,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
     return Preview(after, tuple(effects), reasons, topology.absent_keys)
 
 
-def _uses(
-    index: Index,
-    pcs: SetWithStatus,
-    before: ClusterTopology | None,
-) -> bool:
+def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
     """Return whether the set is placed by the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return topology_of(index, min(names, default="")).cluster == before

@@ -33,11 +33,7 @@ from app.facts.named import Ref
 class _Grower:
     """The branches of one subject, with the numbers of the reasons that are about each."""
 
-    def __init__(
-        self,
-        subject: Subject,
-        reasons: Sequence[Reason],
-    ) -> None:
+    def __init__(self, subject: Subject, reasons: Sequence[Reason]) -> None:
         self._index = subject.index
         self._marked = subject.ref
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
@@ -79,12 +75,7 @@ class _Grower:
         asked = asked_words(pcs.asked)
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
-    def _bundle(
-        self,
-        ref: Ref,
-        children: tuple[Branch, ...],
-        asked: str = "",
-    ) -> Branch:
+    def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
         placed, total, state, words = together(children)
         return self._branch(
             ref,
@@ -106,11 +97,7 @@ class _Grower:
         waits = _pod_state(gang.pods[0])[1] if lone else waits
         return self._part(gang, gang.ref, gang.whole, children, waits)
 
-    def _unit(
-        self,
-        gang: Gang,
-        unit: Unit,
-    ) -> Branch:
+    def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
         return self._part(
@@ -121,12 +108,7 @@ class _Grower:
             "waits",
         )
 
-    def _member(
-        self,
-        gang: Gang,
-        member: Member,
-        unit: Unit | None = None,
-    ) -> Branch:
+    def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
         level = gang.topology.name_of(unit.told.required) if unit and unit.told.required else ""
@@ -214,11 +196,7 @@ class _Grower:
             )
         ]
 
-    def _queue(
-        self,
-        queue: Queue,
-        gang: Gang,
-    ) -> Branch:
+    def _queue(self, queue: Queue, gang: Gang) -> Branch:
         path = "/".join(reversed([above.name for above in chain(self._index, queue.name)]))
         quota = "no quota" if queue.quota is None else f"quota {plain(queue.quota)}"
         gpus = gang.demand.asks("/gpu")
@@ -231,11 +209,7 @@ class _Grower:
             words=trouble or "has room",
         )
 
-    def _trouble_of_queue(
-        self,
-        queue: Queue,
-        gang: Gang,
-    ) -> str:
+    def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
         """Return why the queue of a gang has no room for it; "" if it has."""
         if unusable_because(self._index, queue.name):
             return "not used by KAI"
@@ -257,11 +231,7 @@ class _Grower:
             where = "IMEX of the hosts" if hosts_run_imex(self._index) else where
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
-    def _state_of_claim(
-        self,
-        namespace: str,
-        name: str,
-    ) -> tuple[State, str]:
+    def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
         """Return the state of a claim, with its words."""
         claim = self._index.claims.get((namespace, name))
         if not claim:
@@ -272,11 +242,7 @@ class _Grower:
             return "warning", "being deleted"
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
-    def _where(
-        self,
-        gang: Gang,
-        part: Unit | Member,
-    ) -> str:
+    def _where(self, gang: Gang, part: Unit | Member) -> str:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(gang.topology, part.placed, part.told.required)

@@ -91,11 +91,7 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
     return tuple(sorted(found, key=attrgetter("order")))
 
 
-def _next(
-    gang: Gang,
-    turn: Turn,
-    reasons: Sequence[Reason],
-) -> Next:
+def _next(gang: Gang, turn: Turn, reasons: Sequence[Reason]) -> Next:
     if turn.used:
         holding = {r.id for r in reasons if r.severity == "problem"} - NOT_HOLDING - _OF_OTHERS
         return "held" if holding else "next"

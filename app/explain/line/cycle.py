@@ -132,12 +132,7 @@ def _runs(demand: Demand) -> Iterator[tuple[str, Shape, int]]:
 class _Cycle:
     """The next cycle of the scheduler of one node pool."""
 
-    def __init__(
-        self,
-        index: Index,
-        pool: str,
-        waiters: Sequence[Waiter],
-    ) -> None:
+    def __init__(self, index: Index, pool: str, waiters: Sequence[Waiter]) -> None:
         self._index = index
         self._queues = Queues(index, pool, _total(waiters[0].gang), waiters)
         fits: dict[Domains, dict[Shape, Sequence[bool]]] = {}

@@ -36,11 +36,7 @@ def quantities_of(runs: Iterable[Run]) -> Quantities:
     return total
 
 
-def added(
-    some: Sequence[float],
-    more: Sequence[float],
-    times: int = 1,
-) -> Quantities:
+def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quantities:
     first, second, third = (one + times * other for one, other in zip(some, more, strict=True))
     return first, second, third
 
@@ -59,23 +55,13 @@ class Account:
         self.requested = NOTHING
         self.fair = [0.0, 0.0, 0.0]
 
-    def take(
-        self,
-        asked: Quantities,
-        *,
-        preemptible: bool,
-    ) -> None:
+    def take(self, asked: Quantities, *, preemptible: bool) -> None:
         """Count what was allocated."""
         self.allocated = added(self.allocated, asked)
         if not preemptible:
             self.fixed = added(self.fixed, asked)
 
-    def exceeds(
-        self,
-        asked: Quantities,
-        *,
-        preemptible: bool,
-    ) -> bool:
+    def exceeds(self, asked: Quantities, *, preemptible: bool) -> bool:
         """Return whether the limit would be exceeded, or the quota by what is not preemptible."""
         bounds = [(self.limit, self.allocated)]
         if not preemptible:
@@ -86,11 +72,7 @@ class Account:
             for bound, used, ask in zip(bound_of, used_of, asked, strict=True)
         )
 
-    def rank(
-        self,
-        asked: Quantities,
-        total: Quantities,
-    ) -> tuple[object, ...]:
+    def rank(self, asked: Quantities, total: Quantities) -> tuple[object, ...]:
         """Return the place of the queue among its siblings if its next gang asks for so much.
 
         See `queue_order/queue_order.go`. If queues differ in nothing but what they may have, each
@@ -126,11 +108,7 @@ def _bounds(bounds: Iterable[int | None]) -> list[float]:
     return [math.inf if bound is None else bound / unit for bound, unit in pairs]
 
 
-def _dominant(
-    has: Quantities,
-    may_have: Sequence[float],
-    total: Quantities,
-) -> float:
+def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> float:
     """Return the largest part of what a queue may have that it has."""
     parts = []
     for amount, most, of_all in zip(has, may_have, total, strict=True):
@@ -145,11 +123,7 @@ def divide(accounts: Iterable[Account], total: Quantities) -> None:
     _divide_below("", total, below)
 
 
-def _divide_below(
-    parent: str,
-    total: Sequence[float],
-    below: dict[str, list[Account]],
-) -> None:
+def _divide_below(parent: str, total: Sequence[float], below: dict[str, list[Account]]) -> None:
     siblings = sorted(below.pop(parent, ()), key=lambda account: account.queue.name)
     for resource, amount in enumerate(total):
         left = amount - sum(_promise(account, resource, amount) for account in siblings)
@@ -159,11 +133,7 @@ def _divide_below(
         _divide_below(account.queue.name, account.fair, below)
 
 
-def _promise(
-    account: Account,
-    resource: int,
-    total: float,
-) -> float:
+def _promise(account: Account, resource: int, total: float) -> float:
     """Give a queue what it asks for of its quota."""
     quota = account.quota[resource]
     promised = min(total if quota == math.inf else quota, account.requestable(resource))
@@ -171,11 +141,7 @@ def _promise(
     return promised
 
 
-def _divide_rest(
-    accounts: Iterable[Account],
-    resource: int,
-    left: float,
-) -> None:
+def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
     """Divide what is beyond all quotas: by priority, then by weight."""
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
     for _, equal in sorted(by_priority.items()):
@@ -185,11 +151,7 @@ def _divide_rest(
             left -= given
 
 
-def _round(
-    accounts: Iterable[Account],
-    resource: int,
-    left: float,
-) -> float:
+def _round(accounts: Iterable[Account], resource: int, left: float) -> float:
     """Divide an amount once, and return what was given: some may want less than their share."""
     wanting = [account for account in accounts if account.wants(resource) > 0]
     weights = sum(account.weights[resource] for account in wanting)

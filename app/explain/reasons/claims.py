@@ -127,10 +127,7 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     return Ref("ResourceClaim", gang.namespace, claim.claim), (stored.classes if stored else ())
 
 
-def only(
-    gang: Gang,
-    allowed: Callable[[Node], bool],
-) -> Assumption:
+def only(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
     """As if only these nodes took pods."""
     nodes = enumerate(gang.index.nodes)
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))

@@ -163,11 +163,7 @@ def gang_unconstrained(gang: Gang) -> Reasons:
         yield _unconstrained(group.ref, listed(lost), cluster)
 
 
-def _unconstrained(
-    ref: Ref,
-    levels: str,
-    cluster: ClusterTopology,
-) -> Reason:
+def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
     text = (
         f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
     )
@@ -210,11 +206,7 @@ def _untold(
         yield from (part.asked.required for part in parts if part and rank < rank_of(part.asked))
 
 
-def _ranks(
-    unit: Unit,
-    above: int,
-    keys: Sequence[str],
-) -> Iterator[tuple[str, int]]:
+def _ranks(unit: Unit, above: int, keys: Sequence[str]) -> Iterator[tuple[str, int]]:
     """Yield the name of each member and the rank of the narrowest level that it is bound to."""
     own = max(above, _rank(unit.told.required, keys))
     for member in unit.members:
@@ -227,11 +219,7 @@ def _rank(key: str | None, keys: Sequence[str]) -> int:
     return keys.index(key) if key in keys else -1
 
 
-def _lost(
-    pod_gang: PodGang,
-    group: KaiPodGroup,
-    keys: Sequence[str],
-) -> Iterator[str]:
+def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
     """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks.
 
     A PodGroup of several PodGangs has a part for each, called after it, beside its own constraint.
@@ -280,13 +268,7 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
             yield _never(pcs.ref, needs, part.minimum, part.replicas, "minAvailable")
 
 
-def _never(
-    ref: Ref,
-    needs: str,
-    minimum: int,
-    possible: int,
-    field: str,
-) -> Reason:
+def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
     text = f"{needs}, and {possible} can exist: it is never placed"
     remedy = "lower minAvailable, or raise replicas"
     return about(Evidence(ref, field, str(minimum)), "MinAboveReplicas", text, remedy, "you")

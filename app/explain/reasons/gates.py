@@ -264,9 +264,7 @@ def pod_group_missing(gang: Gang) -> Reasons:
     yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
 
 
-def _missing(
-    named: Iterable[tuple[tuple[str, str, str], Pod]],
-) -> Reasons:
+def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
     """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)

@@ -47,11 +47,7 @@ def required_violated(gang: Gang) -> Reasons:
         yield about(evidence, "RequiredViolated", text, remedy, "you", parts=(part.name,))
 
 
-def _places(
-    level: str,
-    domains: set[Path],
-    unlabelled: set[str],
-) -> str:
+def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
@@ -139,11 +135,7 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
     return [(part, key) for part, key in pairs if key]
 
 
-def _domains_of(
-    gang: Gang,
-    part: Unit | Member,
-    key: str,
-) -> tuple[set[Path], set[str]]:
+def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
     """Return the domains of a level in which the part has pods, by the labels of their nodes.
 
     Also return the names of those nodes that lack a label of them.
@@ -186,11 +178,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
         yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")
 
 
-def _preferred_domains(
-    gang: Gang,
-    part: Unit | Member,
-    names: Iterable[str],
-) -> set[Path | None]:
+def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
     """Return the preferred domains of nodes; none if one of them is in none."""
     depth = gang.domains.depth(part.told.preferred)
     paths = gang.domains.domains_of(names, depth) if depth else set()

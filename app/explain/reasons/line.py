@@ -28,11 +28,7 @@ def after_others(gang: Gang) -> Reasons:
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 
 
-def _takes(
-    gang: Gang,
-    turn: Turn,
-    before: Sequence[Turn],
-) -> str:
+def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:
     s = "s" if len(before) == 1 else ""
     if turn.full:
         return f"bring{s} queue {turn.full} to its limit"
@@ -40,11 +36,7 @@ def _takes(
     return f"take{s} {listed(where(gang.placements.domains, gang.demand, used))}"
 
 
-def place_words(
-    number: int,
-    count: int,
-    queue: str,
-) -> str:
+def place_words(number: int, count: int, queue: str) -> str:
     """`third of 5 in queue team-a`."""
     ordinal = _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"number {number}"
     return f"{ordinal} of {count} in queue {queue}"

@@ -118,11 +118,7 @@ def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
     return log if pcs.errors else f"wait: Grove makes it within seconds; if it lasts, {log}"
 
 
-def _missing(
-    gang: Gang,
-    pcs: SetWithStatus,
-    name: str,
-) -> Reason:
+def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     pods: list[Pod] = [
         pod for pod in gang.index.pods_of_set.get(pcs.key, ()) if pod.place.podgang == name
     ]

@@ -58,12 +58,7 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
     return later or "select nodes that exist and are large enough, or have nodes labelled so"
 
 
-def _with_selector(
-    demand: Demand,
-    shape: Shape,
-    key: str,
-    value: str,
-) -> Demand:
+def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
     """Return the demand with another value of a label that pods of a shape select."""
     other = Requirement(key, "In", (value,))
     selector = tuple(other if known.key == key else known for known in shape.selector)
@@ -137,11 +132,7 @@ def _opened(obstacle: Obstacle) -> list[Domain]:
     ]
 
 
-def _unfit(
-    obstacle: Obstacle,
-    domain: Domain,
-    closed: list[tuple[Node, str]],
-) -> Reason:
+def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -> Reason:
     counts = Counter(why for _, why in closed)
     whys = listed(f"{count} {why}" for why, count in sorted(counts.items()))
     verb = "is" if len(closed) == 1 else "are"
@@ -199,11 +190,7 @@ def _called(resource: str) -> str:
     return resource.upper() if resource == "cpu" else resource
 
 
-def _asked_and_free(
-    placements: Placements,
-    short: Demand,
-    name: str,
-) -> tuple[int, int]:
+def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[int, int]:
     """Return what the largest pod asks for, and the most that a node has free.
 
     Only nodes with room for its devices count.

@@ -323,11 +323,7 @@ def _wider(obstacle: Obstacle) -> str:
     return ""
 
 
-def replaced(
-    demand: Demand,
-    short: Demand,
-    **changes: str,
-) -> Demand:
+def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
     """Return the demand with other levels for all parts that are like `short`."""
 
     def change(part: Demand) -> Demand:

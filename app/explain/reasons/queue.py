@@ -244,11 +244,7 @@ def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
     return over_quota(gang, group.queue)
 
 
-def _binding_quota(
-    gang: Gang,
-    group: KaiPodGroup,
-    said: Said | None,
-) -> tuple[str, str] | None:
+def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
     """Return the name of the queue whose quota stands in the way, and its numbers.
 
     These are ours, else KAI's, else those of its status.
@@ -337,12 +333,7 @@ def preemption_delay(gang: Gang) -> Reasons:
     yield about(evidence, "PreemptionDelay", text, "wait", "wait")
 
 
-def _as_said(
-    group: KaiPodGroup,
-    said: Said,
-    reason: str,
-    remedy: str,
-) -> Reason:
+def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
     evidence = Evidence(group.ref, CONDITION, said.reason)
     return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

@@ -51,14 +51,7 @@ class Reason(Value):
     follows: bool = False
 
 
-def about(
-    evidence: Evidence,
-    id: str,
-    text: str,
-    remedy: str,
-    who: Who,
-    **more: Any,
-) -> Reason:
+def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
     """Return a reason about the object of its evidence, or about the `objects` that are given."""
     objects = more.pop("objects", (evidence.object,))
     return Reason(id, objects, text, remedy, who, (evidence,), **more)
@@ -94,11 +87,7 @@ class Rule(Value):
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def counted(
-    things: int | Sized,
-    noun: str,
-    plural: str = "",
-) -> str:
+def counted(things: int | Sized, noun: str, plural: str = "") -> str:
     """`1 node`, `2 nodes`: of so many things, or of these."""
     count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
@@ -177,11 +166,7 @@ def _lasting(seconds: float) -> tuple[int, str]:
     return max(0, int(seconds)), "second"
 
 
-def with_age(
-    words: str,
-    time: float | None,
-    now: float,
-) -> str:
+def with_age(words: str, time: float | None, now: float) -> str:
     """Return words that were said at a time, with their age if both times are known."""
     return words if time is None or not now else f"{words} ({ago(now - time)} ago)"
 

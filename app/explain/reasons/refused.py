@@ -234,11 +234,7 @@ def topology_without_level(gang: Gang) -> Reasons:
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
 
 
-def _matters(
-    gang: Gang,
-    name: str,
-    told: SchedulerConstraint,
-) -> bool:
+def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
     """Return whether the level that KAI ignores is not kept by chance."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
     if gang.waits:
@@ -259,11 +255,7 @@ def domains_joined(gang: Gang) -> Reasons:
             yield _joined(gang, same)
 
 
-def joined_by(
-    gang: Gang,
-    key: str,
-    names: Iterable[str],
-) -> Iterator[tuple[Path, ...]]:
+def joined_by(gang: Gang, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
     """Yield the domains that KAI takes for one, so that nodes are in several of a level."""
     domains = gang.domains
     level = domains.depth(key) or 0

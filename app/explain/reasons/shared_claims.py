@@ -83,12 +83,7 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         yield about(evidence, "ClaimElsewhere", text, remedy, who)
 
 
-def _unbinding(
-    gang: Gang,
-    claim: ResourceClaim,
-    *,
-    is_gone: bool,
-) -> tuple[str, Who]:
+def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
     """Return what helps against a claim that is bound to the wrong nodes, and who can act."""
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which makes a claim for each pod"
@@ -119,11 +114,7 @@ def claim_being_deleted(gang: Gang) -> Reasons:
                 yield _being_deleted(gang, claim, users)
 
 
-def _being_deleted(
-    gang: Gang,
-    claim: ResourceClaim,
-    users: Sequence[str],
-) -> Reason:
+def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Reason:
     name = claim.name
     use = counted(users, "pod still uses", "pods still use")
     text = f"The claim {name} is being deleted, and {use} it, so no other gets it"

@@ -52,13 +52,7 @@ def placement_lost(gang: Gang) -> Reasons:
     return _evicted(gang, _FOR_OTHERS, "PlacementLost", text, "see what keeps it from another")
 
 
-def _evicted(
-    gang: Gang,
-    words: str,
-    id: str,
-    text: str,
-    remedy: str,
-) -> Reasons:
+def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
     """Tell KAI's last event about an eviction that has these words. It is gone after an hour."""
     group = gang.pod_group
     if not group:

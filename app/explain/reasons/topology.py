@@ -58,11 +58,7 @@ def _has_place(gang: Gang) -> bool:
     return not gang.index.room_is_known or gang.placements.now.fits
 
 
-def _missing_labels(
-    gang: Gang,
-    outside: list[Node],
-    keys: list[str],
-) -> Reasons:
+def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Reasons:
     guesses = guessed_labels(gang.topology)
     would_fit = False
     if guesses and not _has_place(gang):
@@ -140,12 +136,7 @@ def _fits(nodes: int, guessed: int) -> str:
     return "; with it the gang fits" if nodes == 1 else "; with them it fits"
 
 
-def _missing_label(
-    keys: tuple[str, ...],
-    value: str,
-    nodes: list[Node],
-    fits: str,
-) -> Reason:
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], fits: str) -> Reason:
     """Return the reason for nodes that lack labels; `fits` says if these would help a gang."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     names = [node.name for node in nodes]
@@ -172,13 +163,7 @@ def _missing_label(
     )
 
 
-def _missing_text(
-    keys: tuple[str, ...],
-    value: str,
-    nodes: int,
-    gpus: int,
-    fits: str,
-) -> str:
+def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, fits: str) -> str:
     whose = f" of {value}" if value else ""
     cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
     have = counted(nodes, f"node{whose} has", f"nodes{whose} have")

@@ -152,22 +152,14 @@ def _placed_now(before: Index) -> set[Ref]:
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
 
-def _others(
-    after: Index,
-    supposed: Supposed,
-    moves: Sequence[Fate],
-) -> int:
+def _others(after: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
     """Return how many pods without a gang must leave for which no place was looked for."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
     pods = (after.pods[key] for key in supposed.moved - looked_for if key in after.pods)
     return sum(1 for pod in pods if is_alone(after, pod))
 
 
-def _worse(
-    before: Index,
-    after: Index,
-    told: set[Ref],
-) -> Iterator[Worse]:
+def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
     """Yield what gets new problems, of all that was there before and is not told of otherwise."""
     remaining = set(workloads(after)) - told
     for ref in workloads(before):
@@ -187,11 +179,7 @@ def _problems(index: Index, ref: Ref) -> list[Reason]:
 class _Arranging:
     """An arrangement of gangs in the facts of one index, one after the other."""
 
-    def __init__(
-        self,
-        index: Index,
-        seekers: Sequence[Seeker],
-    ) -> None:
+    def __init__(self, index: Index, seekers: Sequence[Seeker]) -> None:
         self._index = index
         members = [member for seeker in seekers for member in seeker.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
@@ -205,11 +193,7 @@ class _Arranging:
         demand = seeker.gang.demand
         return bool(demand.count) and self._add(seeker.gang, demand)
 
-    def start(
-        self,
-        seeker: Seeker,
-        had_place: bool,
-    ) -> Fate | None:
+    def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
         """Tell what becomes of a gang that waits; None if it has nothing to place."""
         gang = seeker.gang
         demand = gang.demand
@@ -261,21 +245,11 @@ class _Arranging:
         index.follow(facts)
         return self._fate(seeker, "restarts", demand) if has_place else None
 
-    def _add(
-        self,
-        gang: Gang,
-        demand: Demand,
-        freed: tuple[tuple[int, Vector], ...] = (),
-    ) -> bool:
+    def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
         placements = gang.placements_of(demand)
         return self._arrangement.add(Wish(demand, placements.domains, placements.fit(), freed))
 
-    def _fate(
-        self,
-        seeker: Seeker,
-        how: How,
-        demand: Demand,
-    ) -> Fate:
+    def _fate(self, seeker: Seeker, how: How, demand: Demand) -> Fate:
         certain = self._arrangement.is_certain
         if how in _PLACED:
             domains = seeker.gang.placements_of(demand).domains

@@ -49,11 +49,7 @@ class Supposed(Value):
         return replace(self, lines=(*self.lines, line), **changes)
 
 
-def suppose(
-    facts: Snapshot,
-    edits: Iterable[Supposition],
-    topology: str = "",
-) -> Supposed:
+def suppose(facts: Snapshot, edits: Iterable[Supposition], topology: str = "") -> Supposed:
     """Return the facts after edits, one after the other.
 
     Levels are those of `topology`. Raise UnusableEdit for what does not exist.
@@ -102,11 +98,7 @@ def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
 # Draining.
 
 
-def _drained(
-    supposed: Supposed,
-    edit: Drain,
-    topology: str,
-) -> Supposed:
+def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
     index = Index(supposed.facts)
     levels = topology_of(index, topology)
     names = {node.name for target in edit.targets for node in _targeted(levels, target)}
@@ -195,11 +187,7 @@ def _extended(supposed: Supposed, edit: Addition) -> Supposed:
     return supposed.then(line, facts=replace(facts, nodes=nodes, slices=slices))
 
 
-def _free_names(
-    like: str,
-    count: int,
-    taken: Collection[str],
-) -> list[str]:
+def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
     names = (f"{like}-like-{number}" for number in itertools.count(1))
     return list(itertools.islice((name for name in names if name not in taken), count))
 
@@ -222,11 +210,7 @@ def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
 # Labelling.
 
 
-def _labelled(
-    supposed: Supposed,
-    edit: Labelling,
-    topology: str,
-) -> Supposed:
+def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
     facts = supposed.facts
     levels = topology_of(Index(facts), topology)
     for name in edit.nodes:
