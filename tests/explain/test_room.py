@@ -206,7 +206,7 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
     return next(reason for reason in answer(snapshot).reasons if reason.id == "NoDomainFits").remedy
 
 
-KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which are preemptible, or "
+KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which can be preempted, or "
 OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
 
 

@@ -18,7 +18,7 @@ Next = Literal["next", "after", "held", "waits", "never"]
 """What becomes of a gang.
 
 It is placed in the next cycle; or would be, but not after others; or has a place and is `held` by
-another reason; or `waits` for room or for its queue; or has no place even in an empty cluster.
+another reason; or `waits` for room or for its queue; or has no place even if all others ended.
 """
 
 NEXT: dict[Next, str] = {
@@ -26,7 +26,7 @@ NEXT: dict[Next, str] = {
     "after": "placed after others",
     "held": "held by another reason",
     "waits": "not placed as it is",
-    "never": "not placed even in an empty cluster",
+    "never": "not placed even if all others ended",
 }
 
 NOT_HOLDING = {

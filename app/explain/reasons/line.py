@@ -31,7 +31,7 @@ def after_others(gang: Gang) -> Reasons:
 def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:
     s = "s" if len(before) == 1 else ""
     if turn.full:
-        return f"bring{s} queue {turn.full} to its limit"
+        return f"leave{s} too little of what queue {turn.full} may have"
     used = frozenset[int]().union(*(other.used for other in before))
     return f"take{s} {listed(where(gang.placements.domains, gang.demand, used))}"
 

@@ -273,7 +273,7 @@ def _evicting(obstacle: Obstacle) -> str:
     if not groups:
         return ""
     holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
-    return f"wait: KAI may evict {listed(holders)}, which are preemptible"
+    return f"wait: KAI may evict {listed(holders)}, which can be preempted"
 
 
 def _evicted_for(obstacle: Obstacle) -> list[Pod]:
@@ -358,8 +358,9 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
         helps = "restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
         return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
 
-    has = f"it has room for {best.pods} of {pods_of(short.shapes)}"
-    text = f"{run} in {best.domain}, the rest must join them, and {has}"
+    needs = pods_of(short.shapes)
+    has = f"has room for {best.pods} of {needs}" if best.pods else f"has no room for {needs}"
+    text = f"{run} in {best.domain}, the rest must join them, and it {has}"
     return text, _rejoined(obstacle, best)
 
 

@@ -62,7 +62,7 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
 
 
 def shared_narrower_domain(gang: Gang) -> Reasons:
-    """A required level is never met if all nodes that come into question share a narrower domain.
+    """A required level is never met if all usable nodes share a narrower domain.
 
     This is a defect of KAI: `lowestCommonDomainID` goes down to that domain, and the domains above
     then seem to have no room.
@@ -75,7 +75,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     names = parts(gang.demand, short)
     verb = "requires" if len(names) == 1 else "require"
     text = (
-        f"{listed(names)} {verb} {level_of(gang, short)}, and all nodes that come into question are"
+        f"{listed(names)} {verb} {level_of(gang, short)}, and all usable nodes are"
         " in one domain of a narrower level: KAI never places that (a defect of KAI)"
     )
     evidence = Evidence(gang.ref, "required", short.key)

@@ -26,16 +26,17 @@ def nodes_coming(gang: Gang) -> Reasons:
     told = _told(gang, _COMING)
     times = [event.time for _, event in told if event.time is not None]
     age = gang.facts.now - min(times) if times and gang.facts.now else 0.0
-    lasting = f", for {ago(age)}" if age else ""
+    coming = f"have been on their way for {ago(age)}" if age else "are on their way"
 
     remedy = "wait until they have joined"
     who: Who = "wait"
     if age > _LATE:
-        remedy = "see the log of the autoscaler: they should have joined within 15 minutes"
+        coming = f"were on their way {ago(age)} ago"
+        remedy = "see whether they have joined; if not, see the log of the autoscaler"
         who = "platform"
 
     for evidence, objects in _shown(told):
-        text = f"Nodes are on their way{lasting}: {evidence.value}"
+        text = f"Nodes {coming}: {evidence.value}"
         yield about(evidence, "NodesComing", text, remedy, who, objects=objects)
 
 

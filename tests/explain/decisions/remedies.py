@@ -288,7 +288,7 @@ def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> Non
 
 
 ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
-    (r"KAI may evict (?P<who>.+), which are preemptible", _evict),
+    (r"KAI may evict (?P<who>.+), which can be preempted", _evict),
     (
         r"^wait until pods of others (?:leave room for \d+ more|end)(?: in (?P<domain>\S+)| there)?$",
         _others_end,

@@ -53,8 +53,8 @@ LINE = (
         "AfterOthers",
         "an older gang fills the queue above both",
         limited(3600),
-        "It would have a place by itself, but not after others: rival before it brings queue root"
-        " to its limit",
+        "It would have a place by itself, but not after others: rival before it leaves too little"
+        " of what queue root may have",
         "wait",
         limited(60),
     ),

@@ -190,7 +190,7 @@ PLACEMENT = (
                 occupant("gpu-03"),
             )
         },
-        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has room for 0 of 1 pod of 8 GPUs",
+        "2 of 3 pods of llm-0-pool-0 run in zone-a/rack-a1, the rest must join them, and it has no room for 1 pod of 8 GPUs",
         "you",
         {"pods": (*placed("gpu-00", "gpu-01", "gpu-02"), pod(WORKERS, 2), occupant("gpu-00"))},
     ),

@@ -83,7 +83,7 @@ REFUSED = (
         "SharedNarrowerDomain",
         "a zone is required, and all nodes are in one rack",
         {**OF_ZONE, "nodes": racks("rack-a1")},
-        "llm-0 requires zone, and all nodes that come into question are in one domain of a narrower level: KAI never places that (a defect of KAI)",
+        "llm-0 requires zone, and all usable nodes are in one domain of a narrower level: KAI never places that (a defect of KAI)",
         "you",
         {**OF_ZONE, "nodes": racks("rack-a1", "rack-a2")},
     ),
