@@ -12,6 +12,13 @@ import pytest
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
+VIOLATIONS = """async () => (await axe.run()).violations.map(
+  (violation) => `${violation.id}: ${violation.nodes.map((node) => node.html).join(" ")}`)"""
+"""What the rules of axe-core find in a page."""
+
+SIZES = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+"""How wide a page is, and how wide the window."""
+
 
 def chromium(*, whole_module: bool = False) -> str:
     """The path of a chromium. Skips the test if it or Playwright is missing.

@@ -43,7 +43,8 @@ def by_plural(objects: Iterable[Object]) -> dict[str, list[Object]]:
                 "packConstraint": {"required": key, "preferred": LEVELS["host"]}
             }
         if obj["kind"] == "PodGroup":
-            owner = {"kind": "PodGang", "name": obj["metadata"]["name"]}
+            name = obj["metadata"]["name"]
+            owner = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "name": name}
             obj["metadata"]["ownerReferences"] = [{**owner, "uid": f"PodGang-{owner['name']}"}]
         obj["metadata"] |= {
             "uid": f"{obj['kind']}-{obj['metadata']['name']}",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.console.changing import shown
-from tests.console.chromium import chromium, tab
+from tests.console.chromium import SIZES, VIOLATIONS, chromium, tab
 from tests.console.fake import Lists
 from tests.console.objects import objects
 
@@ -34,10 +34,7 @@ PAGES = {
     "playground": "playground?example",
     "object": f"object?object={STUCK}",
 }
-VIOLATIONS = """async () => (await axe.run()).violations.map(
-  (violation) => `${violation.id}: ${violation.nodes.map((node) => node.html).join(" ")}`)"""
 TOP = "(element) => element.getBoundingClientRect().top"
-SIZES = "[document.documentElement.scrollWidth, document.documentElement.clientWidth]"
 
 
 @contextlib.asynccontextmanager

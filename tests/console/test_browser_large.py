@@ -14,10 +14,9 @@ import pytest
 import pytest_asyncio
 
 from tests.console.changing import Shown, shown
-from tests.console.chromium import chromium, tab
+from tests.console.chromium import SIZES, VIOLATIONS, chromium, tab
 from tests.console.fake import Lists
 from tests.console.large import large
-from tests.console.test_browser_access import SIZES, VIOLATIONS
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
