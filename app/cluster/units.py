@@ -31,6 +31,10 @@ The leader of a group of a LeaderWorkerSet, a Pod, is above its workers.
 """
 
 
+MOST_CLAIMS = 32
+"""Of a Pod, in which rivals are looked for: others wait for the calls that this takes."""
+
+
 class UnitOwners:
     """The owners of units, as `client` reads them."""
 
@@ -65,7 +69,7 @@ class UnitOwners:
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
         """Return the finding about another claim of `pod` for the channel. Raise ClusterError."""
-        for position, entry in enumerate(maps_of(pod.claims)):
+        for position, entry in enumerate(maps_of(pod.claims)[:MOST_CLAIMS]):
             for field, resource, read in (
                 ("resourceClaimName", RESOURCE_CLAIM, read_resource_claim),
                 ("resourceClaimTemplateName", CLAIM_TEMPLATE, read_claim_template),

@@ -205,6 +205,16 @@ async def test_another_claim_for_the_channel_is_refused(
         assert cause["field"] == "spec.resourceClaims[0]"
 
 
+async def test_a_pod_with_very_many_claims_causes_few_calls() -> None:
+    obj = pod("job")
+    obj["spec"]["resourceClaims"] = [
+        {"name": f"c-{number}", "resourceClaimName": f"c-{number}"} for number in range(1000)
+    ]
+    caller = calling()
+    assert (await caller.ask(MUTATE, review(obj)))["allowed"]
+    assert len(caller.cluster.client.calls) < 50
+
+
 # What a tenant may try.
 
 LWS = "leaderworkerset.sigs.k8s.io/"
