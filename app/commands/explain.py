@@ -323,8 +323,8 @@ def summary(answer: Answer) -> str:
 COMMAND = Command(
     "Explains whether a workload is placed as asked, and why it waits: one tree from its"
     " PodCliqueSet to its pods, and every reason that applies, with what helps. Without a name, it"
-    " lists what waits, the longest first, with the first reason and who can act. Nothing is"
-    " written. Exit code: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not"
+    " lists what waits, in the order of KAI's line, with the first reason and who can act. Nothing"
+    " is written. Exit code: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not"
     " found, not everything could be read, or it waits and the reasons that are left were not"
     " examined.",
     add_options,

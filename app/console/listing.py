@@ -51,7 +51,7 @@ class WaitingList:
 
     @property
     def rows(self) -> list[WorkloadRow]:
-        """What waits first, the longest before the others."""
+        """What waits first, in the order of KAI's line."""
         return sorted((kept.row for kept in self._kept.values()), key=place)
 
     @property

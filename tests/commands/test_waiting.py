@@ -143,6 +143,12 @@ def test_a_reason_that_several_have_is_told_once() -> None:
     assert second.endswith("wait  as job-1")
 
 
+def test_what_is_alike_in_another_namespace_is_named_with_it() -> None:
+    (group, pod), (other, its) = pending("llm", age=90), pending("llm", "test")
+    *_, last = lines(Snapshot(pod_groups=(group, other), pods=(pod, its), now=NOW))
+    assert last.endswith("as research/llm")
+
+
 def test_the_document_has_the_place_in_the_line() -> None:
     snapshot = equals(placed=2)
     rows = list_document(listed(snapshot), snapshot)["workloads"]

@@ -131,7 +131,8 @@ def _reasons_once(rows: Sequence[WorkloadRow]) -> Iterator[str]:
     for row in rows:
         first, *others = same[first_reason(row)]
         if row is not first and row.reason:
-            yield f"as {first.ref.name}"
+            space, name = first.ref.key
+            yield f"as {name}" if space == row.ref.namespace else f"as {space}/{name}"
         else:
             like_it = f" ({len(others):,} more like it)"
             yield first_reason(row) + (like_it if others and row.reason else "")
