@@ -47,7 +47,7 @@ _INSTALL_MARKING = (
     " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
     f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
 )
-_OF_ACCOUNT = ("metadata", "names", "objects", "podcliques", "pods", "status", "webhooks")
+_BOUNDS = ("metadata", "names", "objects", "podcliques", "podgangs", "pods", "status", "webhooks")
 _BOUND_ACCOUNT = (
     "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
 )
@@ -132,7 +132,7 @@ async def check_account(client: Client) -> Checks:
         for name in stored.policies
         if any(denies(binding) for binding in stored.bindings.get(name, ()))
     }
-    names = [f"account-{name}{SUFFIX}" for name in _OF_ACCOUNT]
+    names = [f"account-{name}{SUFFIX}" for name in _BOUNDS]
     missing = [name for name in names if name not in in_force]
     if not missing:
         return [ok("policies refuse what the server never writes, whoever has its token")]

@@ -121,6 +121,7 @@ def _claimed(obj: Object) -> None:
 
 
 STATUS = Resource("grove.io", "podcliquesets/status", "PodCliqueSet", True, ("v1alpha1",))
+GANG = {"metadata": {"name": "x"}, "spec": {}}
 GONE = {"apiVersion": "v1", "kind": "Node", "name": "gone", "uid": "gone"}
 MUTATING = configuration("MutatingWebhookConfiguration")
 VALIDATING = configuration("ValidatingWebhookConfiguration")
@@ -343,9 +344,11 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
     ),
     "an owner of a PodGang": (
         POD_GANG,
-        {"metadata": {"name": "x"}, "spec": {}},
+        GANG,
         lambda obj: obj["metadata"].update(ownerReferences=[GONE]),
     ),
+    "a PodGang's priority": (POD_GANG, GANG, lambda obj: obj["spec"].update(priorityClassName="p")),
+    "a group of a PodGang": (POD_GANG, GANG, lambda obj: obj["spec"].update(podgroups=[{}])),
     "a PodGroup of KAI's podgrouper": (
         POD_GROUP,
         labelled("kai"),
