@@ -62,7 +62,7 @@ MEBIBYTES = {
     "key-updates": 30,
     "zeros": 100,
     "heads": 130,
-    "large": 80,
+    "large": 110,
     "equal": 30,
     "chunks": 40,
 }
