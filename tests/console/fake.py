@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -35,6 +35,7 @@ from app.stores.permitted import Namespaces, PermittedStores
 TOKEN = "token-of-the-test"
 HOST = "127.0.0.1:4711"
 NOW = 1_800_000_000.0
+_BOOKMARK_SECONDS = 20.0
 
 
 class Lists:
@@ -100,8 +101,14 @@ class Lists:
     async def watch(self, selection: Selection, **_: Any) -> AsyncGenerator[WatchEvent]:
         queue: asyncio.Queue[WatchEvent] = asyncio.Queue()
         self._queues.setdefault(selection.resource.plural, []).append(queue)
+        version = "1"
         while True:
-            yield await queue.get()
+            # a watch that is silent is taken for broken
+            event = await _within(queue.get(), _BOOKMARK_SECONDS)
+            metadata = {"resourceVersion": version}
+            event = event or WatchEvent("BOOKMARK", {"metadata": metadata})
+            version = event.object["metadata"].get("resourceVersion", version)
+            yield event
 
     async def create(
         self, resource: Resource, obj: Object, namespace: str | None = None, **_: Any
@@ -122,6 +129,14 @@ class Lists:
     def change(self, plural: str, obj: Object, kind: Any = "MODIFIED") -> None:
         for queue in self._queues.get(plural, ()):
             queue.put_nowait(WatchEvent(kind, obj))
+
+
+async def _within(event: Awaitable[WatchEvent], seconds: float) -> WatchEvent | None:
+    try:
+        async with asyncio.timeout(seconds):
+            return await event
+    except TimeoutError:
+        return None
 
 
 async def discovered() -> Discovery:
