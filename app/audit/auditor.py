@@ -41,12 +41,7 @@ from app.objects.resource import POD, Resource
 from app.objects.shape import key_of, labels_of
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
-from app.rules.mnnvl.missing import (
-    REPLACE_POD,
-    WITHOUT_CLAIM,
-    asks_for_claim,
-    runs_without_claim,
-)
+from app.rules.mnnvl.missing import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim, runs_without_claim
 from app.webhooks.configurations import EXEMPT_NAMESPACE
 from app.webhooks.registry import routes_over
 

@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from app.base.visible import visible
 from app.cluster import documents
 from app.commands.files import documents_of, objects_in
-from app.commands.options import (
-    REFUSED,
-    UNUSABLE,
-    Command,
-    add_config,
-    add_output,
-    show_answer,
-)
+from app.commands.options import REFUSED, UNUSABLE, Command, add_config, add_output, show_answer
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, judge

@@ -12,12 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
-from app.doctor.installed import (
-    Installed,
-    StoredWebhook,
-    Surroundings,
-    read_installed,
-)
+from app.doctor.installed import Installed, StoredWebhook, Surroundings, read_installed
 from app.doctor.report import Check, Checks, ok, unknown, warning
 from app.doctor.service import Endpoint
 from app.doctor.targets import check_targets, endpoints_of, fault_of

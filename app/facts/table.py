@@ -11,16 +11,9 @@ from msgspec import field
 
 from app.base.value import Value
 from app.facts import kinds
-from app.facts.grove.podcliqueset import (
-    PodCliqueSet,
-    read_pod_clique_set,
-    read_set_with_status,
-)
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set, read_set_with_status
 from app.facts.grove.podgang import StoredGang, read_pod_gang, read_pod_gang_map, read_stored_gang
-from app.facts.grove.topology import (
-    read_cluster_topology,
-    read_cluster_topology_binding,
-)
+from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
 from app.facts.kai.podgroup import read_kai_pod_group
 from app.facts.kai.queue import read_queue
 from app.facts.kai.topology import read_kai_topology
@@ -36,11 +29,7 @@ from app.facts.kubernetes.event import read_event
 from app.facts.kubernetes.node import NodeForm, read_node, read_node_labels
 from app.facts.kubernetes.pod import PodForm, read_pod
 from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
-from app.facts.kubernetes.workload import (
-    read_priority_class,
-    read_workload,
-    read_workload_group,
-)
+from app.facts.kubernetes.workload import read_priority_class, read_workload, read_workload_group
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.named import Key, read_name
 from app.facts.nvidia.computedomain import (

@@ -10,16 +10,7 @@ from datetime import datetime
 from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.kube.api import (
-    ClusterError,
-    Conflict,
-    Key,
-    NotFound,
-    Object,
-    ObjectRef,
-    Rejected,
-    find,
-)
+from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
 from app.kube.events import Regarding
 from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition

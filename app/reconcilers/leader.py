@@ -18,15 +18,7 @@ from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
 from app.cluster.units import UnitOwners
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.facts.table import (
-    BINDINGS,
-    GANGS,
-    KAI_TOPOLOGIES,
-    QUEUE_NAMES,
-    SETS,
-    TOPOLOGIES,
-    Row,
-)
+from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, QUEUE_NAMES, SETS, TOPOLOGIES, Row
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.events import Recorder

@@ -20,12 +20,7 @@ from app.objects.resource import POD
 from app.objects.shape import JsonMap
 from app.reconcilers.writing import soonest
 from app.rules.workload.groups import SKIP_PODGROUPER, DefinedGroup
-from app.rules.workload.kai_podgroup import (
-    LabelKeys,
-    Remark,
-    difference,
-    is_of_group,
-)
+from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, is_of_group
 
 INVALID = 422
 AT_ONCE = 8

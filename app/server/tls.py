@@ -270,11 +270,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         pieces = []
         failure = None
         has_ended = False
+        has_more = True
         try:
-            while not has_ended:
+            while has_more:
                 data = tls.read(_RECORD)
                 pieces.append(data)
                 has_ended = not data
+                # a read of nothing raises an error, which takes 5 us
+                has_more = len(data) == _RECORD or self._incoming.pending > 0
+                has_more &= not has_ended
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:

@@ -13,11 +13,7 @@ from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES, Unknown
-from app.explain.reasons.topology import (
-    level_label_missing,
-    not_a_tree,
-    topology_differs,
-)
+from app.explain.reasons.topology import level_label_missing, not_a_tree, topology_differs
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology

@@ -13,14 +13,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.known.queues import chain, group_is_preemptible, priority_of, unusable_because
 from app.explain.known.snapshot import PODS_OF_GROUP
-from app.explain.line.shares import (
-    NOTHING,
-    Account,
-    Quantities,
-    added,
-    divide,
-    quantities_of,
-)
+from app.explain.line.shares import NOTHING, Account, Quantities, added, divide, quantities_of
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 

@@ -24,13 +24,7 @@ from app.explain.reasons.reason import (
     listed,
     pods_of,
 )
-from app.explain.reasons.room import (
-    Obstacle,
-    obstacle_of,
-    selection_words,
-    selector_words,
-    selects,
-)
+from app.explain.reasons.room import Obstacle, obstacle_of, selection_words, selector_words, selects
 from app.facts.kubernetes.pod import Pod
 
 

@@ -13,12 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from app.facts.carrier import GROVE_CLAIM
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import (
-    FORMER_ANNOTATION,
-    CliqueTemplate,
-    SetPart,
-    Template,
-)
+from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label

@@ -15,13 +15,7 @@ from app.explain.answers.survey import survey
 from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import (
-    Seeker,
-    gangs_in,
-    is_alone,
-    movers,
-    waiters,
-)
+from app.explain.answers.whatif.seekers import Seeker, gangs_in, is_alone, movers, waiters
 from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT

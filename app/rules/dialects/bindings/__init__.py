@@ -19,11 +19,7 @@ from app.rules.dialects.bindings import sets
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
 from app.rules.dialects.bindings.podgangs import drifted_constraints, gang_warnings
-from app.rules.dialects.dialect import (
-    Dialect,
-    LevelsVerdict,
-    TopologyFacts,
-)
+from app.rules.dialects.dialect import Dialect, LevelsVerdict, TopologyFacts
 from app.rules.topology.coverage import coverage_problems
 
 

@@ -11,13 +11,7 @@ from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
-from app.rules.dialects.dialect import (
-    Adopted,
-    OwnerRule,
-    OwnershipProblem,
-    State,
-    orphaned,
-)
+from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
 
 
 class PodCliqueSetOwns(OwnerRule):

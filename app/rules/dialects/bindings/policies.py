@@ -2,11 +2,7 @@
 
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.labels import KAI_SCHEDULER
-from app.rules.dialects.bindings.levels import (
-    MAX_DOMAIN,
-    MAX_KAI_LEVELS,
-    WITHOUT_KAI_TOPOLOGY,
-)
+from app.rules.dialects.bindings.levels import MAX_DOMAIN, MAX_KAI_LEVELS, WITHOUT_KAI_TOPOLOGY
 from app.rules.policy import (
     LEVELS_OF_PARAMETER,
     NOT_BEING_DELETED,

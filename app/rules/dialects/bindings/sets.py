@@ -13,15 +13,7 @@ from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
 from app.facts.grove.topology import Level
-from app.objects.fields import (
-    FieldError,
-    FieldPath,
-    Findings,
-    forbidden,
-    invalid,
-    quote,
-    required,
-)
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden, invalid, quote, required
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith

@@ -23,12 +23,7 @@ from app.rules.dialects.design import sets
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
-from app.rules.dialects.dialect import (
-    Dialect,
-    LevelsVerdict,
-    OwnerRule,
-    TopologyFacts,
-)
+from app.rules.dialects.dialect import Dialect, LevelsVerdict, OwnerRule, TopologyFacts
 from app.rules.topology.coverage import coverage_problems
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
 

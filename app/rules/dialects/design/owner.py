@@ -10,13 +10,7 @@ from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
-from app.rules.dialects.dialect import (
-    Adopted,
-    OwnerRule,
-    OwnershipProblem,
-    State,
-    orphaned,
-)
+from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
 
 
 class PodGangOwns(OwnerRule):
