@@ -210,6 +210,7 @@ def read_pod(obj: JsonMap) -> Pod:
     annotations = map_at(metadata, "annotations")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
+    scheduled = _scheduled(status)
     return Pod(
         *read_key(metadata),
         text_at(metadata, "uid"),
@@ -220,7 +221,7 @@ def read_pod(obj: JsonMap) -> Pod:
         tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
         read_shape(spec, annotations.get(GPU_FRACTION)),
         interned(status.get("phase")) or "Pending",
-        _unscheduled(status),
+        _unscheduled(scheduled),
         _waiting(status),
         read_pod_claims(spec, status.get("resourceClaimStatuses")),
         priority=int_of(spec.get("priority")),
@@ -228,7 +229,7 @@ def read_pod(obj: JsonMap) -> Pod:
         finalizers=tuple(texts_at(metadata, "finalizers")),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
-        bound=_bound(status),
+        bound=_bound(status, scheduled),
         **_groups(labels, annotations, spec),
     )
 
@@ -255,15 +256,13 @@ def _controller(obj: JsonMap) -> str:
     return next((owner.uid for owner in owners_of(obj) if owner.controller), "")
 
 
-def _unscheduled(status: JsonMap) -> str:
-    condition = _scheduled(status)
+def _unscheduled(condition: JsonMap) -> str:
     if condition.get("status") != "False" or condition.get("reason") == GATED:
         return ""
     return text_at(condition, "message") or text_at(condition, "reason")
 
 
-def _bound(status: JsonMap) -> float | None:
-    condition = _scheduled(status)
+def _bound(status: JsonMap, condition: JsonMap) -> float | None:
     if status.get("phase") != "Pending" or condition.get("status") != "True":
         return None
     return seconds_since_1970(condition.get("lastTransitionTime"))
