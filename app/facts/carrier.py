@@ -172,13 +172,16 @@ def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[Gp
     for field in ("initContainers", "containers"):
         path = at.path.child(field)
         for position, item in enumerate(walk_list(pod_spec, field, at.path, findings)):
-            container = as_map(item, path.index(position), findings)
+            at_item = path.index(position)
+            container = as_map(item, at_item, findings)
             if not container:
                 continue
 
-            at_item = path.index(position)
-            at_resources = at_item.child("resources")
             resources = walk_map(container, "resources", at_item, findings)
+            if not resources:
+                continue
+
+            at_resources = at_item.child("resources")
             walk_list(resources, "claims", at_resources, findings)
             limits = walk_map(resources, "limits", at_resources, findings)
             requests = walk_map(resources, "requests", at_resources, findings)
@@ -190,7 +193,10 @@ def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[Gp
 
 def named(claims: Any, name: str) -> Entry | None:
     """Return the first of the `claims` of a pod or container that has this name, or None."""
-    return next((claim for claim in maps_of(claims) if claim.get("name") == name), None)
+    for claim in maps_of(claims):
+        if claim.get("name") == name:
+            return claim
+    return None
 
 
 def _set_uid(references: Any, pcs: str) -> str:

@@ -109,7 +109,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False
         self._is_next_turn = False
         self._has_ended = False
-        self._undecrypted = memoryview(b"")
+        self._undecrypted: memoryview | bytes = b""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
         """Bytes of ciphertext without enough plaintext.
 
@@ -134,19 +134,20 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             del self._above  # which refers to this transport: a cycle would stay in memory
 
     def data_received(self, data: bytes) -> None:
-        rest = self._undecrypted
-        self._undecrypted = memoryview(b"".join((rest, data)) if rest else data)
+        if self._undecrypted:
+            data = b"".join((self._undecrypted, data))
         if self._tls is None:
-            if len(self._undecrypted) < _LENGTHS:
+            if len(data) < _LENGTHS:
+                self._undecrypted = data
                 return
-            if _is_too_long(self._undecrypted):
+            if _is_too_long(data):
                 self.abort()
                 return
             self._incoming = ssl.MemoryBIO()
             self._outgoing = ssl.MemoryBIO()
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._door.began(self)
-        self._go_on(self._tls)
+        self._go_on(self._tls, data)
 
     def eof_received(self) -> bool:
         """Return whether the socket stays open, because there is an answer to write."""
@@ -225,12 +226,16 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     # the two states
 
-    def _go_on(self, tls: ssl.SSLObject) -> None:
-        """Decrypt as much as belongs to one turn, and wait for the next one if there is more."""
-        taken = self._undecrypted[:_TURN]
-        self._undecrypted = self._undecrypted[_TURN:]
-        self._fruitless += len(taken)
-        self._incoming.write(taken)
+    def _go_on(self, tls: ssl.SSLObject, data: bytes | memoryview) -> None:
+        """Decrypt as much of `data` as belongs to one turn. The rest waits for the next one."""
+        if len(data) > _TURN:
+            whole = memoryview(data)
+            data = whole[:_TURN]
+            self._undecrypted = whole[_TURN:]
+        else:
+            self._undecrypted = b""
+        self._fruitless += len(data)
+        self._incoming.write(data)
         try:
             if self._is_open:
                 self._read(tls)
@@ -274,20 +279,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         try:
             while has_more:
                 data = tls.read(_RECORD)
+                if not data:
+                    has_ended = True
+                    break
                 pieces.append(data)
-                has_ended = not data
                 # a read of nothing raises an error, which takes 4 us
                 has_more = len(data) == _RECORD or self._incoming.pending > 0
-                has_more &= not has_ended
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
             failure = problem  # what came before it counts
 
-        plaintext = b"".join(pieces)
-        self._fruitless = max(0, self._fruitless - len(plaintext) / _ENOUGH)
         if self._outgoing.pending:
             self._send()
+        plaintext = b"".join(pieces)
+        fruitless = self._fruitless - len(plaintext) / _ENOUGH
+        self._fruitless = fruitless if fruitless > 0 else 0
         if plaintext and not self._is_closing:
             self._above.data_received(plaintext)
         if failure is not None:
@@ -309,7 +316,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
         if not self._is_paused:
             self._raw.resume_reading()
-        self._go_on(self._tls)
+        self._go_on(self._tls, self._undecrypted)
 
     def _end(self) -> None:
         """Take note that the client sends nothing more."""
@@ -332,7 +339,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._timer = None
 
 
-def _is_too_long(first: memoryview) -> bool:
+def _is_too_long(first: bytes) -> bool:
     """Return whether a connection begins with a ClientHello that is larger than a record.
 
     OpenSSL takes memory for all of its length at once, up to 175 KB. The first record must not be

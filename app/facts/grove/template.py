@@ -252,18 +252,21 @@ def _read_part(
     if constraint is not None and not isinstance(constraint, dict):
         constraint = as_map(constraint, path.child("topologyConstraint"), findings)
 
-    queue = _queue(annotated, _holder_path(owner, path))
+    labels = map_of(annotated.get("labels"))
+    queue = None
+    if KAI_QUEUE in labels or KAI_QUEUE in annotations:
+        queue = _queue(labels, annotations, _holder_path(owner, path))
     return SetPart(owner, path, constraint, about_mnnvl, queue)
 
 
-def _queue(holder: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
+def _queue(labels: JsonMap, annotations: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
     """Return the queue of KAI that a label names, else an annotation, with its path.
 
     Grove looks for it in the same places:
     https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
     """
-    for field in ("labels", "annotations"):
-        name = text_at(map_of(holder.get(field)), KAI_QUEUE)
+    for field, texts in (("labels", labels), ("annotations", annotations)):
+        name = text_at(texts, KAI_QUEUE)
         if name:
             return path.child(field).key(KAI_QUEUE), name
 

@@ -49,13 +49,9 @@ class NvlinkUnit(Value):
     scope: Scope
 
     @property
-    def kind(self) -> "UnitKind":
-        return kind_of(self.member)
-
-    @property
     def base_name(self) -> str:
         """The text with which the names of its resources begin, "" if a label for it is missing."""
-        return self.kind.base_name(self.member, self.scope)
+        return kind_of(self.member).base_name(self.member, self.scope)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -63,7 +59,9 @@ class NvlinkUnit(Value):
 
         No label names a PodGang, because Grove replaces PodGangs while pods run.
         """
-        labels = self.kind.labels(self.member, self.scope)
+        kind = kind_of(self.member)
+        labels = dict(zip(_PLACE_LABELS, kind.place(self.member, self.scope), strict=True))
+        labels |= kind.further_labels(self.member, self.scope)
         labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
         return {key: value for key, value in labels.items() if _as_label(value)}
 
@@ -79,24 +77,28 @@ class NvlinkUnit(Value):
         Two workloads can have units of the same name: `owners` are those of the resource, of which
         that of a Pod must be one.
         """
-        labels = self.kind.labels(self.member, self.scope)
-        own = tuple(_as_label(labels.get(key, "")) for key in _PLACE_LABELS)
-        if own != (*place.of_replica, place.unit):
+        own = kind_of(self.member).place(self.member, self.scope)
+        other = (*place.of_replica, place.unit)
+        if other != own and other != tuple(map(_as_label, own)):
             return False
+        if self.member.named is None:
+            return True
 
         names = {owner.name for owner in owners}
-        return self.member.named is None or not names or self.member.owner_name in names
+        return not names or self.member.owner_name in names
 
 
 class UnitKind(Value):
     """How the units of a kind of member are known, named and labelled.
 
-    `scopes` begin with the default. `check` adds findings about a member that can't have a scope.
+    `scopes` begin with the default. `place` are the values of the labels in _PLACE_LABELS, "" for
+    one that its resources don't have. `check` adds findings about a member that can't have a scope.
     """
 
     scopes: tuple[Scope, ...]
     base_name: Callable[[UnitMember, Scope], str]
-    labels: Callable[[UnitMember, Scope], dict[str, str]]
+    place: Callable[[UnitMember, Scope], tuple[str, ...]]
+    further_labels: Callable[[UnitMember, Scope], dict[str, str]]
     check: Callable[[UnitMember, Scope, Findings], None]
 
 
@@ -136,22 +138,28 @@ def _base_name(member: UnitMember, scope: Scope) -> str:
     In the scope `clique`, that is its own name, which is unique for each replica.
     """
     place = member.place
-    parts = [place.pcs, place.replica]
-    if scope == "scalingGroupReplica":
-        parts += [place.group, place.group_replica]
-    if not (all(parts) and member.name):
+    if not (place.pcs and place.replica and member.name):
         return ""
-    return member.name if scope == "clique" else "-".join(parts)
-
-
-def _labels(member: UnitMember, scope: Scope) -> dict[str, str]:
-    place = member.place
-    labels = {PCS_NAME: place.pcs, PCS_REPLICA: place.replica}
-    if scope != "replica" and place.group and place.group_replica:
-        labels |= {PCSG_NAME: place.group, PCSG_REPLICA: place.group_replica}
     if scope == "clique":
-        labels[CLIQUE_NAME] = _clique_name(member)
-    return labels
+        return member.name
+
+    replica = f"{place.pcs}-{place.replica}"
+    if scope != "scalingGroupReplica":
+        return replica
+    if not (place.group and place.group_replica):
+        return ""
+    return f"{replica}-{place.group}-{place.group_replica}"
+
+
+def _place(member: UnitMember, scope: Scope) -> tuple[str, ...]:
+    place = member.place
+    if scope == "replica" or not (place.group and place.group_replica):
+        return place.pcs, place.replica, "", "", ""
+    return *place.of_replica, ""
+
+
+def _label_of_clique(member: UnitMember, scope: Scope) -> dict[str, str]:
+    return {CLIQUE_NAME: _clique_name(member)} if scope == "clique" else {}
 
 
 def _clique_name(member: UnitMember) -> str:
@@ -226,7 +234,7 @@ def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
         findings.append(invalid(label.at, value, detail))
 
 
-_OF_CLIQUES = UnitKind(SCOPES, _base_name, _labels, _check)
+_OF_CLIQUES = UnitKind(SCOPES, _base_name, _place, _label_of_clique, _check)
 
 # Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.
 
@@ -236,7 +244,7 @@ MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
 
 def _kind_of_pods(owner: NamedOwner) -> UnitKind:
     scopes = tuple(scope.name for scope in owner.kind.scopes)
-    return UnitKind(scopes, _name_of_unit, _labels_of_unit, _check_owner)
+    return UnitKind(scopes, _name_of_unit, _place_of_unit, _labels_of_owner, _check_owner)
 
 
 def _owner_of(member: UnitMember) -> NamedOwner:
@@ -253,12 +261,15 @@ def _name_of_unit(member: UnitMember, scope: Scope) -> str:
     return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
 
 
-def _labels_of_unit(member: UnitMember, scope: Scope) -> dict[str, str]:
-    """Return the labels by which the owner knows the unit, and the one of ours."""
+def _place_of_unit(member: UnitMember, scope: Scope) -> tuple[str, ...]:
+    return "", "", "", "", _name_of_unit(member, scope)
+
+
+def _labels_of_owner(member: UnitMember, scope: Scope) -> dict[str, str]:
+    """Return the labels by which the owner knows the unit."""
     owner = _owner_of(member)
     keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))]
-    labels = dict(zip(keys, owner.values_at(keys), strict=True))
-    return {**labels, MNNVL_UNIT: _name_of_unit(member, scope)}
+    return dict(zip(keys, owner.values_at(keys), strict=True))
 
 
 def _check_owner(member: UnitMember, scope: Scope, findings: Findings) -> None:
