@@ -33,7 +33,7 @@ HANDLERS = {
     "podcliqueset": "PodCliqueSetWebhook.__call__",
     "podgang": "PodGangWebhook.__call__",
 }
-"""The handler of each kind of recording. It is in the file of that name in `webhooks/`."""
+"""The handler of each kind of recording."""
 
 NOT_FOLLOWED = ("kube", "stores", "base")
 
@@ -78,6 +78,10 @@ class Tracer:
         above = None if caller is None else self.function(caller.f_code)
         if caller is not None and above is not None:
             self._note(above, frame.f_code, caller.f_lineno)
+
+    def called(self, name: str) -> Function:
+        """Return the function of this name that was called, in whichever file it is."""
+        return next(function for function in self.parameters if function.name == name)
 
     def callees(self, function: Function) -> Iterator[Function]:
         """Yield what `function` calls, by lines, and in one line by time."""
@@ -185,7 +189,7 @@ def main() -> None:
         steps: list[Step] = []
         names: set[str] = set()
         tracer = asyncio.run(trace(tree, kind))
-        walk(tracer, Function(f"webhooks/{kind}.py", handler), steps, names)
+        walk(tracer, tracer.called(handler), steps, names)
 
         figures = (*counts(steps, layers(tree)), len(names))
         print(f"{kind:14}" + "".join(f"{figure:>8}" for figure in figures))
