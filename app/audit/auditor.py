@@ -14,9 +14,9 @@ from typing import TypeVar
 from app.audit.claims import ClaimAudit
 from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
 from app.base.groups import by_key
-from app.cluster import listed
 from app.cluster.cluster import Cluster
 from app.cluster.dialects import DIALECTS
+from app.cluster.filled import Listing, read_into
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.facts.grove.podgang import SlimPodGang, StoredGang
@@ -106,7 +106,7 @@ class Auditor:
         self._routes = routes_over(configuration, self._cluster, authorized=(_ASKER.username,))
         self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
-        self._listing = listed.Listing()
+        self._listing = Listing()
         self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
         self._show = show
         self._settled = timestamp(now - SETTLE)
@@ -116,7 +116,7 @@ class Auditor:
 
         `tally` is complete at the end.
         """
-        self._listing = await listed.read(self._cluster, self._client, self._levels, namespace)
+        self._listing = await read_into(self._cluster, self._client, self._levels, namespace)
         await self._try_pods(self._claims.read_pods())
         async for finding in self._all(namespace):
             self.tally.add(finding)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.base.visible import visible
-from app.cluster import documents
+from app.cluster.filled import cluster_of
 from app.commands.files import documents_of, objects_in
 from app.commands.options import REFUSED, UNUSABLE, Command, add_config, add_output, show_answer
 from app.config.read import configuration_or_defaults
@@ -65,7 +65,7 @@ async def check(
 
     Each object is a fact for the verdicts on the others.
     """
-    routes = routes_over(configuration, documents.cluster_of(configuration, objects))
+    routes = routes_over(configuration, cluster_of(configuration, objects))
     return [await judge(routes, document, asker) for document in objects]
 
 

@@ -23,7 +23,6 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import facts_in
-from app.commands.whatif import add_option, edit_of, effects_of, print_unknown
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.room import RoomSearch, search_room
 from app.explain.answers.survey import (
@@ -34,8 +33,8 @@ from app.explain.answers.survey import (
     preview,
     survey,
 )
-from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.effects import Effects
+from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
+from app.explain.answers.whatif.effects import Effects, effects
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology, topology_of
 from app.explain.known.read import read_all
@@ -43,6 +42,7 @@ from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.explain.reasons.reason import listed
 from app.explain.shown.json import preview_document, search_document, survey_document
 from app.explain.shown.rights import how_to_get
+from app.explain.shown.text import not_seen
 from app.explain.shown.topology_text import (
     domains_text,
     nodes_text,
@@ -90,7 +90,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how"
     )
-    add_option(parser)
+    parser.add_argument(
+        "--if",
+        dest="edits",
+        action="append",
+        default=[],
+        metavar="EDIT",
+        help="what would be if: 'drain rack=r7', 'add 4 like n12', 'label n1 rack=r2', or a file"
+        " that is applied; may be given several times, in order",
+    )
     parser.add_argument("--all", action="store_true", help="all domains, and all gangs of --if")
     parser.add_argument(
         "--offline",
@@ -103,7 +111,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     levels = levels_of(arguments.levels, arguments.name) if arguments.levels else None
-    edits = list(map(edit_of, arguments.edits))
+    edits = list(map(_edit_of, arguments.edits))
     try:
         if arguments.offline:
             facts = facts_in(arguments.offline)
@@ -213,57 +221,6 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     return report.exit_code
 
 
-def _report_effects(
-    facts: Snapshot,
-    edits: list[Supposition],
-    levels: ClusterTopology | None,
-    arguments: argparse.Namespace,
-) -> int:
-    """Print what edits would do, and what else was asked for as it would be then."""
-    if levels:
-        raise UnusableInput("--levels does not go with --if: give the file to --if")
-    index = Index(facts)
-    examined = survey(index, arguments.name)
-    _require_topology(topology_of(index, arguments.name), examined, arguments.name)
-    if not index.room_is_known:
-        complain("what would be is not known: not all nodes and pods can be read")
-        return print_unknown(facts)
-
-    effects, after = effects_of(facts, edits, arguments)
-    room = _room(topology_of(after, arguments.name), arguments)
-    show_answer(
-        arguments.output,
-        lambda: _effects_document(effects, room),
-        lambda: _effects_text(effects, after, room, arguments),
-    )
-
-    if facts.unseen:
-        return print_unknown(facts)
-    room_code = room.exit_code if room else 0
-    return max(effects.exit_code, room_code)
-
-
-def _effects_text(
-    effects: Effects,
-    after: Index,
-    room: RoomSearch | None,
-    arguments: argparse.Namespace,
-) -> str:
-    parts = [effects_text(effects, everything=arguments.all)]
-    if room:
-        parts.append(search_text(room))
-    if arguments.domain:
-        topology = topology_of(after, arguments.name)
-        inside = _inside(topology, arguments.domain)
-        parts.append(_domains(topology, inside, arguments))
-    return "\n".join(parts)
-
-
-def _effects_document(effects: Effects, room: RoomSearch | None) -> Object:
-    document = effects_document(effects)
-    return document if room is None else {**document, "room": search_document(room)}
-
-
 def _require_topology(topology: Topology, examined: Survey, name: str) -> None:
     """Raise UnusableInput if a topology was named that there is not."""
     if not name or topology.cluster or topology.kai or examined.unknown:
@@ -335,6 +292,81 @@ def _levels(topology: Topology) -> str:
         else "none"
     )
     return listed(topology.names, 16) or none
+
+
+# What would be if.
+
+
+def _report_effects(
+    facts: Snapshot,
+    edits: list[Supposition],
+    levels: ClusterTopology | None,
+    arguments: argparse.Namespace,
+) -> int:
+    """Print what edits would do, and what else was asked for as it would be then."""
+    if levels:
+        raise UnusableInput("--levels does not go with --if: give the file to --if")
+    index = Index(facts)
+    examined = survey(index, arguments.name)
+    _require_topology(topology_of(index, arguments.name), examined, arguments.name)
+    if not index.room_is_known:
+        complain("what would be is not known: not all nodes and pods can be read")
+        return _print_unknown(facts)
+
+    try:
+        found, after = effects(facts, edits, arguments.name)
+    except UnusableEdit as problem:
+        raise UnusableInput(f"--if {problem}") from None
+
+    room = _room(topology_of(after, arguments.name), arguments)
+    show_answer(
+        arguments.output,
+        lambda: _effects_document(found, room),
+        lambda: _effects_text(found, after, room, arguments),
+    )
+
+    if facts.unseen:
+        return _print_unknown(facts)
+    room_code = room.exit_code if room else 0
+    return max(found.exit_code, room_code)
+
+
+def _effects_text(
+    found: Effects,
+    after: Index,
+    room: RoomSearch | None,
+    arguments: argparse.Namespace,
+) -> str:
+    parts = [effects_text(found, everything=arguments.all)]
+    if room:
+        parts.append(search_text(room))
+    if arguments.domain:
+        topology = topology_of(after, arguments.name)
+        inside = _inside(topology, arguments.domain)
+        parts.append(_domains(topology, inside, arguments))
+    return "\n".join(parts)
+
+
+def _effects_document(found: Effects, room: RoomSearch | None) -> Object:
+    document = effects_document(found)
+    return document if room is None else {**document, "room": search_document(room)}
+
+
+def _edit_of(text: str) -> Supposition:
+    """Return an edit of the command line. Raise UnusableInput."""
+    if is_file(text):
+        return Applying(text, tuple(objects_in(text)))
+    try:
+        return parse(text)
+    except UnusableEdit as problem:
+        raise UnusableInput(f"--if {problem}") from None
+
+
+def _print_unknown(facts: Snapshot) -> int:
+    """Print that not everything could be read. Return the exit code."""
+    for line in (*not_seen(facts.unseen, ()), *how_to_get(facts.unseen)):
+        complain(line)
+    return UNUSABLE
 
 
 COMMAND = Command(

@@ -36,7 +36,7 @@ from app.kube.client import HttpClient
 from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
-from app.stores.permitted import Namespaces, PermittedStores
+from app.stores.stores import Namespaces, PermittedStores
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)

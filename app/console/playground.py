@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from app.admission.verdict import Verdict
+from app.admission.review import Verdict
 from app.base.value import Value
-from app.cluster import documents, listed
 from app.cluster.cluster import Cluster
+from app.cluster.filled import cluster_of, read_into
 from app.config.schema import Configuration
 from app.console.page import ConsolePage, Query, Values
 from app.console.source import difference, line_of, masked, roots
@@ -121,9 +121,9 @@ class Judge(Value):
         The documents are added to the facts.
         """
         if not with_cluster:
-            return documents.cluster_of(self.configuration, read), []
+            return cluster_of(self.configuration, read), []
         cluster = Cluster(self.client, self.configuration)
-        listing = await listed.read(cluster, self.client, self.configuration.levels, None)
+        listing = await read_into(cluster, self.client, self.configuration.levels, None)
         own = DocumentObjects(read)
         for fact, store in cluster.stores:
             for obj in own.of(fact.resource):

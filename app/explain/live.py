@@ -21,7 +21,7 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.reason import listed
 from app.kube.api import ClusterError
 from app.stores.listed import OF_ALL_NAMESPACES
-from app.stores.permitted import PermittedStores
+from app.stores.stores import PermittedStores
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

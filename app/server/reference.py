@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 
 from app.admission.decide import Route
-from app.admission.review import Operation
+from app.admission.review import Verb
 from app.base.json import from_json
 from app.objects.shape import JsonMap, Object
 
@@ -39,7 +39,7 @@ _REQUEST = {
     "uid": {"type": "string", "minLength": 1},
     "kind": {"type": "object", "properties": _OF_KIND},
     "resource": {"type": "object", "properties": _OF_RESOURCE},
-    "operation": {"enum": get_args(Operation)},
+    "operation": {"enum": get_args(Verb)},
     "userInfo": {"type": "object", "properties": {"username": _TEXT}},
     "object": {"type": ["object", "null"]},
     "oldObject": {"type": ["object", "null"]},

@@ -20,10 +20,10 @@ from app.base.value import Value
 from app.certificates.files import ClientCas, file_source, read_client_cas
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
-from app.cluster import documents
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits as client_limits
 from app.cluster.connect import server_client
+from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient
@@ -282,7 +282,7 @@ async def connected(
     the facts, and there is no cluster and no client.
     """
     if objects is not None:
-        yield documents.cluster_of(configuration, objects), None
+        yield cluster_of(configuration, objects), None
         return
     async with server_client(configuration, kubeconfig, context, resources) as client:
         yield Cluster(client, configuration, client.discovery), client

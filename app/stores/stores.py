@@ -1,14 +1,16 @@
 """A store for each row, filled by a watch that keeps it in step with the cluster."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from app.base.value import Value
 from app.facts.table import Row
-from app.kube.api import Client, Object, Selection
+from app.kube.api import Client, ClusterError, Object, Reader, Rejected, Selection
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
+from app.objects.resource import NAMESPACE
 from app.stores.collector import pause_until
 
 T = TypeVar("T")
@@ -131,3 +133,153 @@ async def _until(
         for task in (watching, waiting):
             task.cancel()
         await asyncio.gather(watching, waiting, return_exceptions=True)
+
+
+# Watches with whatever rights there are, for somebody who looks at a cluster.
+
+
+Scope = tuple[Row[Any], str | None]
+"""What is listed and watched at once: objects of all namespaces (None), or of one."""
+
+LIVELY = Pace(page_size=100, slice_size=50, retry_most=10.0)
+"""Somebody is looking: each turn of the event loop takes few milliseconds."""
+
+
+class Namespaces(Value):
+    """The namespaces that are read one by one where there is no right to read all.
+
+    Without `names`, those that may be listed, else `own`, that of the context. `again` are the
+    seconds after which a list is tried again that there was no right to.
+    """
+
+    names: Sequence[str] = ()
+    own: str = ""
+    again: float = 60.0
+
+
+class PermittedStores:
+    """A store of each of `rows`, or one for each namespace that may be read.
+
+    `discovery` says when the kinds that the cluster serves are known, and when they change;
+    somebody else runs it. `stores` has a store of each scope that may be read, and `denied` the
+    scopes that may not.
+    """
+
+    def __init__(
+        self,
+        client: Reader,
+        rows: Iterable[Row[Any]],
+        discovery: Discovery,
+        namespaces: Namespaces = Namespaces(),
+        pace: Pace = LIVELY,
+    ) -> None:
+        self.rows = tuple(rows)
+        self.stores: dict[Scope, WatchStore[Any]] = {}
+        self.denied: set[Scope] = set()
+        self._client = client
+        self._discovery = discovery
+        self._namespaces = namespaces
+        self._names = tuple(namespaces.names)
+        self._pace = pace
+        self._subscribers: list[Callable[[str], None]] = []
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` after each change, with the name of the row whose objects it is about.
+
+        It is "" if only what is known of them has changed.
+        """
+        self._subscribers.append(changed)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every list has been read, or there is no right to it."""
+        known = {row for row, _ in (*self.denied, *self.stores)}
+        return len(known) == len(self.rows) and all(
+            store.synced or scope in self.denied for scope, store in self.stores.items()
+        )
+
+    def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
+        """Yield why stores, or what the cluster serves, are not up to date."""
+        for store in self.stores.values():
+            if store.problem:
+                yield store.problem, store.error
+        if self._discovery.problem:
+            yield self._discovery.problem, self._discovery.error
+
+    async def run(self) -> NoReturn:
+        """Read and watch everything. Never returns."""
+        await self._discovery.until_known()
+        async with asyncio.TaskGroup() as tasks:
+            for row in self.rows:
+                tasks.create_task(self._follow(row), name=f"watch {row.resource}")
+        raise AssertionError("these tasks never end")
+
+    async def _follow(self, row: Row[Any]) -> NoReturn:
+        everywhere = (row, None)
+        while True:
+            await self._keep(everywhere)
+            names = await self._visible() if row.resource.namespaced else ()
+            if names:
+                self.denied.discard(everywhere)
+                async with asyncio.TaskGroup() as tasks:
+                    for name in names:
+                        tasks.create_task(self._keep_trying((row, name)))
+            await self._deny(everywhere)
+
+    async def _keep_trying(self, scope: Scope) -> NoReturn:
+        while True:
+            await self._keep(scope)
+            await self._deny(scope)
+
+    async def _keep(self, scope: Scope) -> None:
+        """Keep a store in step until there is no right to its list."""
+        row, namespace = scope
+        store: WatchStore[Any] = WatchStore(row.read)
+        store.subscribe(lambda key, before, after: self._changed(row.name))
+        self.stores[scope] = store
+        noted = asyncio.create_task(self._note_sync(scope, store))
+        try:
+            await run_store(
+                self._client,
+                store,
+                selection_of(row, namespace),
+                pace=self._pace,
+                served_changed=self._served_changed,
+                not_found=self._discovery.trigger,
+                needs_right=True,
+            )
+        except Rejected:
+            self.stores.pop(scope, None)
+            self._changed(row.name)
+        finally:
+            noted.cancel()
+
+    async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
+        await store.until_synced()
+        self.denied.discard(scope)
+        self._changed()
+
+    async def _deny(self, scope: Scope) -> None:
+        self.denied.add(scope)
+        self._changed()
+        await asyncio.sleep(self._namespaces.again)
+
+    async def _served_changed(self) -> None:
+        """Show at once that a kind is not served, even if it had no objects, and wait."""
+        self._changed()
+        await self._discovery.changed()
+
+    async def _visible(self) -> tuple[str, ...]:
+        """Return the namespaces to read one by one."""
+        if self._names:
+            return self._names
+        try:
+            page = await self._client.list(Selection(NAMESPACE), limit=0)
+        except ClusterError:
+            return (self._namespaces.own,) if self._namespaces.own else ()
+        self._names = tuple(obj["metadata"]["name"] for obj in page.items)
+        return self._names
+
+    def _changed(self, name: str = "") -> None:
+        for changed in self._subscribers:
+            changed(name)

@@ -30,7 +30,7 @@ from app.kube.events import Recorder
 from app.kube.readonly import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
-from app.stores.permitted import PermittedStores
+from app.stores.stores import PermittedStores
 from app.waiting.overdue import Overdue, overdue
 from app.waiting.teller import CONDITION, PACING, Pacing, Teller
 

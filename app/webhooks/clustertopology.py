@@ -5,8 +5,7 @@ It authorizes writes of the managed one, and validates all. Writes of `status` a
 
 from collections.abc import Collection
 
-from app.admission.review import Request
-from app.admission.verdict import Verdict, judged, not_allowed
+from app.admission.review import Request, Verdict, judged, not_allowed
 from app.base.value import Value
 from app.cluster.dialects import DIALECTS
 from app.cluster.view import ClusterView

@@ -3,8 +3,7 @@
 Never rejects a Pod.
 """
 
-from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, patched
+from app.admission.review import ALLOWED, Request, Verdict, patched
 from app.base.value import Value
 from app.objects.edits import operations
 from app.rules.workload.groups import admission_changes

@@ -5,8 +5,7 @@ Never rejects a Binding, so that scheduling goes on.
 
 from collections.abc import Sequence
 
-from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict, patched
+from app.admission.review import ALLOWED, Request, Verdict, patched
 from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.objects.edits import operations

@@ -41,7 +41,7 @@ def parsed(body: bytes) -> bytes:
 def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
     from app.admission.exchange import Exchange, Headers
-    from app.admission.verdict import ALLOWED
+    from app.admission.review import ALLOWED
 
     class Constant(Exchange):
         def answer(
@@ -55,7 +55,7 @@ def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
 
 def judging() -> "Exchange":
     from app.admission.exchange import Exchange
-    from app.cluster.documents import cluster_of
+    from app.cluster.filled import cluster_of
     from app.config.schema import Configuration
     from app.webhooks.registry import routes_over
 

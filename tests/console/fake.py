@@ -30,7 +30,7 @@ from app.kube.api import (
 from app.kube.discovery import Discovery
 from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import Resource
-from app.stores.permitted import Namespaces, PermittedStores
+from app.stores.stores import Namespaces, PermittedStores
 
 TOKEN = "token-of-the-test"
 HOST = "127.0.0.1:4711"

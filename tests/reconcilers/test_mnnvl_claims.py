@@ -8,7 +8,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
-from app.cluster.documents import fill_from
+from app.cluster.filled import fill_from
 from app.cluster.rows import CLIQUES
 from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE

@@ -10,7 +10,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
-from app.cluster.documents import fill_from
+from app.cluster.filled import fill_from
 from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners
 from app.facts.kinds import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.admission.exchange import Exchange
-from app.cluster import documents
+from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.facts.named import read_place
 from app.objects.fields import MOST_ITEMS
@@ -34,7 +34,7 @@ def asked(path: str, kind: tuple[str, str, str], obj: Any, facts: Any = ()) -> d
     """The response to a review of `obj`, whose kind is a group, a kind and a plural."""
     levels = {"clusterTopology": {"enabled": True, "levels": LEVELS}}
     configuration = Configuration.model_validate(levels)
-    routes = routes_over(configuration, documents.cluster_of(configuration, facts))
+    routes = routes_over(configuration, cluster_of(configuration, facts))
     group, name, plural = kind
     request = {
         "uid": "u",
