@@ -10,8 +10,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import ClaimMode
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import ClaimMode, CliqueFacts
 
 Object = dict[str, Any]
 

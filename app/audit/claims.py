@@ -17,7 +17,7 @@ from app.rules.mnnvl.missing import (
     lacks_claim,
     read_clique,
 )
-from app.rules.mnnvl.wanted import ClaimedMember
+from app.rules.mnnvl.plan import ClaimedMember
 from app.stores.stores import Stores
 
 LACKS = (

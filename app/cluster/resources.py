@@ -21,8 +21,7 @@ from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
-from app.rules.mnnvl.plan import Plan, desired_resource
-from app.rules.mnnvl.wanted import asks_for
+from app.rules.mnnvl.plan import Plan, asks_for, desired_resource
 from app.stores.stores import Stores
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}
@@ -338,7 +337,7 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
 
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
-    return stored.managed and plan.unit.is_at(stored.place, stored.owners)
+    return stored.managed and plan.is_at(stored.place, stored.owners)
 
 
 def _former_set(name: str) -> str:

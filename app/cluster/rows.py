@@ -19,7 +19,7 @@ from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import annotations_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
-from app.rules.mnnvl.wanted import ClaimedMember, claimed
+from app.rules.mnnvl.plan import ClaimedMember, claimed
 from app.rules.workload.groups import (
     SKIP_PODGROUPER,
     GroupRef,

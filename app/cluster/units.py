@@ -48,8 +48,8 @@ class UnitOwners:
         An owner is above what controls the Pod; a group of Kubernetes only has to exist. Raise
         ClusterError.
         """
-        named = plan.unit.member.named
-        controller = plan.unit.member.controller
+        named = plan.member.named
+        controller = plan.member.controller
         assert named is not None
         if not is_label(named.kind.key):
             (resource,) = named.kind.resources
@@ -105,7 +105,7 @@ class UnitOwners:
 
 def not_owned(plan: Plan) -> FieldError:
     """Return the finding about a Pod whose owner is not the one that it names."""
-    named = plan.unit.member.named
+    named = plan.member.named
     assert named is not None
     detail = (
         f"no {named.kind.title} of this name controls the Pod, as far as grove-admission may read"

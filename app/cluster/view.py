@@ -16,7 +16,7 @@ from app.kube.store import WatchStore
 from app.objects.names import is_subdomain
 from app.objects.resource import Resource
 from app.rules.dialects.dialect import Dialect, NoTopology
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import CliqueFacts
 from app.rules.topology.coverage import GPU_COUNT, LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
 from app.stores.stores import Stores

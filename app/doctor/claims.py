@@ -38,8 +38,7 @@ from app.rules.mnnvl.missing import (
     lacks_claim,
     read_clique,
 )
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
-from app.rules.mnnvl.wanted import demands_in
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, demands_in
 
 _SHOWN = 5
 

@@ -32,8 +32,7 @@ from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, annotations_of, map_at, text_at
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import CliqueFacts, desired_resource
 from app.rules.topology.levels import NVLINK_DOMAIN
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 

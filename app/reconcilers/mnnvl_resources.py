@@ -35,9 +35,7 @@ from app.kube.store import WatchStore
 from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
-from app.rules.mnnvl.unit import NvlinkUnit
-from app.rules.mnnvl.wanted import ClaimedMember, demands_in, plan_for
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, ClaimedMember, Plan, demands_in, plan_for
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
@@ -239,8 +237,8 @@ class MnnvlResourcesReconciler:
             return None
         for demand in demands:
             if demand.named is not None:
-                unit = NvlinkUnit(demand, demand.scope)
-                plan = await self._units.owned(Plan(unit, DEFAULT_DEVICE_CLASS, demand.mode))
+                wanted = Plan(demand, demand.scope, DEFAULT_DEVICE_CLASS, demand.mode)
+                plan = await self._units.owned(wanted)
                 if plan is not None:
                     return plan
         return None

@@ -39,8 +39,7 @@ from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
-from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import CliqueFacts, Plan
 
 # What both share.
 

@@ -29,7 +29,6 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
-from app.rules.mnnvl.unit import NvlinkUnit
 from app.sandbox.sandbox import Sandbox
 from benches.common import (
     ServerInPod,
@@ -270,7 +269,8 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     """The ComputeDomain and the claim of a stored PodGang, which owns them."""
     pcs, _, replica = gang["metadata"]["name"].rpartition("-")
     plan = Plan(
-        NvlinkUnit(read_carrier(pod_clique(pcs, int(replica), "leader"), "default"), "replica"),
+        read_carrier(pod_clique(pcs, int(replica), "leader"), "default"),
+        "replica",
         DEFAULT_DEVICE_CLASS,
     )
     owner = POD_GANG.owner_reference(gang["metadata"]["name"], gang["metadata"]["uid"])

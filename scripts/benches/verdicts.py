@@ -36,8 +36,7 @@ from app.certificates.files import ensure_development_certificate
 from app.facts.carrier import read_carrier
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import CliqueFacts, desired_resource
 from app.sandbox.processes import free_port
 from benches.common import ENVIRONMENT, ROOT
 

@@ -52,8 +52,7 @@ def plan(owner: str | None = "u") -> Plan:
 
 def changed(**changes: Any) -> dict[str, Any]:
     """Changes of a plan whose PodClique is another one."""
-    unit = plan().unit
-    return {"unit": replace(unit, member=replace(unit.member, **changes))}
+    return {"member": replace(plan().member, **changes)}
 
 
 def unseen(cluster: OfflineCluster, *objects: dict[str, Any]) -> OfflineCluster:
@@ -88,7 +87,7 @@ async def test_twenty_at_once_make_one_of_each() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"unit": replace(plan().unit, scope="clique")}, "ask", id="another scope"),
+        pytest.param({"scope": "clique"}, "ask", id="another scope"),
         pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
         pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import field
+from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.carrier import CLAIM, Carrier, Entry, named
@@ -17,8 +18,15 @@ from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
-from app.rules.mnnvl.plan import ClaimMode, Plan, device_class_of, plan_of, read_entry
-from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
+from app.rules.mnnvl.plan import (
+    ClaimMode,
+    CliqueFacts,
+    Plan,
+    device_class_of,
+    plan_of,
+    read_entry,
+    wanted_by,
+)
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 
@@ -134,7 +142,7 @@ def _with_claim(
     entry = carrier.claim
     # Grove's operator removes the entry from the spec
     known = read_entry(carrier, entry or stored, plan.device_class)
-    wanted = Plan(plan.unit, plan.device_class, new_mode if known is None else known.mode)
+    wanted = replace(plan, mode=new_mode if known is None else known.mode)
     if entry is None or entry == wanted.entry:
         return wanted
     if known is not None and entry == stored:
@@ -220,12 +228,12 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     With scope `replica`, these are the cliques in no scaling group, those of its own group, and
     those of groups that inherit that scope.
     """
-    if plan.unit.scope == "clique":
+    if plan.scope == "clique":
         return replicas
 
-    own_group = plan.unit.member.place.group
+    own_group = plan.member.place.group
     replicas_of = {clique.name: clique.replicas for clique in pcs.cliques}
-    if plan.unit.scope == "scalingGroupReplica":
+    if plan.scope == "scalingGroupReplica":
         group = pcs.group_of(own_group)
         return 0 if group is None else _pods_in(group, replicas_of)
 

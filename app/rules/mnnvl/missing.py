@@ -12,8 +12,7 @@ from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
 from app.objects.fields import Findings
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.mnnvl.plan import read_plan
-from app.rules.mnnvl.wanted import ClaimedMember, claimed
+from app.rules.mnnvl.plan import ClaimedMember, claimed, read_plan
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"

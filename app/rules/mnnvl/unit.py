@@ -3,7 +3,7 @@
 A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from app.base.value import Value
 from app.facts.carrier import UnitMember
@@ -51,7 +51,10 @@ class NvlinkUnit(Value):
     @property
     def base_name(self) -> str:
         """The text with which the names of its resources begin, "" if a label for it is missing."""
-        return kind_of(self.member).base_name(self.member, self.scope)
+        owner = self.member.named
+        if owner is None:
+            return _base_name(self.member, self.scope)
+        return _name_of_unit(owner, self.scope)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -59,11 +62,24 @@ class NvlinkUnit(Value):
 
         No label names a PodGang, because Grove replaces PodGangs while pods run.
         """
-        kind = kind_of(self.member)
-        labels = dict(zip(_PLACE_LABELS, kind.place(self.member, self.scope), strict=True))
-        labels |= kind.further_labels(self.member, self.scope)
+        owner = self.member.named
+        labels = dict(zip(_PLACE_LABELS, self._place, strict=True))
+        if owner is not None:
+            labels |= _labels_of_owner(owner, self.scope)
+        elif self.scope == "clique":
+            labels[CLIQUE_NAME] = _clique_name(self.member)
         labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
         return {key: value for key, value in labels.items() if _as_label(value)}
+
+    @property
+    def _place(self) -> tuple[str, ...]:
+        """The values of the labels in _PLACE_LABELS, "" for one that its resources don't have."""
+        if self.member.named is not None:
+            return "", "", "", "", _name_of_unit(self.member.named, self.scope)
+        place = self.member.place
+        if self.scope == "replica" or not (place.group and place.group_replica):
+            return place.pcs, place.replica, "", "", ""
+        return *place.of_replica, ""
 
     @property
     def owner_reference(self) -> Object:
@@ -77,7 +93,7 @@ class NvlinkUnit(Value):
         Two workloads can have units of the same name: `owners` are those of the resource, of which
         that of a Pod must be one.
         """
-        own = kind_of(self.member).place(self.member, self.scope)
+        own = self._place
         other = (*place.of_replica, place.unit)
         if other != own and other != tuple(map(_as_label, own)):
             return False
@@ -88,37 +104,29 @@ class NvlinkUnit(Value):
         return not names or self.member.owner_name in names
 
 
-class UnitKind(Value):
-    """How the units of a kind of member are known, named and labelled.
-
-    `scopes` begin with the default. `place` are the values of the labels in _PLACE_LABELS, "" for
-    one that its resources don't have. `check` adds findings about a member that can't have a scope.
-    """
-
-    scopes: tuple[Scope, ...]
-    base_name: Callable[[UnitMember, Scope], str]
-    place: Callable[[UnitMember, Scope], tuple[str, ...]]
-    further_labels: Callable[[UnitMember, Scope], dict[str, str]]
-    check: Callable[[UnitMember, Scope, Findings], None]
-
-
-def unit_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findings) -> NvlinkUnit:
-    """Return the unit of a member for which `annotations` count.
+def scope_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findings) -> Scope:
+    """Return the scope of a member for which `annotations` count.
 
     Adds findings about a scope that its kind doesn't have, or that it can't have.
     """
-    kind = kind_of(member)
-    scope = annotations.scope or kind.scopes[0]
-    if scope not in kind.scopes and any(kind.scopes):
-        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, kind.scopes))
-        scope = kind.scopes[0]
+    scopes = scopes_of(member)
+    scope = annotations.scope or scopes[0]
+    if scope not in scopes and any(scopes):
+        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, scopes))
+        scope = scopes[0]
 
-    kind.check(member, scope, findings)
-    return NvlinkUnit(member, scope)
+    if member.named is None:
+        _check(member, scope, findings)
+    else:
+        _check_owner(member.named, scope, findings)
+    return scope
 
 
-def kind_of(member: UnitMember) -> UnitKind:
-    return _OF_CLIQUES if member.named is None else _kind_of_pods(member.named)
+def scopes_of(member: UnitMember) -> tuple[Scope, ...]:
+    """Return the scopes of the kind of a member, the default first."""
+    if member.named is None:
+        return SCOPES
+    return tuple(scope.name for scope in member.named.kind.scopes)
 
 
 def _as_label(value: str) -> str:
@@ -149,17 +157,6 @@ def _base_name(member: UnitMember, scope: Scope) -> str:
     if not (place.group and place.group_replica):
         return ""
     return f"{replica}-{place.group}-{place.group_replica}"
-
-
-def _place(member: UnitMember, scope: Scope) -> tuple[str, ...]:
-    place = member.place
-    if scope == "replica" or not (place.group and place.group_replica):
-        return place.pcs, place.replica, "", "", ""
-    return *place.of_replica, ""
-
-
-def _label_of_clique(member: UnitMember, scope: Scope) -> dict[str, str]:
-    return {CLIQUE_NAME: _clique_name(member)} if scope == "clique" else {}
 
 
 def _clique_name(member: UnitMember) -> str:
@@ -234,26 +231,13 @@ def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
         findings.append(invalid(label.at, value, detail))
 
 
-_OF_CLIQUES = UnitKind(SCOPES, _base_name, _place, _label_of_clique, _check)
-
 # Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.
 
 MAX_UNIT = MAX_LABEL - len(DOMAIN_SUFFIX)
 """The longest base name, so that the name of a ComputeDomain can be a label too."""
 
 
-def _kind_of_pods(owner: NamedOwner) -> UnitKind:
-    scopes = tuple(scope.name for scope in owner.kind.scopes)
-    return UnitKind(scopes, _name_of_unit, _place_of_unit, _labels_of_owner, _check_owner)
-
-
-def _owner_of(member: UnitMember) -> NamedOwner:
-    assert member.named is not None
-    return member.named
-
-
-def _name_of_unit(member: UnitMember, scope: Scope) -> str:
-    owner = _owner_of(member)
+def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
     of_scope = owner.kind.scope(scope)
     values = owner.values_at(of_scope.keys)
     if not owner.name or not all(values):
@@ -261,20 +245,14 @@ def _name_of_unit(member: UnitMember, scope: Scope) -> str:
     return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
 
 
-def _place_of_unit(member: UnitMember, scope: Scope) -> tuple[str, ...]:
-    return "", "", "", "", _name_of_unit(member, scope)
-
-
-def _labels_of_owner(member: UnitMember, scope: Scope) -> dict[str, str]:
+def _labels_of_owner(owner: NamedOwner, scope: Scope) -> dict[str, str]:
     """Return the labels by which the owner knows the unit."""
-    owner = _owner_of(member)
     keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))]
     return dict(zip(keys, owner.values_at(keys), strict=True))
 
 
-def _check_owner(member: UnitMember, scope: Scope, findings: Findings) -> None:
+def _check_owner(owner: NamedOwner, scope: Scope, findings: Findings) -> None:
     """Add findings about an owner that is missing, is one of two, or can't have such a unit."""
-    owner = _owner_of(member)
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)
         detail = (
@@ -302,7 +280,7 @@ def _check_owner(member: UnitMember, scope: Scope, findings: Findings) -> None:
         )
         findings.append(required(path_of(key), detail))
 
-    name = _name_of_unit(member, scope)
+    name = _name_of_unit(owner, scope)
     if name and not is_subdomain(name):
         detail = f'the name of its ComputeDomain, "{name}{DOMAIN_SUFFIX}", must be a DNS subdomain'
         findings.append(invalid(path, owner.name, detail))

@@ -10,15 +10,13 @@ from app.facts.grove.annotations import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.named import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
-from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.unit import NvlinkUnit
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.plan import CliqueFacts, Plan
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]
 
 
-PLAN = Plan(NvlinkUnit(UnitMember("ns", "pcs-0-worker", Place("pcs", "0")), "replica"), DESIGN)
+PLAN = Plan(UnitMember("ns", "pcs-0-worker", Place("pcs", "0")), "replica", DESIGN)
 
 
 @pytest.mark.parametrize(

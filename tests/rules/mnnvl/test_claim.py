@@ -141,7 +141,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
         **labels,
     }
     assert (plan.compute_domain, plan.claim) == (f"{base}-cd", f"{base}-mnnvl-claim")
-    assert plan.unit.labels == {key: value for key, value in expected.items() if value is not None}
+    assert plan.labels == {key: value for key, value in expected.items() if value is not None}
     assert plan.owner_uid == "u"
 
 
@@ -363,7 +363,7 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
     annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
     kept = injection_into(annotated, "ns", "shared", stored)
     assert kept.plan is not None
-    assert (kept.plan.unit.scope, kept.plan.base_name, kept.plan.mode, kept.patch) == (
+    assert (kept.plan.scope, kept.plan.base_name, kept.plan.mode, kept.patch) == (
         "replica",
         "pcs-0",
         mode,

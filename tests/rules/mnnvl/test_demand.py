@@ -10,7 +10,7 @@ from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import base_of, claim_names, is_made_by_us, is_reserved, uses
-from app.rules.mnnvl.wanted import (
+from app.rules.mnnvl.plan import (
     ClaimedMember,
     claimed,
     inherited_by,
@@ -90,7 +90,7 @@ def test_the_claim_says_what_is_asked_for_and_the_plan_is_that_of_admission(
     assert admitted is not None
     planned = plan_for([read], pcs())
     assert planned is not None
-    assert (planned.base_name, planned.unit.labels) == (admitted.base_name, admitted.unit.labels)
+    assert (planned.base_name, planned.labels) == (admitted.base_name, admitted.labels)
     assert (planned.owner_name, planned.owner_uid) == ("train", "u")
     assert planned.device_class == "compute-domain.nvidia.com"
     new, old = carrier(obj), carrier(stored(obj, mode))
@@ -173,7 +173,7 @@ def test_whose_resources_are_made_again(known: PodCliqueSet, names: list[str]) -
     ]
     assert [read.name for read in demands if read.is_of(known)] == names
     planned = plan_for(demands, known)
-    assert (planned.unit.member.name if planned else None) == min(names, default=None)
+    assert (planned.member.name if planned else None) == min(names, default=None)
 
 
 @pytest.mark.parametrize(

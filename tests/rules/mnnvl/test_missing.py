@@ -16,7 +16,7 @@ from app.rules.mnnvl.missing import (
     reserving_pods,
     runs_without_claim,
 )
-from app.rules.mnnvl.wanted import ClaimedMember
+from app.rules.mnnvl.plan import ClaimedMember
 from tests import builders
 from tests.builders import injection_into
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from app.facts.carrier import UnitMember
 from app.facts.named import Place, read_place
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
-from app.rules.mnnvl.unit import NvlinkUnit, Scope
+from app.rules.mnnvl.unit import Scope
 
 ALONE = Place("set", "0")
 IN_GROUP = Place("set", "0", "group", "1")
@@ -14,7 +14,7 @@ LONG = Place("set", "0", "g" * 64, "1")
 
 
 def plan_at(place: Place, scope: Scope) -> Plan:
-    return Plan(NvlinkUnit(UnitMember("ns", "set-0-worker", place), scope), DEFAULT_DEVICE_CLASS)
+    return Plan(UnitMember("ns", "set-0-worker", place), scope, DEFAULT_DEVICE_CLASS)
 
 
 PLANS = {
@@ -30,7 +30,7 @@ PLANS = {
 @pytest.mark.parametrize("name", PLANS)
 def test_the_resources_of_a_plan_are_at_its_place(name: str) -> None:
     plan = PLANS[name]
-    made_at = read_place(plan.unit.labels)
+    made_at = read_place(plan.labels)
     others = [
         replace(made_at, pcs="other"),
         replace(made_at, replica="7"),
@@ -39,5 +39,5 @@ def test_the_resources_of_a_plan_are_at_its_place(name: str) -> None:
         replace(made_at, group_replica="7"),
     ]
 
-    assert plan.unit.is_at(made_at)
-    assert not any(plan.unit.is_at(other) for other in others if other != made_at)
+    assert plan.is_at(made_at)
+    assert not any(plan.is_at(other) for other in others if other != made_at)

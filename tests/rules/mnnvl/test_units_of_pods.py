@@ -11,8 +11,7 @@ from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import Plan, desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts, claimed
+from app.rules.mnnvl.plan import CliqueFacts, Plan, claimed, desired_resource
 from tests.pods import UNITS, pod
 
 
@@ -79,14 +78,12 @@ def test_the_compute_domain_says_who_owns_it() -> None:
         ],
     }
     assert is_made_by_us(domain)
-    assert (
-        plan.owned_by("v", LEADER_WORKER_SET).owned_by("w").unit.member.owner is LEADER_WORKER_SET
-    )
+    assert plan.owned_by("v", LEADER_WORKER_SET).owned_by("w").member.owner is LEADER_WORKER_SET
     stored = read_mnnvl_resource(domain)
-    assert plan.unit.is_at(stored.place, stored.owners)
-    assert plan.unit.is_at(stored.place)
-    assert not plan.unit.is_at(stored.place, [OwnerRef("LeaderWorkerSet", "a-2", "other")])
-    assert not planned(pod("jobset")).unit.is_at(stored.place)
+    assert plan.is_at(stored.place, stored.owners)
+    assert plan.is_at(stored.place)
+    assert not plan.is_at(stored.place, [OwnerRef("LeaderWorkerSet", "a-2", "other")])
+    assert not planned(pod("jobset")).is_at(stored.place)
 
 
 def test_a_long_name_ends_with_a_hash() -> None:

@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.grove.template import read_template
-from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import asks_for
+from app.rules.mnnvl.plan import Plan, asks_for
 from tests.builders import Object, injection_into, labels, pod_clique, pod_spec
 
 
@@ -56,9 +55,8 @@ def plan_of(name: str, place: dict[str, str], scope: str = "replica", **more: An
 
 
 def of_replica(plan: Plan, replica: str) -> Plan:
-    unit = plan.unit
-    place = replace(unit.member.place, replica=replica)
-    return replace(plan, unit=replace(unit, member=replace(unit.member, place=place)))
+    place = replace(plan.member.place, replica=replica)
+    return replace(plan, member=replace(plan.member, place=place))
 
 
 ALONE = plan_of("set-1-alone", labels("set", 1, "set-1"))
