@@ -6,8 +6,7 @@ Everything that a test is about is an argument.
 from typing import Any
 
 from app.facts.carrier import read_carrier
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import ClaimMode, CliqueFacts

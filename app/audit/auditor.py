@@ -14,9 +14,8 @@ from typing import TypeVar
 from app.audit.claims import ClaimAudit
 from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
 from app.base.groups import by_key
-from app.cluster.cluster import Cluster
-from app.cluster.dialects import DIALECTS
-from app.cluster.filled import Listing, read_into
+from app.cluster.cluster import Cluster, Listing, read_into
+from app.cluster.view import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.facts.grove.podgang import SlimPodGang, StoredGang

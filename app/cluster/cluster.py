@@ -1,21 +1,28 @@
 """One cluster: stores of facts, readers over them, and the MNNVL resources."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from msgspec import field
+
 from app.base.sample import Sample, counter, gauge
-from app.cluster.dialects import OWNER_RULES
+from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
-from app.cluster.view import ClusterView
+from app.cluster.view import OWNER_RULES, ClusterView, dialect_of
 from app.config.schema import Configuration
-from app.facts.kinds import NEIGHBOURS
-from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, Row
-from app.kube.api import Objects
+from app.facts.grove.topology import Level
+from app.facts.kinds import CLUSTER_TOPOLOGY, NEIGHBOURS
+from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, TOPOLOGIES, Row
+from app.kube.api import Client, ClusterError, Object, Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
-from app.stores.stores import Stores
+from app.objects.resource import Resource
+from app.rules.topology.levels import desired_levels
+from app.stores import listed
+from app.stores.documents import DocumentObjects
+from app.stores.stores import Stores, fill
 
 STALE_SECONDS = 120.0
 """A watch has a sign of life each minute."""
@@ -26,7 +33,7 @@ NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 class Cluster:
     """The facts of one cluster.
 
-    `watched`, `listed` or `documents` fills the stores.
+    Watches fill the stores (`stores/stores`), or `read_into` and `cluster_of`, once.
 
     `client` reads single objects and creates MNNVL resources. `discovery` is None if there is no
     API server.
@@ -123,3 +130,71 @@ class Cluster:
         if age is not None:
             text = "Since the last sign of life of the watch."
             yield gauge("cache_age_seconds", text, age, resource=name)
+
+
+# Stores that are filled once, from documents or from lists.
+
+
+def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
+    """Return a cluster that contains only `documents`.
+
+    If they lack the managed topology of the dialect in force, one with the configured levels is
+    added, as the leader would create it.
+    """
+    objects = DocumentObjects(documents)
+    name = configuration.cluster_topology.name
+    levels = configuration.levels
+    resource = dialect_of(objects).resource
+    if levels and not objects.contains(resource, name):
+        objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
+    cluster = Cluster(objects, configuration)
+    fill_from(cluster, objects.of)
+    return cluster
+
+
+def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
+    """Fill every store with the objects that `objects_of` returns for its resource."""
+    for row, store in cluster.all_stores:
+        fill(store, objects_of(row.resource))
+
+
+def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
+    """Return the managed ClusterTopology with the configured `levels`."""
+    return {
+        "apiVersion": CLUSTER_TOPOLOGY.api_version(),
+        "kind": CLUSTER_TOPOLOGY.kind,
+        "metadata": {"name": name},
+        "spec": {"levels": desired_levels(levels)},
+    }
+
+
+class Listing(Value):
+    """The result of `read_into`.
+
+    `unread` has the reason for each resource that could not be read. `stands_in` is true if the
+    managed ClusterTopology doesn't exist, and one with the configured levels takes its place.
+    """
+
+    unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
+    stands_in: bool = False
+
+
+async def read_into(
+    cluster: Cluster,
+    client: Client,
+    levels: tuple[Level, ...],
+    namespace: str | None,
+) -> Listing:
+    """Fill each store of `cluster` once (`stores/listed`).
+
+    If the managed ClusterTopology doesn't exist although its API is in force, one with `levels`
+    takes its place.
+    """
+    unread = await listed.read(cluster.stores, client, namespace)
+    topologies = cluster.stores[TOPOLOGIES]
+    in_force = cluster.facts.dialect().resource is CLUSTER_TOPOLOGY
+    missing = in_force and topologies.synced and topologies.get("", cluster.topology_name) is None
+    if missing and levels:
+        fill(topologies, [desired_cluster_topology(cluster.topology_name, levels)])
+
+    return Listing(unread, bool(missing and levels))

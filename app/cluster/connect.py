@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.kube.api import ClusterError
-from app.kube.client import HttpClient
+from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
-from app.kube.readonly import ReadOnlyClient
 from app.kube.transport import CallLimits
 from app.objects.resource import Resource
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.base.groups import by_key
-from app.cluster.dialects import LATER
-from app.cluster.view import ClusterView
+from app.cluster.view import LATER, ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import GangIdentity, SlimPodGang, StoredGang, read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from app.cluster.dialects import dialect_of
 from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level
@@ -15,7 +14,12 @@ from app.kube.api import Key, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.names import is_subdomain
 from app.objects.resource import Resource
-from app.rules.dialects.dialect import Dialect, NoTopology
+from app.rules.dialects.bindings import BINDINGS
+from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
+from app.rules.dialects.design import DESIGN, UNSERVED
+from app.rules.dialects.design.owner import POD_GANG_OWNS
+from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
+from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.plan import CliqueFacts
 from app.rules.topology.coverage import GPU_COUNT, LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
@@ -109,6 +113,33 @@ def names_in(store: WatchStore[str]) -> Collection[str]:
 
     store.subscribe(follow)
     return names
+
+
+# The dialect of Grove's topology API.
+
+
+DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
+"""The latest dialect first: it is in force if the cluster serves the signs of several."""
+
+LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
+"""The dialects of the releases after `design`."""
+
+
+def dialect_of(client: Objects) -> Dialect:
+    """Return the dialect of the cluster of `client`, as of the last discovery."""
+    for dialect in DIALECTS:
+        if client.served_version(dialect.sign) is not None:
+            return dialect
+    return UNSERVED
+
+
+OWNER_RULES: Mapping[str, OwnerRule] = {
+    rule.kind: rule for rule in (POD_GANG_OWNS, POD_CLIQUE_SET_OWNS)
+}
+"""The rules that `mnnvl.owner` of the configuration can name; `auto` is that of the dialect."""
+
+
+# All facts.
 
 
 class TopologyMissing(Unavailable, NoTopology):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.base.visible import visible
-from app.cluster.filled import cluster_of
+from app.cluster.cluster import cluster_of
 from app.commands.files import documents_of, objects_in
 from app.commands.options import REFUSED, UNUSABLE, Command, add_config, add_output, show_answer
 from app.config.read import configuration_or_defaults

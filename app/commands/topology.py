@@ -24,13 +24,14 @@ from app.commands.options import (
 )
 from app.commands.records import facts_in
 from app.dry_run.budget import UnusableInput
-from app.explain.answers.room import RoomSearch, search_room
 from app.explain.answers.survey import (
     DomainReport,
     Preview,
+    RoomSearch,
     Survey,
     domain_reports,
     preview,
+    search_room,
     survey,
 )
 from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse

@@ -32,8 +32,7 @@ from app.console.settings import ConsoleSettings
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.explain.live import Live
 from app.facts.kinds import ALL
-from app.kube.client import HttpClient
-from app.kube.readonly import ReadOnlyClient
+from app.kube.client import HttpClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.stores.collector import pause_until
 from app.stores.stores import Namespaces, PermittedStores

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from app.base.groups import by_key
 from app.base.value import Value
 from app.console.page import Values
-from app.explain.answers.room import RoomAnswer
-from app.explain.answers.survey import DomainReport, domain_reports
+from app.explain.answers.survey import DomainReport, RoomAnswer, domain_reports
 from app.explain.known.domains import Path
 from app.explain.known.levels import Topology
 from app.explain.reasons.reason import counted, plain

@@ -11,8 +11,7 @@ import yaml
 
 from app.admission.review import Verdict
 from app.base.value import Value
-from app.cluster.cluster import Cluster
-from app.cluster.filled import cluster_of, read_into
+from app.cluster.cluster import Cluster, cluster_of, read_into
 from app.config.schema import Configuration
 from app.console.page import ConsolePage, Query, Values
 from app.console.source import difference, line_of, masked, roots

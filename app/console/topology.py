@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
-from app.explain.answers.room import RoomSearch, search_room
-from app.explain.answers.survey import Survey, domain_reports, survey
+from app.explain.answers.survey import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Path

@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from app.base.groups import by_key
-from app.cluster.dialects import OWNER_RULES, dialect_of
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.rows import StoredClique
+from app.cluster.view import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
-from app.cluster.dialects import dialect_of
+from app.cluster.view import dialect_of
 from app.config.schema import Configuration, own_account
 from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.webhooks import webhooks_in

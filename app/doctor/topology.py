@@ -5,7 +5,7 @@ The checks are of the dialect of Grove's topology API, and the conditions of the
 
 from collections.abc import Sequence
 
-from app.cluster.dialects import dialect_of
+from app.cluster.view import dialect_of
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.topology import Level
 from app.facts.kai.topology import level_labels

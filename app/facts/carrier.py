@@ -8,8 +8,13 @@ from sys import intern
 from typing import Any
 
 from app.base.value import Value
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    group_in,
+    read_mnnvl,
+)
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
 from app.facts.named import Place, read_place

@@ -3,27 +3,15 @@
 from app.objects.resource import JOB, OF_KUBERNETES, STATEFUL_SET, Resource, built_in
 
 CLUSTER_TOPOLOGY = Resource(
-    "grove.io",
-    "clustertopologies",
-    "ClusterTopology",
-    False,
-    ("v1alpha1",),
+    "grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",)
 )
 CLUSTER_TOPOLOGY_BINDING = Resource(
-    "grove.io",
-    "clustertopologybindings",
-    "ClusterTopologyBinding",
-    False,
-    ("v1alpha1",),
+    "grove.io", "clustertopologybindings", "ClusterTopologyBinding", False, ("v1alpha1",)
 )
 POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
 POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
 POD_CLIQUE_SCALING_GROUP = Resource(
-    "grove.io",
-    "podcliquescalinggroups",
-    "PodCliqueScalingGroup",
-    True,
-    ("v1alpha1",),
+    "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
 )
 POD_GANG_MAP = Resource("grove.io", "podgangmaps", "PodGangMap", True, ("v1alpha1",))
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
@@ -36,50 +24,20 @@ QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", F
 """Our own: the names of all Queues in one object, which policies of API servers read."""
 
 COMPUTE_DOMAIN = Resource(
-    "resource.nvidia.com",
-    "computedomains",
-    "ComputeDomain",
-    True,
-    ("v1beta1",),
+    "resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",)
 )
 DOMAIN_CLIQUE = Resource(
-    "resource.nvidia.com",
-    "computedomaincliques",
-    "ComputeDomainClique",
-    True,
-    ("v1beta1",),
+    "resource.nvidia.com", "computedomaincliques", "ComputeDomainClique", True, ("v1beta1",)
 )
 _OF_CLAIMS = ("v1", "v1beta2", "v1beta1")
 """The versions of resource.k8s.io."""
 
-RESOURCE_CLAIM = Resource(
-    "resource.k8s.io",
-    "resourceclaims",
-    "ResourceClaim",
-    True,
-    _OF_CLAIMS,
-)
+RESOURCE_CLAIM = Resource("resource.k8s.io", "resourceclaims", "ResourceClaim", True, _OF_CLAIMS)
 CLAIM_TEMPLATE = Resource(
-    "resource.k8s.io",
-    "resourceclaimtemplates",
-    "ResourceClaimTemplate",
-    True,
-    _OF_CLAIMS,
+    "resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate", True, _OF_CLAIMS
 )
-RESOURCE_SLICE = Resource(
-    "resource.k8s.io",
-    "resourceslices",
-    "ResourceSlice",
-    False,
-    _OF_CLAIMS,
-)
-DEVICE_CLASS = Resource(
-    "resource.k8s.io",
-    "deviceclasses",
-    "DeviceClass",
-    False,
-    _OF_CLAIMS,
-)
+RESOURCE_SLICE = Resource("resource.k8s.io", "resourceslices", "ResourceSlice", False, _OF_CLAIMS)
+DEVICE_CLASS = Resource("resource.k8s.io", "deviceclasses", "DeviceClass", False, _OF_CLAIMS)
 
 # v1 is the last: PriorityClasses are in it, so that the version is served without Workloads too.
 WORKLOAD = Resource(
@@ -90,18 +48,10 @@ WORKLOAD = Resource(
     ("v1beta1", "v1alpha3", "v1alpha2", "v1alpha1", "v1"),
 )
 K8S_POD_GROUP = Resource(
-    "scheduling.k8s.io",
-    "podgroups",
-    "PodGroup",
-    True,
-    ("v1beta1", "v1alpha3", "v1alpha2", "v1"),
+    "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1")
 )
 LEADER_WORKER_SET = Resource(
-    "leaderworkerset.x-k8s.io",
-    "leaderworkersets",
-    "LeaderWorkerSet",
-    True,
-    ("v1",),
+    "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True, ("v1",)
 )
 JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
 RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True, ("v1",))

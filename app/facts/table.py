@@ -108,23 +108,10 @@ def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
 
 _MANAGED = f"{MNNVL_MANAGED}=true"
 
-DOMAINS = Row(
-    kinds.COMPUTE_DOMAIN,
-    read_mnnvl_resource,
-    {OF_GANG: gang_keys},
-    labels=_MANAGED,
-)
-CLAIMS = Row(
-    kinds.RESOURCE_CLAIM,
-    read_mnnvl_resource,
-    {OF_GANG: gang_keys},
-    labels=_MANAGED,
-)
+DOMAINS = Row(kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+CLAIMS = Row(kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
 TOPOLOGIES = Row(
-    kinds.CLUSTER_TOPOLOGY,
-    read_cluster_topology,
-    name="topologies",
-    title="the cluster topology",
+    kinds.CLUSTER_TOPOLOGY, read_cluster_topology, name="topologies", title="the cluster topology"
 )
 BINDINGS = Row(
     kinds.CLUSTER_TOPOLOGY_BINDING,
@@ -133,10 +120,7 @@ BINDINGS = Row(
     title="the cluster topology",
 )
 KAI_TOPOLOGIES = Row(
-    kinds.KAI_TOPOLOGY,
-    read_kai_topology,
-    name="kai_topologies",
-    title="KAI's Topologies",
+    kinds.KAI_TOPOLOGY, read_kai_topology, name="kai_topologies", title="KAI's Topologies"
 )
 GANGS: Row[StoredGang] = Row(
     kinds.POD_GANG,
@@ -188,90 +172,41 @@ FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm)
-WIDE_SETS = Row(
-    kinds.POD_CLIQUE_SET,
-    read_set_with_status,
-    name="sets",
-    title="PodCliqueSets",
-)
+WIDE_SETS = Row(kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets")
 WIDE_GANGS = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
-GANG_MAPS = Row(
-    kinds.POD_GANG_MAP,
-    read_pod_gang_map,
-    name="gang_maps",
-    title="PodGangMaps",
-)
+GANG_MAPS = Row(kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps")
 KAI_POD_GROUPS = Row(
-    kinds.POD_GROUP,
-    read_kai_pod_group,
-    name="pod_groups",
-    title="KAI's PodGroups",
+    kinds.POD_GROUP, read_kai_pod_group, name="pod_groups", title="KAI's PodGroups"
 )
 QUEUES = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
 PRIORITIES = Row(
-    kinds.PRIORITY_CLASS,
-    read_priority_class,
-    name="priorities",
-    title="PriorityClasses",
+    kinds.PRIORITY_CLASS, read_priority_class, name="priorities", title="PriorityClasses"
 )
-WIDE_CLAIMS = Row(
-    kinds.RESOURCE_CLAIM,
-    read_resource_claim,
-    name="claims",
-    title="ResourceClaims",
-)
+WIDE_CLAIMS = Row(kinds.RESOURCE_CLAIM, read_resource_claim, name="claims", title="ResourceClaims")
 CLAIM_TEMPLATES = Row(
     kinds.CLAIM_TEMPLATE,
     read_claim_template,
     name="claim_templates",
     title="ResourceClaimTemplates",
 )
-SLICES = Row(
-    kinds.RESOURCE_SLICE,
-    read_resource_slice,
-    name="slices",
-    title="ResourceSlices",
-)
+SLICES = Row(kinds.RESOURCE_SLICE, read_resource_slice, name="slices", title="ResourceSlices")
 WIDE_DEVICE_CLASSES = Row(
-    kinds.DEVICE_CLASS,
-    read_device_class,
-    name="device_classes",
-    title="DeviceClasses",
+    kinds.DEVICE_CLASS, read_device_class, name="device_classes", title="DeviceClasses"
 )
 WIDE_DOMAINS = Row(
-    kinds.COMPUTE_DOMAIN,
-    read_compute_domain,
-    name="compute_domains",
-    title="ComputeDomains",
+    kinds.COMPUTE_DOMAIN, read_compute_domain, name="compute_domains", title="ComputeDomains"
 )
 DOMAIN_CLIQUES = Row(
-    kinds.DOMAIN_CLIQUE,
-    read_domain_clique,
-    name="domain_cliques",
-    title="ComputeDomainCliques",
+    kinds.DOMAIN_CLIQUE, read_domain_clique, name="domain_cliques", title="ComputeDomainCliques"
 )
-WORKLOAD_NAMES = Row(
-    kinds.WORKLOAD,
-    read_workload,
-    name="workloads",
-    title="Workloads",
-)
+WORKLOAD_NAMES = Row(kinds.WORKLOAD, read_workload, name="workloads", title="Workloads")
 WORKLOAD_GROUPS = Row(
-    kinds.K8S_POD_GROUP,
-    read_workload_group,
-    name="workload_groups",
-    title="PodGroups of Workloads",
+    kinds.K8S_POD_GROUP, read_workload_group, name="workload_groups", title="PodGroups of Workloads"
 )
 VOLUME_CLAIMS = Row(
-    kinds.VOLUME_CLAIM,
-    read_volume_claim,
-    name="volume_claims",
-    title="PersistentVolumeClaims",
+    kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"
 )
 STORAGE_CLASSES = Row(
-    kinds.STORAGE_CLASS,
-    read_storage_class,
-    name="storage_classes",
-    title="StorageClasses",
+    kinds.STORAGE_CLASS, read_storage_class, name="storage_classes", title="StorageClasses"
 )
 EVENTS = Row(EVENT, read_event, name="events", title="events")

@@ -38,7 +38,7 @@ def controller_of(obj: JsonMap) -> OwnerRef | None:
     return next((owner for owner in owners_of(obj) if owner.controller), None)
 
 
-def controller_uid(obj: JsonMap, kind: str) -> str:
-    """Return the uid of the object of `kind` that controls `obj`, or ""."""
+def controller_uid(obj: JsonMap, kind: str = "") -> str:
+    """Return the uid of the object that controls `obj`, or "". It must be of `kind`, if given."""
     controller = controller_of(obj)
-    return controller.uid if controller and controller.kind == kind else ""
+    return controller.uid if controller and kind in ("", controller.kind) else ""

@@ -74,10 +74,7 @@ SERVICE = built_in("", "services", "Service")
 ENDPOINT_SLICE = built_in("discovery.k8s.io", "endpointslices", "EndpointSlice")
 
 CLUSTER_ROLE_BINDING = built_in(
-    "rbac.authorization.k8s.io",
-    "clusterrolebindings",
-    "ClusterRoleBinding",
-    namespaced=False,
+    "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 
 _REVIEWS = "authorization.k8s.io"
@@ -97,11 +94,7 @@ VALIDATING_WEBHOOKS = built_in(
 )
 
 VALIDATING_POLICIES = Resource(
-    _REGISTRATION,
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    False,
-    ("v1",),
+    _REGISTRATION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, ("v1",)
 )
 VALIDATING_POLICY_BINDINGS = Resource(
     _REGISTRATION,
@@ -113,11 +106,7 @@ VALIDATING_POLICY_BINDINGS = Resource(
 
 _MUTATING = ("v1", "v1beta1", "v1alpha1")
 MUTATING_POLICIES = Resource(
-    _REGISTRATION,
-    "mutatingadmissionpolicies",
-    "MutatingAdmissionPolicy",
-    False,
-    _MUTATING,
+    _REGISTRATION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False, _MUTATING
 )
 MUTATING_POLICY_BINDINGS = Resource(
     _REGISTRATION,

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from app.base.sample import Sample, counter, gauge
 from app.cluster.cluster import Cluster
-from app.cluster.dialects import DIALECTS
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
 from app.cluster.units import UnitOwners
+from app.cluster.view import DIALECTS
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, QUEUE_NAMES, SETS, TOPOLOGIES, Row

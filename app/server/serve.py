@@ -20,10 +20,9 @@ from app.base.value import Value
 from app.certificates.files import ClientCas, file_source, read_client_cas
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource
-from app.cluster.cluster import Cluster
+from app.cluster.cluster import Cluster, cluster_of
 from app.cluster.connect import limits as client_limits
 from app.cluster.connect import server_client
-from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient

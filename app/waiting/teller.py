@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from app.base.value import Value
-from app.facts.grove.status import StatusCondition
+from app.facts.grove.podcliqueset import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef

@@ -22,12 +22,11 @@ from app.config.schema import Configuration
 from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.explain.live import Live
-from app.facts.grove.status import StatusCondition
+from app.facts.grove.podcliqueset import StatusCondition
 from app.facts.named import Ref
 from app.kube.backoff import Backoff
-from app.kube.client import HttpClient
+from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.events import Recorder
-from app.kube.readonly import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.resource import EVENT
 from app.stores.stores import PermittedStores

@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 from app.admission.review import Request, Verdict, judged, not_allowed
 from app.base.value import Value
-from app.cluster.dialects import DIALECTS
-from app.cluster.view import ClusterView
+from app.cluster.view import DIALECTS, ClusterView
 from app.rules.topology.levels import refusal_to_write
 
 _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}

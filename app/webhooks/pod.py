@@ -1,11 +1,18 @@
-"""pods: annotates a new Pod that names a Workload group, so that it is never scheduled alone.
+"""pods and pods/binding.
 
-Never rejects a Pod.
+A new Pod that names a Workload group is annotated, so that it is never scheduled alone. A Pod that
+is bound gets the topology labels of its node. Neither webhook ever rejects anything, so that
+scheduling goes on.
 """
+
+from collections.abc import Sequence
 
 from app.admission.review import ALLOWED, Request, Verdict, patched
 from app.base.value import Value
+from app.cluster.view import ClusterView
 from app.objects.edits import operations
+from app.objects.shape import map_of
+from app.rules.topology.node_labels import binding_changes
 from app.rules.workload.groups import admission_changes
 
 
@@ -23,3 +30,31 @@ class PodWebhook(Value):
         return patched(
             operations(request.object, admission_changes(request.object, self.scheduler_name))
         )
+
+
+class PodBindingWebhook(Value):
+    """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
+
+    facts: ClusterView
+    allowed: Sequence[str]
+
+    def __call__(self, request: Request) -> Verdict:
+        target = map_of(request.object.get("target"))
+        name = target.get("name")
+        if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
+            return ALLOWED.with_warnings(
+                ["the Binding has no node as its target: no topology labels added"]
+            )
+
+        labels = self.facts.node_labels(name)
+        if labels is None:
+            return ALLOWED.with_warnings(
+                [f'node "{name}" is not known: no topology labels added to the Pod']
+            )
+
+        return patched(
+            operations(request.object, binding_changes(request.object, labels, self._keys()))
+        )
+
+    def _keys(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.facts.level_keys(), *self.allowed)))

@@ -29,8 +29,7 @@ from app.objects.resource import POD, Resource
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.mnnvl import PodCliqueWebhook, PodMnnvlCheck, PodMnnvlWebhook
-from app.webhooks.pod import PodWebhook
-from app.webhooks.pod_binding import PodBindingWebhook
+from app.webhooks.pod import PodBindingWebhook, PodWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
 from app.webhooks.podgroup import PodGroupWebhook

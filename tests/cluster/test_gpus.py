@@ -10,8 +10,7 @@ import pytest
 
 from app.admission.review import Request
 from app.cluster.cluster import Cluster
-from app.explain.answers.room import search_room
-from app.explain.answers.survey import domain_reports
+from app.explain.answers.survey import domain_reports, search_room
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.explain.known.read import facts_of

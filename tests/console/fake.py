@@ -27,8 +27,8 @@ from app.kube.api import (
     Unavailable,
     WatchEvent,
 )
+from app.kube.client import ReadOnlyClient
 from app.kube.discovery import Discovery
-from app.kube.readonly import ReadOnlyClient
 from app.objects.resource import Resource
 from app.stores.stores import Namespaces, PermittedStores
 

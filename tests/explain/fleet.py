@@ -20,10 +20,10 @@ from app.facts.grove.podcliqueset import (
     Clique,
     ScalingGroup,
     SetWithStatus,
+    StatusCondition,
     UserConstraint,
 )
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
-from app.facts.grove.status import StatusCondition
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue

@@ -9,9 +9,8 @@ from typing import Any
 from app.explain.known.podclique import PodClique
 from app.explain.known.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
+from app.facts.grove.podcliqueset import LastError, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap
-from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue

@@ -11,14 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.answers.room import find_room
-from app.explain.answers.survey import domain_reports, survey
+from app.explain.answers.survey import domain_reports, find_room, survey
 from app.explain.gangs.assembly import gangs_of_set
 from app.explain.known.index import MADE_OF, Index
 from app.explain.known.levels import topology_of
 from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Belongings, Snapshot
-from app.explain.placing.ground import Ground
+from app.explain.placing.demand import Ground
 from app.explain.placing.trial import Trial
 from app.facts.kubernetes.node import Node
 from app.facts.labels import NODE_POOL

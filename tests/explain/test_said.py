@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.status import LastError
+from app.facts.grove.podcliqueset import LastError
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.event import Event
 from tests.explain.fleet import (

@@ -6,8 +6,7 @@ from typing import Any
 from app.base.visible import visible_json
 from app.console.page import reference
 from app.explain.answers.answer import explain
-from app.explain.answers.room import search_room
-from app.explain.answers.survey import domain_reports, preview, survey
+from app.explain.answers.survey import domain_reports, preview, search_room, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.gangs.planned import planned
 from app.explain.known.index import Index

@@ -31,9 +31,8 @@ from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref
 from app.kube.api import Object
-from app.kube.client import HttpClient
+from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.credentials import from_kubeconfig
-from app.kube.readonly import ReadOnlyClient
 from app.sandbox.real import RealApiServer
 from app.sandbox.sandbox import Sandbox
 from tests.explain import fleet

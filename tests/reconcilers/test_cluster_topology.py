@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.cluster.dialects import dialect_of
-from app.cluster.view import ClusterView
+from app.cluster.view import ClusterView, dialect_of
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.dialects import dialect_of
+from app.cluster.view import dialect_of
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder

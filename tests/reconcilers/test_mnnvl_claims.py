@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.cluster import Cluster
-from app.cluster.filled import fill_from
+from app.cluster.cluster import Cluster, fill_from
 from app.cluster.rows import CLIQUES
-from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
 from app.facts.table import SETS
 from app.kube.api import Object, ObjectRef, Patch, Rejected, Unavailable

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.status import StatusCondition
+from app.facts.grove.podcliqueset import StatusCondition
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.named import Ref
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable

@@ -16,7 +16,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE
 from app.stores import stores
-from app.webhooks.pod_binding import PodBindingWebhook
+from app.webhooks.pod import PodBindingWebhook
 from tests import builders
 from tests.cluster.offline import configured
 from tests.cluster.watched import SlowMemory

@@ -1,6 +1,6 @@
 """PodCliques, with what rules about claims know of them."""
 
-from app.facts.grove.status import LastError, read_last_errors
+from app.facts.grove.podcliqueset import LastError, read_last_errors
 from app.facts.kubernetes.pod import ONLY_A_POD, PodClaim, Shape, read_pod_claims, read_shape
 from app.facts.named import NOWHERE, Namespaced, Place, read_key, read_place
 from app.objects.shape import JsonMap, int_of, map_at, text_at

@@ -21,8 +21,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.line.queues import Queues, Waiter, waiter
 from app.explain.line.shares import Quantities, quantities
-from app.explain.placing.demand import Demand
-from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.demand import Demand, Ground, Vector
 from app.explain.placing.packer import AS_KAI, Packer
 from app.explain.placing.placements import Placements
 from app.facts.kubernetes.pod import Shape

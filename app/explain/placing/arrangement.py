@@ -16,8 +16,7 @@ from itertools import zip_longest
 
 from app.base.value import Value
 from app.explain.known.domains import Domain, Domains
-from app.explain.placing.demand import Demand
-from app.explain.placing.ground import Board, Ground, Taker, Vector, fullest_first
+from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
 

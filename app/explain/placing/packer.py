@@ -14,8 +14,7 @@ from operator import attrgetter, itemgetter
 from app.base.value import Value
 from app.explain.known.amounts import PREFIX
 from app.explain.known.domains import Domain, Path, shared_depth
-from app.explain.placing.demand import Demand, Run
-from app.explain.placing.ground import Ground, Vector
+from app.explain.placing.demand import Demand, Ground, Run, Vector
 from app.explain.placing.trial import Scores, Trial
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}

@@ -13,9 +13,8 @@ from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.placing.demand import Demand
+from app.explain.placing.demand import Demand, Ground, Vector, capacity_of
 from app.explain.placing.fitness import is_selected, unfit_because
-from app.explain.placing.ground import Ground, Vector, capacity_of
 from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from app.base.value import Value
 from app.explain.known.domains import Domain
-from app.explain.placing.demand import Demand, Run
-from app.explain.placing.ground import Board, fullest_first
+from app.explain.placing.demand import Board, Demand, Run, fullest_first
 from app.facts.kubernetes.pod import Shape
 
 

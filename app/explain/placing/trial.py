@@ -9,7 +9,7 @@ from heapq import nsmallest
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.ground import Board, Ground, Taker, Vector, capacity_of
+from app.explain.placing.demand import Board, Ground, Taker, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
 
 Scores = Mapping[int, int] | None

@@ -10,8 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
-from app.explain.answers.room import RoomAnswer, RoomSearch
-from app.explain.answers.survey import DomainReport, Preview, Survey
+from app.explain.answers.survey import DomainReport, Preview, RoomAnswer, RoomSearch, Survey
 from app.explain.known.snapshot import Snapshot
 from app.explain.placing.room import DomainRoom
 from app.objects.shape import Object

@@ -3,8 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from app.base.visible import visible
-from app.explain.answers.room import RoomAnswer, RoomSearch
-from app.explain.answers.survey import DomainReport, Preview, Survey, domain_reports
+from app.explain.answers.survey import (
+    DomainReport,
+    Preview,
+    RoomAnswer,
+    RoomSearch,
+    Survey,
+    domain_reports,
+)
 from app.explain.known.amounts import gpus_of
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Snapshot

@@ -1,24 +1,139 @@
-"""The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD."""
+"""The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD.
+
+Its PodCliques have the same annotations, and other objects of Grove the same status.
+"""
 
 from typing import Any
 
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
-from app.facts.grove.status import LastError, StatusCondition, read_conditions, read_last_errors
 from app.facts.kubernetes.requests import Requests, read_requests
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.facts.named import Namespaced, Place
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
-from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_of, text_at, texts_at
+from app.objects.shape import (
+    JsonMap,
+    annotations_of,
+    int_of,
+    map_at,
+    maps_at,
+    maps_of,
+    text_at,
+    texts_at,
+)
 from app.objects.time import seconds_since_1970
 
 CONDITION = "TopologyConstraintSatisfied"
 
 _NOWHERE = FieldPath("")
 """The path of a stored part, about which nobody is told findings."""
+
+
+# MNNVL annotations: those of a PodClique first, then of its scaling group, then of its set.
+
+
+class MnnvlAnnotations(Value):
+    """The values of the annotations, which may be invalid. None if an annotation is missing."""
+
+    enabled: Any = None
+    scope: Any = None
+    device_class: Any = None
+
+    @property
+    def enables(self) -> bool:
+        """Whether MNNVL is enabled, which needs the text "true"."""
+        return bool(self.enabled == "true")
+
+    @property
+    def refuses(self) -> bool:
+        """Whether MNNVL is refused, by any other value."""
+        return self.enabled is not None and not self.enables
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether none is missing, so that no inherited one counts."""
+        return None not in (self.enabled, self.scope, self.device_class)
+
+    def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
+        """Return these annotations, and those of `inherited` for missing ones."""
+        if inherited is NO_ANNOTATIONS:
+            return self
+        return MnnvlAnnotations(
+            inherited.enabled if self.enabled is None else self.enabled,
+            inherited.scope if self.scope is None else self.scope,
+            inherited.device_class if self.device_class is None else self.device_class,
+        )
+
+
+NO_ANNOTATIONS = MnnvlAnnotations()
+
+
+def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
+    """Return the MNNVL annotations among `annotations`."""
+    enabled = annotations.get(MNNVL_ENABLED)
+    scope = annotations.get(MNNVL_SCOPE)
+    device_class = annotations.get(MNNVL_DEVICE_CLASS)
+    if enabled is None and scope is None and device_class is None:
+        return NO_ANNOTATIONS
+    return MnnvlAnnotations(enabled, scope, device_class)
+
+
+OPT_OUT = "none"
+"""The value of `grove.io/mnnvl-group` with which a clique opts out.
+
+It opts out of the group of its scaling group or set.
+"""
+
+
+def group_in(annotations: JsonMap) -> str | None:
+    """Return the value of `grove.io/mnnvl-group`.
+
+    "" to opt out, None if there is no such annotation.
+    """
+    value = annotations.get(MNNVL_GROUP)
+    if not isinstance(value, str):
+        return None
+    return "" if value == OPT_OUT else value
+
+
+# What Grove writes into the status of its objects.
+
+
+class StatusCondition(Value):
+    """A condition of an object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class LastError(Value):
+    """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
+
+    text: str = ""
+    time: float | None = None
+
+
+def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
+    fields = ("type", "status", "reason", "message")
+    return tuple(
+        StatusCondition(*(text_at(item, field) for field in fields))
+        for item in maps_at(status, "conditions")
+    )
+
+
+def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
+    return tuple(
+        LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
+        for item in maps_at(status, "lastErrors")
+    )
+
+
+# Sets.
 
 
 class UserConstraint(Value):

@@ -19,7 +19,8 @@ from app.facts.kubernetes.selectors import (
 from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, SUBGROUP
 from app.facts.named import NOWHERE, Namespaced, Place, interned, read_key, read_place
 from app.facts.quantity import thousandths
-from app.objects.owners import owners_of
+from app.objects.conditions import condition_of
+from app.objects.owners import controller_uid
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
@@ -210,12 +211,12 @@ def read_pod(obj: JsonMap) -> Pod:
     annotations = map_at(metadata, "annotations")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
-    scheduled = _scheduled(status)
+    scheduled = condition_of(obj, "PodScheduled")
     return Pod(
         *read_key(metadata),
         text_at(metadata, "uid"),
         read_place(labels),
-        _controller(obj),
+        controller_uid(obj),
         interned(spec.get("nodeName")),
         interned(spec.get("schedulerName")) or "default-scheduler",
         tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
@@ -252,10 +253,6 @@ def _volumes(spec: JsonMap) -> tuple[str, ...]:
     return tuple(filter(None, (text_at(source, "claimName") for source in sources)))
 
 
-def _controller(obj: JsonMap) -> str:
-    return next((owner.uid for owner in owners_of(obj) if owner.controller), "")
-
-
 def _unscheduled(condition: JsonMap) -> str:
     if condition.get("status") != "False" or condition.get("reason") == GATED:
         return ""
@@ -266,12 +263,6 @@ def _bound(status: JsonMap, condition: JsonMap) -> float | None:
     if status.get("phase") != "Pending" or condition.get("status") != "True":
         return None
     return seconds_since_1970(condition.get("lastTransitionTime"))
-
-
-def _scheduled(status: JsonMap) -> JsonMap:
-    """Return the condition PodScheduled; empty if there is none."""
-    conditions = maps_at(status, "conditions")
-    return next((known for known in conditions if known.get("type") == "PodScheduled"), {})
 
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:

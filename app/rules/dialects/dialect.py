@@ -1,6 +1,6 @@
 """A dialect is the topology API of one generation of Grove, with the rules for its objects.
 
-Discovery decides which dialect is in force (`app.cluster.dialects`). Code that uses a dialect
+Discovery decides which dialect is in force (`cluster/view`). Code that uses a dialect
 does not depend on which one it is: if Grove does some work itself, the method for it returns
 nothing. A constraint in fields that a dialect does not read is never changed and never removed.
 """

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.carrier import CLAIM, Carrier, Entry, named
-from app.facts.grove.annotations import MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet, ScalingGroup
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, quote

@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.carrier import CLAIM, Carrier, Entry, UnitMember
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA

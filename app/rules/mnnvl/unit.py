@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from app.base.value import Value
 from app.facts.carrier import UnitMember
-from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from app.facts.grove.status import LastError
+from app.facts.grove.podcliqueset import LastError
 from tests.explain.fleet import (
     NOW,
     condition,

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.carrier import UnitMember
-from app.facts.grove.annotations import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.named import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable

@@ -6,8 +6,12 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.carrier import Carrier, read_carrier
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import base_of, claim_names, is_made_by_us, is_reserved, uses
 from app.rules.mnnvl.plan import (

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from app.facts.carrier import read_carrier
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_pod_clique_set
 from app.facts.grove.template import read_template
 from app.rules.mnnvl.plan import has_both
 from app.rules.mnnvl.sets import (

@@ -5,8 +5,12 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.annotations import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.rules.mnnvl.missing import (
     Unclaimed,
     clique_of_pod,

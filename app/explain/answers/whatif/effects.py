@@ -25,8 +25,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
-from app.explain.placing.demand import Demand, where
-from app.explain.placing.ground import Vector
+from app.explain.placing.demand import Demand, Vector, where
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import examine
 from app.facts.named import Key, Ref
