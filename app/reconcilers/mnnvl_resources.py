@@ -26,7 +26,7 @@ from app.facts.nvidia.computedomain import (
     is_reserved,
     uses,
 )
-from app.facts.table import BY_SET, CLAIMS, DOMAINS, SETS
+from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, OF_GANG, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find, pages
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Regarding
@@ -370,8 +370,8 @@ def subscribe(
 ) -> None:
     """Reconcile a base name soon after a change.
 
-    The change is of a PodClique, Pod, PodCliqueSet or resource that it depends on. A resource that
-    has to be given back is not left for a moment.
+    The change is of a PodClique, Pod, PodGang, PodCliqueSet or resource that it depends on. A
+    resource that has to be given back is not left for a moment.
     """
 
     def add_needed(changed: Iterable[object]) -> None:
@@ -384,6 +384,13 @@ def subscribe(
     def set_changed(key: Key, before: object, after: object) -> None:
         add_needed(cliques.by_index(BY_SET, key))
 
+    cliques.subscribe(member_changed)
+    pods.subscribe(member_changed)
+    stores[SETS].subscribe(set_changed)
+    _subscribe_to_resources(loop, stores, owners)
+
+
+def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> None:
     def resource_changed(
         key: Key,
         before: MnnvlResource | None,
@@ -396,9 +403,13 @@ def subscribe(
         if after is not None and owners.rule.is_given_back(after):
             loop.add((key[0], after.base_name))
 
-    cliques.subscribe(member_changed)
-    pods.subscribe(member_changed)
-    stores[SETS].subscribe(set_changed)
+    def gang_changed(key: Key, before: object, after: object) -> None:
+        # what it owns may be given back once it belongs to no former set any more
+        domains = stores[DOMAINS].by_index(OF_GANG, key)
+        for owned in (*domains, *stores[CLAIMS].by_index(OF_GANG, key)):
+            resource_changed(owned.key, None, owned)
+
+    stores[GANGS].subscribe(gang_changed)
     stores[DOMAINS].subscribe(resource_changed)
     stores[CLAIMS].subscribe(resource_changed)
 

@@ -16,12 +16,17 @@ import yaml
 from app.commands.beside import ApiServer
 from app.explain.known.kinds import KINDS
 from app.explain.reasons.table import RULES
+from app.facts.labels import KAI_SCHEDULER
+from app.kube.api import Object, ObjectRef
+from app.objects.resource import POD
+from app.objects.shape import annotations_of
+from app.rules.workload.groups import SKIP_PODGROUPER
 from tests.commands.test_explain import FULL
 from tests.explain import fleet
 from tests.explain.fleet import facts
 from tests.installation.readme import GUIDE, ROOT, commands
 from tests.integration.stage import staged
-from tests.integration.system import command
+from tests.integration.system import command, connect
 
 pytestmark = pytest.mark.untraced
 
@@ -80,6 +85,21 @@ async def test_a_command_of_the_guide_has_an_answer(line: str, kind: str, api: A
         assert error == ""
         assert code in (0, 1, 3)
         assert printed
+
+
+async def test_pods_that_wait_lose_the_mark_of_workloads(api: ApiServer) -> None:
+    def marked(name: str, **spec: str) -> Object:
+        metadata = {"name": name, "namespace": "default", "annotations": {SKIP_PODGROUPER: "true"}}
+        containers = [{"name": "main", "image": "registry.example/main:1"}]
+        spec_of_pod = {"containers": containers, "schedulerName": KAI_SCHEDULER, **spec}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec_of_pod}
+
+    await api.apply([marked("waits"), marked("placed", nodeName="n1")])
+    (line,) = commands("Switch Workloads off")
+    await kubectl(shlex.split(line)[1:], api.kubeconfig)
+    async with await connect(api, "admin") as client:
+        pods = [await client.get(ObjectRef(POD, name, "default")) for name in ("waits", "placed")]
+    assert [SKIP_PODGROUPER in annotations_of(pod) for pod in pods] == [False, True]
 
 
 async def kubectl(words: list[str], kubeconfig: Path) -> None:

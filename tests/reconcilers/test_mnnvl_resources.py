@@ -22,7 +22,7 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.facts.table import CLAIMS, DOMAINS, SETS
+from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS
 from app.kube.api import (
     Conflict,
     Object,
@@ -734,6 +734,18 @@ async def test_a_resource_of_a_podgang_is_looked_at_at_once() -> None:
     stored = changed(OWNED[0], namespace="ns", resourceVersion="100")
     world.stores[DOMAINS].apply(WatchEvent("ADDED", stored))
     assert loop.keys[KEY] == 0.0
+
+
+async def test_an_orphan_of_a_former_set_gives_its_resources_back_at_once() -> None:
+    """The garbage collector takes the former set out of its references after the new one is made."""
+    world = World(pcs("new"), podgang(set_uid="u"), owned(DOMAIN, BY_GANG), later=True)
+    loop = Added(world)
+    subscribe(loop, world.cliques, world.pods, world.stores, world.owners)
+    orphan = changed(podgang(), ownerReferences=[], resourceVersion="100")
+    world.stores[GANGS].apply(WatchEvent("MODIFIED", orphan))
+    assert loop.keys[KEY] == 0.0
+    await world.look()
+    assert world.writes() == GIVEN[:1]
 
 
 async def test_resources_of_podgangs_can_be_listed_before_the_sets() -> None:
