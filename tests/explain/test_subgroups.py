@@ -50,5 +50,5 @@ def test_the_tree_has_a_bounded_depth() -> None:
 
 @pytest.mark.parametrize("minimum", [0, 3, 2**31 - 1, 2**63 - 1])
 def test_pods_to_come_are_counted_and_not_listed(minimum: int) -> None:
-    member = Member("train", minimum, 0, NO_SHAPE, ())
+    member = Member("train", minimum, minimum, NO_SHAPE, ())
     assert member.demand().pods == (((NO_SHAPE, minimum),) if minimum else ())

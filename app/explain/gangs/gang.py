@@ -76,9 +76,8 @@ class Member(Value, dict=True):
         With `anew`, as if nothing were placed.
         """
         placed = () if anew else self.placed
-        missing = self.minimum - len(placed)
-        count = missing if missing > 0 else min(1, self.expected - len(placed))
-        pods = tuple(self._runs_to_come(max(count, 0), anew))
+        missing = max(1, self.minimum - len(placed))
+        pods = tuple(self._runs_to_come(min(missing, self.expected - len(placed)), anew))
         return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:

@@ -107,6 +107,14 @@ def test_what_kai_has_given_up_is_in_no_line_and_counts_in_no_queue() -> None:
     assert gangs.placed(node("n1")) == ["a1", "b1"]
 
 
+def test_the_line_ends_if_pods_of_a_subgroup_that_is_not_needed_are_missing() -> None:
+    """As after KAI has evicted what ran of it, and nobody makes it again."""
+    gangs = Gangs()
+    subgroups = (SubGroup("lost", minimum=1), SubGroup("other", minimum=1))
+    gangs.add("w", 2, 2, 2, minimum=0, needed=1, subgroups=subgroups, sub="other", nodes=("n1",))
+    assert gangs.placed(node("n1")) == ["w"]
+
+
 def test_after_each_gang_the_queue_that_has_less_is_next() -> None:
     gangs = Gangs()
     for name in ("a1", "a2", "a3"):
