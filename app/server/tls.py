@@ -279,12 +279,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         try:
             while has_more:
                 data = tls.read(_RECORD)
-                if not data:
-                    has_ended = True
-                    break
                 pieces.append(data)
+                has_ended = not data
                 # a read of nothing raises an error, which takes 4 us
                 has_more = len(data) == _RECORD or self._incoming.pending > 0
+                has_more &= not has_ended
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
@@ -293,8 +292,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending:
             self._send()
         plaintext = b"".join(pieces)
-        fruitless = self._fruitless - len(plaintext) / _ENOUGH
-        self._fruitless = fruitless if fruitless > 0 else 0
+        self._fruitless = max(0, self._fruitless - len(plaintext) / _ENOUGH)
         if plaintext and not self._is_closing:
             self._above.data_received(plaintext)
         if failure is not None:

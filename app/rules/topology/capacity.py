@@ -176,12 +176,9 @@ def apart_warnings(
     are in one such domain.
     """
     groups = [group for group in template.groups if group.replicas > group.min_available]
-    domain = required.get(SET)
-    if not groups or domain is None:
-        return []
-
     domains = [level.domain for level in levels]
-    if domain not in domains:
+    domain = required.get(SET, "")
+    if domain not in domains or not groups:
         return []
 
     keys = tuple(level.key for level in levels)
