@@ -165,6 +165,7 @@ _WAITING = (
     Need("scheduling.k8s.io", "priorityclasses", _WATCH, _WHY),
     Need("scheduling.k8s.io", "workloads", _READ, _WHY),
     Need("", "pods", _WATCH, _WHY),
+    Need("events.k8s.io", "events", _WATCH, _WHY),
     Need("", "persistentvolumeclaims", _WATCH, _WHY),
     Need("storage.k8s.io", "storageclasses", _WATCH, _WHY),
 )

@@ -103,7 +103,7 @@ class Recorder:
             note,
         )
         try:
-            self._waiting.put_nowait(self._event(regarding, kind, reason, _shortened(note)))
+            self._waiting.put_nowait(self.event(regarding, kind, reason, note))
         except asyncio.QueueFull:
             self.lost += 1
 
@@ -162,11 +162,12 @@ class Recorder:
         while len(self._counts) > SERIES_LIMIT:
             self._counts.popitem(last=False)
 
-    def _event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
-        """Return the Event.
+    def event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
+        """Return an Event that is yet to be written.
 
         Its name is the same for the same content, in all replicas and after a restart.
         """
+        note = _shortened(note)
         content = "\0".join((regarding.kind, regarding.uid, kind, reason, note))
         digest = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
         name = f"{regarding.name[:200].rstrip('-.')}.{digest}"

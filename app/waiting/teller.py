@@ -52,9 +52,10 @@ class Pacing(Value):
 
 PACING = Pacing()
 
-_RESOURCES: Mapping[str, Resource] = {
+RESOURCES: Mapping[str, Resource] = {
     resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
 }
+"""What is told, by kind."""
 
 
 class _Told(Value):
@@ -105,7 +106,7 @@ class Teller:
 
         `stored` are the conditions that the objects have.
         """
-        blocked = {of.ref: of for of in workloads if of.ref.kind in _RESOURCES}
+        blocked = {of.ref: of for of in workloads if of.ref.kind in RESOURCES}
         told = dict.fromkeys((*stored, *self._told))
         self._forget_others({*blocked, *told})
         everything_told = True
@@ -180,7 +181,7 @@ class Teller:
         return len(self._times) < self._pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
-        resource = _RESOURCES[ref.kind]
+        resource = RESOURCES[ref.kind]
         obj = await self._client.get(ObjectRef(resource, ref.name, ref.namespace))
         before = self._before(ref, obj)
         if not obj["metadata"].get("deletionTimestamp"):

@@ -24,19 +24,21 @@ from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.explain.live import Live
 from app.facts.grove.podcliqueset import StatusCondition
 from app.facts.named import Ref
+from app.facts.table import EVENTS
 from app.kube.backoff import Backoff
 from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.events import Recorder
 from app.kube.watch import Pace
-from app.objects.resource import EVENT
 from app.stores.stores import PermittedStores
+from app.waiting.losses import PLACEMENT_LOST, Losses
 from app.waiting.overdue import Overdue, overdue
 from app.waiting.teller import CONDITION, PACING, Pacing, Teller
 
-RESOURCES = tuple(resource for resource in BY_RESOURCE if resource != EVENT)
-"""What is read. Events are not: there are many, and KAI's PodGroups have its words too."""
+RESOURCES = tuple(BY_RESOURCE)
+"""What is read. Of events, only evictions: there are many, and PodGroups have KAI's words too."""
 
-_NOT_READ = BY_RESOURCE[EVENT].name
+_EVENTS = [replace(EVENTS, fields=f"reason={reason}") for reason in ("Evict", PLACEMENT_LOST)]
+_ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
 
 MOST_SERIES = 200
 """More pairs of a reason and a queue are counted in the queue "other"."""
@@ -66,6 +68,7 @@ class WaitingDuty:
         self._pacing = pacing
         most = self._settings.max_writes_per_minute
         self._teller = Teller(client, events, replace(pacing, most=most))
+        self._losses = Losses(client, events)
         self._found = Overdue()
         self._unseen: Mapping[str, str] = {}
         self._seconds = 0.0
@@ -74,8 +77,7 @@ class WaitingDuty:
         """Look and tell until cancelled. Nothing is kept after that."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
-                rows = [BY_RESOURCE[resource] for resource in RESOURCES]
-                live = Live(PermittedStores(ReadOnlyClient(own), rows, own.discovery, pace=Pace()))
+                live = Live(PermittedStores(ReadOnlyClient(own), _ROWS, own.discovery, pace=Pace()))
                 tasks.create_task(live.run(), name="waiting: facts")
                 await live.until_ready()
                 await self._look_again(live)
@@ -105,22 +107,24 @@ class WaitingDuty:
     async def _look(self, live: Live, looked: "Looker") -> None:
         """Look once, tell what was seen, and wait until the next look is due."""
         seen = live.revision
-        facts = replace(live.facts(self._clock()), skipped=frozenset({_NOT_READ}))
+        facts = replace(live.facts(self._clock()), skipped=frozenset({EVENTS.name}))
         started = time.monotonic()
         self._found = await asyncio.to_thread(looked.at, facts, self._settings.after_seconds)
         self._note_unseen(facts)
-        everything_told = await self._tell(facts, is_current=live.trouble is None)
+        everything_told = await self._tell(looked.index, is_current=live.trouble is None)
 
         self._seconds = looked.seconds
         pause = max(self._pacing.look, self._pacing.share * looked.seconds)
         await asyncio.sleep(max(0.0, pause - (time.monotonic() - started)))
         await self._until_due(live, seen, everything_told)
 
-    async def _tell(self, facts: Snapshot, *, is_current: bool) -> bool:
+    async def _tell(self, index: Index, *, is_current: bool) -> bool:
         """Write what differs, unless facts are missing or old: they would be taken for true."""
         if self._unseen or not is_current:
             return is_current
-        return await self._teller.tell(self._found.workloads, conditions_of(facts))
+        all_losses = await self._losses.tell(index)
+        conditions = conditions_of(index.facts)
+        return await self._teller.tell(self._found.workloads, conditions) and all_losses
 
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
         """Wait until something has changed, or the next gang has waited too long."""
@@ -151,6 +155,9 @@ class WaitingDuty:
 
         text = "Workloads that were told why they wait, or that they don't any more."
         yield counter("waiting_writes_total", text, self._teller.writes)
+        text = "Gangs that KAI has taken from their place, by its action."
+        for cause, count in self._losses.counts.items():
+            yield counter("waiting_placements_lost_total", text, count, cause=cause)
         text = "Changes that had to wait for a limit of writes, or after a write that failed."
         yield counter("waiting_writes_held_total", text, self._teller.held_back)
         text = "CPU time of the last look at what waits."
@@ -175,14 +182,14 @@ class Looker:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._index = Index(Snapshot())
+        self.index = Index(Snapshot())
         self._first_seen: Mapping[Ref, float] = {}
 
     def at(self, facts: Snapshot, after: float) -> Overdue:
         """Return what has waited too long. Not for two threads at once."""
         started = time.thread_time()
-        self._index.follow(facts)
-        waited = overdue(self._index, after, self._first_seen, conditions_of(facts).keys())
+        self.index.follow(facts)
+        waited = overdue(self.index, after, self._first_seen, conditions_of(facts).keys())
         self._first_seen = waited.first_seen
         self.seconds = time.thread_time() - started
         return waited

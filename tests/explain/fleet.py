@@ -178,6 +178,7 @@ def pcs(asked: UserConstraint | None = None, **changes: Any) -> SetWithStatus:
     made = SetWithStatus(
         NAMESPACE,
         SET,
+        uid="uid-set",
         constraint=StoredConstraint("zone"),
         cliques=(Clique("router", 1), Clique("workers", 3, minimum=3)),
         groups=(ScalingGroup("pool", ("workers",), StoredConstraint("rack")),),

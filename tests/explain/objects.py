@@ -231,6 +231,7 @@ def pod_clique_set(fact: SetWithStatus, today: bool = False) -> Object:
     enabled = fact.mnnvl.enabled
     metadata |= {"annotations": {"grove.io/mnnvl-enabled": enabled}} if enabled else {}
     metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}
+    metadata |= {"uid": fact.uid} if fact.uid else {}
     if fact.deleted_at is not None:
         metadata["deletionTimestamp"] = time_of(fact.deleted_at)["creationTimestamp"]
     return made(

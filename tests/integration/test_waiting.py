@@ -25,6 +25,7 @@ from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
 from app.sandbox.processes import free_port
 from app.waiting import watcher
+from app.waiting.losses import PLACEMENT_LOST
 from app.waiting.overdue import Blocked, Overdue, overdue
 from app.waiting.teller import CONDITION, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty
@@ -107,8 +108,9 @@ async def clock() -> AsyncIterator[Clock]:
 
 
 def expected(snapshot: Snapshot) -> Blocked | None:
-    """What is to be told of the set, by the same facts."""
-    seen = replace(snapshot, events=(), skipped=frozenset({"events"}))
+    """What is to be told of the set, by the same facts: of events, those of evictions."""
+    events = tuple(event for event in snapshot.events if event.reason in ("Evict", PLACEMENT_LOST))
+    seen = replace(snapshot, events=events, skipped=frozenset({"events"}))
     waiting = overdue(Index(seen), 0.0, {})
     return next((blocked for blocked in waiting.workloads if blocked.ref == SET_REF), None)
 

@@ -164,6 +164,14 @@ def test_events_are_chosen_by_their_object() -> None:
     assert chosen(field_selector("involvedObject.name=p", ("", "events")), events) == ["p"]
 
 
+def test_field_selectors_of_the_reason_of_events() -> None:
+    events: dict[str, Object] = {
+        reason: {"metadata": {}, "reason": reason} for reason in ("Evict", "Unschedulable")
+    }
+    matches = field_selector("reason=Evict", ("", "events"))
+    assert chosen(matches, events) == ["Evict"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

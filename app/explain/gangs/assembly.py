@@ -140,7 +140,7 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     topology = topology_of(index, group.topology)
     subgroups = tuple(replace(sub, told=topology.by_keys(sub.told)) for sub in group.subgroups)
     group = replace(group, told=topology.by_keys(group.told), subgroups=subgroups)
-    return Gang(group.ref, _unit_of_subgroups(index, group, pods), topology, pod_group=group)
+    return Gang(group.ref, unit_of_pod_group(index, group, pods), topology, pod_group=group)
 
 
 def gang_of_pod(index: Index, pod: Pod) -> Gang:
@@ -150,7 +150,7 @@ def gang_of_pod(index: Index, pod: Pod) -> Gang:
     return Gang(pod.ref, Unit(pod.name, UNBOUND, (member,)), topology_of(index))
 
 
-def _unit_of_subgroups(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
+def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     if group.subgroups:
         return _nested(index, group, pods)
     replicas = max(group.minimum, len(pods))

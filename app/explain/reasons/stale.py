@@ -5,11 +5,17 @@ since when it is so, also where it evicts nothing. Its grace period is an argume
 which users can't read; from 0.17 on, a PodGroup may have its own.
 """
 
+from itertools import chain
+
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, counted, with_age
 from app.explain.reasons.said import is_of_kai
 from app.facts.kai.podgroup import STALE_SINCE
 
+LOST = "lost its place: "
+"""What our leader writes between the name of the gang and KAI's words."""
+US = "grove-admission"
+"""What writes our events."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
 """KAI's grace period in seconds, if it is given no other, and what to say of it."""
 _LATE = 30.0
@@ -53,14 +59,17 @@ def placement_lost(gang: Gang) -> Reasons:
 
 
 def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
-    """Tell KAI's last event about an eviction that has these words. It is gone after an hour."""
-    group = gang.pod_group
-    if not group:
-        return
-    for said in gang.index.events.get(group.uid, ()):
-        if words in said.message and is_of_kai(said):
-            words_of_kai = said.message.splitlines()[0].rstrip(".")
+    """Tell KAI's last event about an eviction that has these words, else our leader's.
+
+    KAI's are gone after an hour, and with its PodGroup.
+    """
+    begin = f"{'/'.join(gang.ref.key)} {LOST}"
+    uids = [of.uid for of in (gang.pod_group, gang.pcs) if of]
+    for said in chain.from_iterable(gang.index.events.get(uid, ()) for uid in uids):
+        is_ours = said.source == US and said.message.startswith(begin)
+        if words in said.message and (is_ours or is_of_kai(said)):
+            words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")
             told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
-            evidence = Evidence(group.ref, f"event {said.reason}", said.message)
+            evidence = Evidence(gang.ref, f"event {said.reason}", said.message)
             yield about(evidence, id, told, remedy, "you", severity="warning")
             return

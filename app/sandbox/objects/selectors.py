@@ -16,8 +16,9 @@ _PRESENCE = re.compile(r"\s*(?P<op>!?)\s*(?P<key>[^\s!=<>,()]+)\s*")
 
 _FIELDS = {
     ("", "pods"): ("spec.nodeName", "spec.schedulerName", "status.phase"),
-    ("", "events"): tuple(
-        f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")
+    ("", "events"): (
+        "reason",
+        *(f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")),
     ),
     ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }

@@ -19,6 +19,13 @@ def said(message: str, source: str = "kai-scheduler") -> Changes:
     return {"events": (event("uid-group", "Evict", f"Workload {message} ml/x", source),)}
 
 
+def lost(name: str, source: str = "grove-admission") -> Changes:
+    """What our leader says on the set of a gang."""
+    words = f"{name} lost its place: Pod x was preempted by workload ml/y."
+    told = event("uid-set", "PlacementLost", words, source)
+    return {"events": (told,)}
+
+
 STALE = (
     Row(
         "GangStale",
@@ -76,5 +83,21 @@ STALE = (
         "KAI evicted what ran of llm-0, which was below its minimum (10 seconds ago)",
         "you",
         said(MINIMUM, "somebody"),
+    ),
+    Row(
+        "PlacementLost",
+        "KAI's event is gone with its PodGroup, and our leader has told it",
+        lost("inference/llm-0"),
+        "It lost its place: Pod x was preempted by workload ml/y (10 seconds ago)",
+        "you",
+        lost("inference/llm-01"),
+    ),
+    Row(
+        "PlacementLost",
+        "an event that only says that our leader wrote it",
+        lost("inference/llm-0"),
+        "It lost its place: Pod x was preempted by workload ml/y (10 seconds ago)",
+        "you",
+        lost("inference/llm-0", "somebody"),
     ),
 )

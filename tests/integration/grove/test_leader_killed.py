@@ -5,13 +5,11 @@ Two servers run as processes under the rendered account.
 """
 
 import asyncio
-import contextlib
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 import pytest_asyncio
 
@@ -26,12 +24,11 @@ from tests.integration.grove.conftest import CONFIGURATION, LEVELS
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.grove.test_claims_back import SET, Workload
 from tests.integration.grove.test_mnnvl_examples import annotated, example
+from tests.integration.processes import ROOT, Servers
 from tests.integration.system import Users, eventually
 
 pytestmark = pytest.mark.untraced
 
-ROOT = Path(__file__).parents[3]
-LEADS = "leader this process"
 BACK_SECONDS = 60.0
 SAYS = {
     "lost": {
@@ -49,82 +46,15 @@ SAYS = {
 
 
 @dataclass
-class Server:
-    """One process."""
-
-    port: int
-    process: asyncio.subprocess.Process
-    address: str = "127.0.0.1"
-
-    async def status(self) -> str:
-        """What it says of itself, "" if it doesn't answer."""
-        with contextlib.suppress(httpx.TransportError):
-            async with httpx.AsyncClient(verify=False) as client:
-                answer = await client.get(f"https://{self.address}:{self.port}/readyz?verbose")
-            return answer.text
-        return ""
-
-    async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-        await self.process.wait()
-
-
-async def command(folder: Path, *arguments: str) -> asyncio.subprocess.Process:
-    with (folder / "log").open("ab") as log:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", *arguments),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-
-
-@dataclass
-class Servers:
+class Tools(Servers):
     """Two servers behind one port, and the tools."""
 
-    api: ApiServer
-    folder: Path
-    running: list[Server]
     port: int = 0
-
-    async def start(self) -> None:
-        certificates = ("certs", "make", "--name", "127.0.0.1", str(self.folder / "certs"))
-        assert await (await command(self.folder, *certificates)).wait() == 0
-        for _ in range(2):
-            port = free_port()
-            options = {
-                "--config": str(self.folder / "config.yaml"),
-                "--kubeconfig": str(self.api.kubeconfig),
-                "--context": "operator",
-                "--host": "127.0.0.1",
-                "--port": str(port),
-                "--certs": str(self.folder / "certs"),
-            }
-            arguments = [word for option in options.items() for word in option]
-            process = await command(self.folder, "serve", *arguments)
-            self.running.append(Server(port, process))
-
-    async def leader(self) -> Server | None:
-        """The server that leads, once both answer."""
-        statuses = [await server.status() for server in self.running]
-        leading = [
-            server for server, text in zip(self.running, statuses, strict=True) if LEADS in text
-        ]
-        return leading[0] if all(statuses) and leading else None
 
     async def switch_on(self) -> None:
         bundle = (self.folder / "certs" / "ca.crt").read_bytes()
         target = UrlTarget(f"https://127.0.0.1:{self.port}", bundle)
         await self.api.apply(webhook_configurations(target))
-
-    async def kill_leader(self) -> None:
-        leader = await self.leader()
-        assert leader is not None
-        self.running.remove(leader)
-        await leader.kill()
 
     async def told(self, namespace: str) -> dict[str, list[str]]:
         """Which states of `SAYS` each tool tells of."""
@@ -153,20 +83,18 @@ class Servers:
 @pytest_asyncio.fixture(loop_scope="module")
 async def servers(
     api: ApiServer, operator: GroveOperator, today: bool, tmp_path: Path
-) -> AsyncIterator[Servers]:
+) -> AsyncIterator[Tools]:
     levels = [] if today else LEVELS
     text = CONFIGURATION.format(enabled=str(not today).lower(), levels=levels, port=free_port())
     (tmp_path / "config.yaml").write_text(text)
-    servers = Servers(api, tmp_path, [])
+    servers = Tools(api, tmp_path, [])
     balancer = Balancer(lambda: servers.running)
     await balancer.start()
     servers.port = balancer.port
     try:
-        await servers.start()
-        yield servers
+        async with servers.started(2):
+            yield servers
     finally:
-        for server in servers.running:
-            await server.kill()
         await balancer.stop()
 
 
@@ -175,7 +103,7 @@ def all_say(state: str) -> dict[str, list[str]]:
 
 
 async def test_claims_come_back_although_the_leader_is_killed(
-    operator: GroveOperator, servers: Servers, clients: Users, namespace: str
+    operator: GroveOperator, servers: Tools, clients: Users, namespace: str
 ) -> None:
     await eventually(servers.leader)
     await servers.switch_on()
