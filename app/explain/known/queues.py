@@ -32,9 +32,11 @@ def unusable_because(index: Index, name: str) -> str:
     queues = list(chain(index, name))
     if not queues:
         return "does not exist"
-    last = queues[-1]
-    if last.parent:
-        return f"is below {last.parent}, which does not exist: KAI ignores it"
+    above = queues[-1].parent
+    if above:
+        hangs = "which is below itself: KAI hangs, and places nothing at all"
+        ignores = "which does not exist: KAI ignores it"
+        return f"is below {above}, {hangs if above in index.queues else ignores}"
     if any(other.parent == name for other in index.facts.queues):
         return "has queues below it, and KAI places nothing in such a queue"
     return ""

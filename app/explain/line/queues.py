@@ -6,6 +6,7 @@ See `pkg/scheduler/actions/utils/job_order_by_queue.go` of KAI, `plugins/priorit
 
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -68,7 +69,7 @@ class Queues:
         self._accounts = {name: Account(queue) for name, queue in index.queues.items() if name}
         self._above = {
             name: [self._accounts[queue.name] for queue in chain(index, name)]
-            for name in self._accounts
+            for name in {group.queue for group in index.facts.pod_groups}
         }
         self._count(index, pool)
         divide(self._accounts.values(), total)
@@ -78,6 +79,7 @@ class Queues:
             heapify(own)
         self._below = by_key((account.queue.parent, account) for account in self._accounts.values())
         self._best: dict[str, tuple[tuple[object, ...], Waiter] | None] = {}
+        self._changed = set(self._waiting)
 
     def _count(self, index: Index, pool: str) -> None:
         """Count what each queue has and asks for; KAI leaves out what it has given up."""
@@ -98,35 +100,29 @@ class Queues:
 
     def pop(self) -> Waiter | None:
         """Take out the gang that KAI takes up next."""
+        for queue in self._changed:
+            self._rank(queue)
         best = self._best_below("")
-        if best is None:
-            return None
-        queue = best.group.queue
-        heappop(self._waiting[queue])
-        self._forget(queue)
+        if best:
+            heappop(self._waiting[best.group.queue])
+            self._changed = {best.group.queue}
         return best
 
     def push(self, own: Waiter) -> None:
-        """Put a gang back that has more pods to place."""
+        """Put the gang back that was taken out, because it has more pods to place."""
         heappush(self._waiting[own.group.queue], own)
-        self._forget(own.group.queue)
 
-    def _forget(self, queue: str) -> None:
+    def _rank(self, queue: str) -> None:
+        """Rank a queue and those above it, each by the next gang of it or of those below it."""
         for account in self._above[queue]:
-            self._best.pop(account.queue.name, None)
-
-    def _best_below(self, parent: str) -> Waiter | None:
-        ranked = (self._ranked(account) for account in self._below.get(parent, ()))
-        return min(filter(None, ranked), key=lambda pair: pair[0], default=(None, None))[1]
-
-    def _ranked(self, account: Account) -> tuple[tuple[object, ...], Waiter] | None:
-        """Return the next gang of a queue or of those below it, with the rank of the queue."""
-        name = account.queue.name
-        if name not in self._best:
+            name = account.queue.name
             waiting = self._waiting.get(name)
             own = waiting[0] if waiting else self._best_below(name)
             self._best[name] = (account.rank(own.asked, self._total), own) if own else None
-        return self._best[name]
+
+    def _best_below(self, parent: str) -> Waiter | None:
+        ranked = (self._best.get(account.queue.name) for account in self._below.get(parent, ()))
+        return min(filter(None, ranked), key=itemgetter(0), default=(None, None))[1]
 
     def full(self, own: Waiter) -> str:
         """Return the queue whose limit or quota keeps a gang out, "" if there is none."""

@@ -120,17 +120,14 @@ def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> 
 def divide(accounts: Iterable[Account], total: Quantities) -> None:
     """Give each queue its fair share: to those at the top of all there is, and so on below them."""
     below = by_key((account.queue.parent, account) for account in accounts)
-    _divide_below("", total, below)
-
-
-def _divide_below(parent: str, total: Sequence[float], below: dict[str, list[Account]]) -> None:
-    siblings = sorted(below.pop(parent, ()), key=lambda account: account.queue.name)
-    for resource, amount in enumerate(total):
-        left = amount - sum(_promise(account, resource, amount) for account in siblings)
-        if left > 0:
-            _divide_rest(siblings, resource, left)
-    for account in siblings:
-        _divide_below(account.queue.name, account.fair, below)
+    shares: list[tuple[str, Sequence[float]]] = [("", total)]
+    for parent, share in shares:
+        siblings = sorted(below.get(parent, ()), key=lambda account: account.queue.name)
+        for resource, amount in enumerate(share):
+            left = amount - sum(_promise(account, resource, amount) for account in siblings)
+            if left > 0:
+                _divide_rest(siblings, resource, left)
+        shares += ((account.queue.name, account.fair) for account in siblings)
 
 
 def _promise(account: Account, resource: int, total: float) -> float:

@@ -1,7 +1,9 @@
 """The next cycle of KAI, one gang after the other."""
 
+import sys
 from typing import Any
 
+from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.line.cycle import line_of
@@ -13,6 +15,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import PriorityClass
 from app.facts.labels import NODE_POOL
+from app.facts.named import Ref
 from tests.explain.fleet import shape
 
 HAS = {"nvidia.com/gpu": 8000, "cpu": 64_000, "memory": 10**15, "pods": 110_000}
@@ -202,6 +205,26 @@ def test_parts_of_a_gang_get_nodes_of_their_own() -> None:
     gangs.add("parts", 8, 8, minimum=1, topology="t", subgroups=parts, sub="s")
     gangs.add("other", 8)
     assert gangs.placed(node("n1", "r1"), node("n2", "r2")) == ["parts", "other"]
+
+
+def test_queues_may_be_nested_more_deeply_than_functions() -> None:
+    depth = 2 * sys.getrecursionlimit()
+    queues = [Queue(f"q{n}", f"q{n - 1}" if n else "") for n in range(depth)]
+    gangs = Gangs()
+    gangs.add("deep", 8, queue=f"q{depth - 1}")
+    index = gangs.index(node("n1"), queues=tuple(queues))
+    answer = explain(index, Ref("PodGroup", "ns", "deep"))
+    assert answer
+    assert [own.next for own in answer.line] == ["next"]
+
+
+def test_queues_that_are_below_themselves_keep_no_others_out_of_the_line() -> None:
+    gangs = Gangs()
+    gangs.add("in-a-cycle", 8, queue="x")
+    gangs.add("below-it", 8, queue="z")
+    gangs.add("waits", 8)
+    cycle = (Queue("x", "y"), Queue("y", "x"), Queue("z", "x"))
+    assert gangs.placed(node("n1"), queues=(*QUEUES, *cycle)) == ["waits"]
 
 
 def test_a_queue_without_a_name_is_none() -> None:

@@ -35,6 +35,14 @@ QUEUES = (
         {"pod_groups": (pod_group(queue="root"),), "queues": (Queue("root"),)},
     ),
     Row(
+        "QueueMissing",
+        "queues are below each other, and the whole scheduler of KAI counts in a circle",
+        {"queues": (Queue("team-llm", "a"), Queue("a", "b"), Queue("b", "a"), Queue("c"))},
+        "Queue team-llm is below a, which is below itself: KAI hangs, and places nothing at all; there are c",
+        "you",
+        {"queues": (Queue("team-llm", "a"), Queue("a", "b"), Queue("b"), Queue("c"))},
+    ),
+    Row(
         "GivenUp",
         "KAI may try once to place it, and has done so",
         {"pod_groups": (pod_group(given_up=True),)},
