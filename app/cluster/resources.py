@@ -39,8 +39,8 @@ class _Needed(Value):
 class NotOurs(Exception):
     """Resources can't be created.
 
-    An object of the same name exists that we didn't make, or the API isn't installed. The message
-    states the reason.
+    An object of the same name exists that we didn't make, or that won't stay, or the API isn't
+    installed. The message states the reason.
     """
 
 
@@ -269,10 +269,10 @@ class MnnvlResources:
         """
         _check_is_ours(needed, stored, plan)
         if stored.deleting:
-            raise Unavailable(f"{needed} is being deleted")
+            raise _former(plan, f"{needed} is being deleted")
         if not await self._owner_lives(stored, plan):
-            raise Unavailable(
-                f"{needed} belongs to an owner that is gone, and will be collected with it"
+            raise _former(
+                plan, f"{needed} belongs to an owner that is gone, and will be collected with it"
             )
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
@@ -338,6 +338,17 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
     That is the same replica of the same PodCliqueSet and of the same scaling group.
     """
     return stored.managed and plan.is_at(stored.place, stored.owners)
+
+
+def _former(plan: Plan, problem: str) -> Exception:
+    """Return the error about a resource that won't stay.
+
+    The claims of a Pod never change, so it must not come while the template of the former
+    ComputeDomain is there. Pods of a PodClique come later.
+    """
+    if plan.is_of_pods:
+        return NotOurs(f"{problem}: let the Pod be created again, as controllers do by themselves")
+    return Unavailable(problem)
 
 
 def _former_set(name: str) -> str:

@@ -3,7 +3,8 @@
 A request is rejected only if a person must correct something. If a problem resolves by itself (a
 resource that is being deleted, an owner that is gone or not known, an API server that does not
 answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources` creates the
-resources as soon as it can.
+resources as soon as it can. But a Pod is refused while the ComputeDomain of its unit is a former
+one: the template of that may still be there, and the claim that is made of it would stay.
 
 PodCliques are judged at CREATE and at UPDATE, because Grove's operator resets the spec of a
 PodClique from its template.

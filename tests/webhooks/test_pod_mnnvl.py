@@ -10,7 +10,7 @@ from app.facts.nvidia.computedomain import is_made_by_us
 from app.kube.api import Object, Rejected, Unavailable
 from tests import pods
 from tests.cluster.offline import OfflineCluster
-from tests.pods import UNITS, owner, pod
+from tests.pods import UNITS, pod
 from tests.reviews import Caller, patch_of
 
 MUTATE = "/mutate/pod-mnnvl"
@@ -155,15 +155,34 @@ async def test_what_a_person_must_fix_is_refused() -> None:
     assert (await caller.ask(MUTATE, review(pod("job"))))["status"]["code"] == 500
 
 
-async def test_an_owner_that_was_made_anew_gets_its_domain_once_the_former_one_is_gone() -> None:
-    caller = calling()
-    await admitted(caller, pod("job"))
-    caller.cluster.client.load([owner("batch/v1", "Job", "nccl-test", "new")])
-    obj = pod("job")
-    obj["metadata"]["ownerReferences"][0]["uid"] = "new"
-    answer = await caller.ask(MUTATE, review(obj))
-    assert answer["allowed"]
-    assert "belongs to an owner that is gone" in answer["warnings"][0]
+FORMER = {"apiVersion": "batch/v1", "kind": "Job", "name": "nccl-test", "uid": "former"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        pytest.param({"ownerReferences": [FORMER]}, "an owner that is gone", id="former owner"),
+        pytest.param(
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "is being deleted", id="ending"
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_seen", [True, False])
+async def test_no_pod_comes_before_a_former_domain_is_gone(
+    change: Any, problem: str, is_seen: bool
+) -> None:
+    """Its template may still be there, and the claim of a Pod that is made of it stays for good."""
+    earlier = calling()
+    await admitted(earlier, pod("job"))
+    (domain,) = domains(earlier).values()
+    domain["metadata"] |= change
+
+    caller = calling(domain) if is_seen else calling()
+    caller.cluster.client.load([domain])
+    _, answer = await admitted(caller, pod("job"))
+    assert not answer["allowed"]
+    assert problem in answer["status"]["message"]
+    assert "let the Pod be created again" in answer["status"]["message"]
 
 
 def claimed(entry: Object, request: Object) -> tuple[Object, Object]:
