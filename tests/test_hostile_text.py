@@ -15,7 +15,7 @@ from app.admission.review import ALLOWED, encode, judged, not_allowed
 from app.audit.finding import Finding, Tally
 from app.base.logs import ReadableFormatter
 from app.cli import main
-from app.commands.trial import Report, ReportedMessage
+from app.commands.trial import Counts, Report, ReportedMessage
 from app.doctor.report import Check, lines
 from app.objects.fields import FieldError
 from tests.console.objects import UNSEEN, hostile
@@ -108,9 +108,11 @@ def test_the_doctor_prints_codes() -> None:
 
 def test_reports_of_trials_print_codes() -> None:
     report = Report(events=1)
-    report.counts_of(UNSEEN, NAMESPACE).judged += 1
-    report.note(ReportedMessage("rejected", "PodCliqueSet", f"no {UNSEEN}"), f"CREATE {NAME}")
-    report.skip(UNSEEN)
+    report.places[UNSEEN, NAMESPACE] = Counts(judged=1)
+    finding = ReportedMessage("PodCliqueSet", f"no {UNSEEN}")
+    report.findings[finding] += 1
+    report.examples[finding] = f"CREATE {NAME}"
+    report.not_judged[UNSEEN] += 1
     printed = list(report.lines())
     assert_safe("\n".join(printed))
     assert not [line for line in printed if "\n" in line]

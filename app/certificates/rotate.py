@@ -147,7 +147,9 @@ def rotated(
         return replace(holdings, retired=retired)
 
     if reason == "names":
-        names = _with_former(names, holdings.leaf)
+        # Without the former names, two versions with different names would replace the certificate
+        # in turns during an update. The next renewal drops names that are no longer needed.
+        names = list(dict.fromkeys((*names, *inspect(holdings.leaf.cert_pem).names)))
     return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
 
 
@@ -159,15 +161,6 @@ def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[by
 def is_own_ca(ca: bytes) -> bool:
     """Return whether the CA has the name of our CAs."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
-
-
-def _with_former(names: Sequence[str], leaf: Pair) -> list[str]:
-    """`names` and the names of `leaf`.
-
-    Without the latter, two versions with different names would replace the certificate in turns
-    during an update. The next renewal drops names that are no longer needed.
-    """
-    return list(dict.fromkeys((*names, *inspect(leaf.cert_pem).names)))
 
 
 def _new_ca(now: datetime, terms: Terms) -> Pair:

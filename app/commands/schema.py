@@ -218,6 +218,7 @@ class UserCounts(Counts):
 
 
 class CountedMessage(ReportedMessage):
+    outcome: str
     count: int
     example: str
 

@@ -322,7 +322,7 @@ def _report_effects(
     room = _room(topology_of(after, arguments.name), arguments)
     show_answer(
         arguments.output,
-        lambda: _effects_document(found, room),
+        lambda: effects_document(found) | ({"room": search_document(room)} if room else {}),
         lambda: _effects_text(found, after, room, arguments),
     )
 
@@ -346,11 +346,6 @@ def _effects_text(
         inside = _inside(topology, arguments.domain)
         parts.append(_domains(topology, inside, arguments))
     return "\n".join(parts)
-
-
-def _effects_document(found: Effects, room: RoomSearch | None) -> Object:
-    document = effects_document(found)
-    return document if room is None else {**document, "room": search_document(room)}
 
 
 def _edit_of(text: str) -> Supposition:

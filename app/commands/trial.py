@@ -50,12 +50,8 @@ class Counts(Struct):
 
 
 class ReportedMessage(Value):
-    """One message about objects of one kind.
+    """One message about objects of one kind. Its fields have their names in the JSON report."""
 
-    The names of the fields are those of the report in JSON. `outcome` is always rejected.
-    """
-
-    outcome: str
     kind: str
     message: str
 
@@ -65,7 +61,7 @@ class Report:
     """The report on one or several logs.
 
     `events` is the number of verdicts in the logs. `not_judged` counts those that failed, by the
-    reason.
+    reason. `examples` are the first ones.
     """
 
     events: int = 0
@@ -82,17 +78,6 @@ class Report:
     def rejected(self) -> int:
         return sum(counts.rejected for counts in self.places.values())
 
-    def skip(self, reason: str) -> None:
-        self.not_judged[reason] += 1
-
-    def counts_of(self, user: str, namespace: str) -> Counts:
-        return self.places.setdefault((user, namespace), Counts())
-
-    def note(self, finding: ReportedMessage, example: str) -> None:
-        """Count a finding. Its first example is kept."""
-        self.findings[finding] += 1
-        self.examples.setdefault(finding, example)
-
     def json(self) -> Object:
         return {
             "events": self.events,
@@ -102,7 +87,12 @@ class Report:
                 for (user, namespace), counts in self._ordered()
             ],
             "findings": [
-                {**asdict(finding), "count": count, "example": self.examples[finding]}
+                {
+                    "outcome": "rejected",
+                    **asdict(finding),
+                    "count": count,
+                    "example": self.examples[finding],
+                }
                 for finding, count in self.findings.most_common()
             ],
             "notJudged": dict(self.not_judged.most_common()),
@@ -222,12 +212,12 @@ def _take(entry: Entry, report: Report) -> None:
     outcome = text_at(entry, "verdict")
     message = text_at(entry, "message")
     if outcome == "failed":
-        report.skip(message)
+        report.not_judged[message] += 1
         return
 
     user = text_at(entry, "user")
     namespace = text_at(entry, "namespace")
-    counts = report.counts_of(user, namespace)
+    counts = report.places.setdefault((user, namespace), Counts())
     counts.judged += 1
     counts.changed += outcome == "patched"
     if outcome in ("warned", "refused"):
@@ -236,7 +226,9 @@ def _take(entry: Entry, report: Report) -> None:
         place = "/".join(filter(None, (namespace, text_at(entry, "name"))))
         operation = text_at(entry, "operation")
         example = f"{operation} {place} by {user} at {text_at(entry, 'time')}"
-        report.note(ReportedMessage("rejected", kind, message), example)
+        finding = ReportedMessage(kind, message)
+        report.findings[finding] += 1
+        report.examples.setdefault(finding, example)
 
 
 COMMAND = Command(

@@ -3,7 +3,6 @@
 Times of facts are seconds since 1970, None if an object has none.
 """
 
-import sys
 from functools import lru_cache
 from sys import intern
 from typing import Any, ClassVar
@@ -63,12 +62,12 @@ class Namespaced(Value, Named):
 
 def interned(value: Any) -> str:
     """Return the text `value` as one object for equal texts, "" if it is no text."""
-    return sys.intern(text_of(value))
+    return intern(text_of(value))
 
 
 def read_key(metadata: JsonMap) -> Key:
     """Return the key in the metadata of an object. Equal namespaces are one object."""
-    return sys.intern(text_at(metadata, "namespace")), text_at(metadata, "name")
+    return intern(text_at(metadata, "namespace")), text_at(metadata, "name")
 
 
 def read_name(obj: JsonMap) -> str:

@@ -84,7 +84,11 @@ class KubeconfigCredentials:
         _require_plugin(name, user)
         with _told_if_slow(name, user):
             await reader.load_kube_config_from_dict(merged, self._context, self._configuration)
-        self.impersonation = _impersonation_of(name, user)
+        try:
+            # kubernetes_asyncio makes no headers of it
+            self.impersonation = impersonation_headers(user)
+        except (TypeError, ValueError) as error:
+            raise ConfigException(f"user {name}: {error}") from error
 
     @property
     def host(self) -> str:
@@ -142,7 +146,7 @@ def _require_file(path: Path | None) -> None:
     """
     if path is not None and not path.is_file():
         raise ConfigException(f"there is no file {path}")
-    if path is None and not any(map(_is_file, _files_of(None))):
+    if path is None and not any(Path(name).expanduser().is_file() for name in _files_of(None)):
         raise ConfigException(f"there is no kubeconfig {_USUAL}; give --kubeconfig FILE")
 
 
@@ -186,10 +190,6 @@ def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
         yield
     finally:
         telling.cancel()
-
-
-def _is_file(name: str) -> bool:
-    return Path(name).expanduser().is_file()
 
 
 def _has_content(name: str) -> bool:
@@ -283,17 +283,6 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
         login += f" --profile {shlex.quote(profile)}"
 
     return login
-
-
-def _impersonation_of(name: str, user: JsonMap) -> Headers:
-    """Return the headers for a user, which kubernetes_asyncio doesn't make.
-
-    Raise ConfigException if its fields can't be followed.
-    """
-    try:
-        return impersonation_headers(user)
-    except (TypeError, ValueError) as error:
-        raise ConfigException(f"user {name}: {error}") from error
 
 
 def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:

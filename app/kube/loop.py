@@ -214,10 +214,11 @@ class Loop:
             self._conflicts.pop(key, None)
 
     async def _tried(self, key: Key) -> str:
+        step = f"{self.reconciler.name} {_name(key)}"
         try:
             after = await self.reconciler.reconcile(key)
         except Conflict as conflict:
-            logger.debug("%s %s: %s", self.reconciler.name, _name(key), conflict.message)
+            logger.debug("%s: %s", step, conflict.message)
             backoff = self._conflicts.setdefault(
                 key, Backoff(self._random, first=CONFLICT_SECONDS, most=MOST_CONFLICT_SECONDS)
             )
@@ -225,22 +226,11 @@ class Loop:
             return "conflict"
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
-            self._warn(
-                "%s %s: %s; again in %.1f s",
-                self.reconciler.name,
-                _name(key),
-                error.message,
-                wait,
-            )
+            self._warn("%s: %s; again in %.1f s", step, error.message, wait)
             return "error"
         except Exception:
             wait = self._back_off(key, None)
-            logger.exception(
-                "%s %s failed; again in %.1f s",
-                self.reconciler.name,
-                _name(key),
-                wait,
-            )
+            logger.exception("%s failed; again in %.1f s", step, wait)
             return "failure"
 
         if after is None:

@@ -7,6 +7,7 @@ import asyncio
 import math
 import os
 import ssl
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from ipaddress import ip_address, ip_network
@@ -94,7 +95,7 @@ class Transport:
     """
 
     def __init__(self, credentials: Credentials, limits: CallLimits) -> None:
-        self.calls: dict[tuple[str, str, str], int] = {}
+        self.calls: Counter[tuple[str, str, str]] = Counter()
         self.credentials = credentials
         self._limits = limits
         self._opened: aiohttp.ClientSession | None = None
@@ -122,7 +123,7 @@ class Transport:
             async with asyncio.timeout(self._limits.total), line:
                 return await self._tries(request)
         except TimeoutError:
-            self._count(request, "error")
+            self.calls[request.verb, request.resource, "error"] += 1
             text = f"{request.verb} {request.path}: no answer within {self._limits.total:g} s"
             raise Unavailable(text, reason="Timeout") from None
 
@@ -223,11 +224,11 @@ class Transport:
                 )
         except Exception as error:
             self.reach.failed(_plainly(error))
-            self._count(request, "error")
+            self.calls[request.verb, request.resource, "error"] += 1
             raise
 
         self.reach.answered()
-        self._count(request, str(response.status))
+        self.calls[request.verb, request.resource, str(response.status)] += 1
 
         return response
 
@@ -250,10 +251,6 @@ class Transport:
             proxy = self.credentials.proxy or _proxy_of_environment(URL(self.credentials.host))
             self._opened = aiohttp.ClientSession(connector=connector, proxy=proxy)
         return self._opened
-
-    def _count(self, request: ApiRequest, code: str) -> None:
-        key = (request.verb, request.resource, code)
-        self.calls[key] = self.calls.get(key, 0) + 1
 
 
 def _proxy_of_environment(url: URL) -> str | None:

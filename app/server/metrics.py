@@ -5,6 +5,7 @@ locks of a client library would take as long as a rule.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,10 +63,10 @@ class Metrics(Collector):
     """Counters of verdicts and of steps of reconcilers. A scrape also has the samples of `add`."""
 
     def __init__(self) -> None:
-        self._requests: dict[tuple[str, str, str, int, bool], int] = {}
+        self._requests: Counter[tuple[str, str, str, int, bool]] = Counter()
         self._durations: dict[str, _Series] = {}
-        self._panics: dict[tuple[str], int] = {}
-        self._steps: dict[tuple[str, str], int] = {}
+        self._panics: Counter[tuple[str]] = Counter()
+        self._steps: Counter[tuple[str, str]] = Counter()
         self._step_durations: dict[str, _Series] = {}
         self._samples: list[Samples] = []
         self._registry = CollectorRegistry()
@@ -83,11 +84,11 @@ class Metrics(Collector):
             durations = self._durations[path] = _Series()
         durations.add(seconds)
         if verdict is FAILED:
-            self._panics[path,] = self._panics.get((path,), 0) + 1
+            self._panics[path,] += 1
 
     def reconciled(self, reconciler: str, result: str, seconds: float) -> None:
         """Count a step of a reconciler."""
-        self._steps[reconciler, result] = self._steps.get((reconciler, result), 0) + 1
+        self._steps[reconciler, result] += 1
         self._step_durations.setdefault(reconciler, _Series()).add(seconds)
 
     def exposition(self) -> bytes:

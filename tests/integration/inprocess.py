@@ -41,7 +41,7 @@ class InProcessTransport(Transport):
         body = b"" if request.body is None else msgspec.json.encode(request.body)
         start, *rest = await self._answered(scope, body)
         content = b"".join(message["body"] for message in rest)
-        self._count(request, str(start["status"]))
+        self.calls[request.verb, request.resource, str(start["status"])] += 1
         if start["status"] >= 300:
             raise error_from(start["status"], _texts(start["headers"]), content)
         return decoded(content)

@@ -242,14 +242,8 @@ def _shapes(index: Index, gpus: int) -> list[Shape]:
     if not gpus:
         return [Shape((("pods", 1000),))]
     tolerated = (Toleration(GPU, "Exists", "", ""),)
-    return [
-        Shape(((name, gpus), ("pods", 1000)), tolerations=tolerated) for name in _gpu_names(index)
-    ]
-
-
-def _gpu_names(index: Index) -> list[str]:
-    """Return what whole GPUs are called as a resource of nodes."""
-    return [name for name in index.gpu_names if name.endswith("/gpu")] or [GPU]
+    names = [name for name in index.gpu_names if name.endswith("/gpu")] or [GPU]
+    return [Shape(((name, gpus), ("pods", 1000)), tolerations=tolerated) for name in names]
 
 
 def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:

@@ -24,12 +24,10 @@ class RoomCounter(Board):
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may go to, the roomiest first."""
-        domains = self._candidates(demand, self._scope(demand))
+        scope = self._domains.inside if demand.constrained else self._domains.everywhere
+        domains = self._candidates(demand, scope)
         rooms = [DomainRoom(domain, self._try(demand, domain)) for domain in domains]
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
-
-    def _scope(self, demand: Demand) -> Domain:
-        return self._domains.inside if demand.constrained else self._domains.everywhere
 
     def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
         """Return the domains that a demand may go to.

@@ -168,7 +168,8 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
     """Return the ComputeDomain or the ResourceClaim of `plan` for the API `version`."""
     if resource is COMPUTE_DOMAIN:
         name = plan.compute_domain
-        spec = _domain_spec(plan)
+        # with `numNodes: 0`, its size is not fixed; the API requires `channel`
+        spec = {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}}
     else:
         name = plan.claim
         spec = _claim_spec(plan, version)
@@ -184,14 +185,6 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
         },
         "spec": spec,
     }
-
-
-def _domain_spec(plan: Plan) -> Object:
-    """Return the spec of the ComputeDomain.
-
-    The API requires `channel`. With `numNodes: 0`, its size is not fixed.
-    """
-    return {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}}
 
 
 def _claim_spec(plan: Plan, version: str) -> Object:

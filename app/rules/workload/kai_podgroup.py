@@ -156,10 +156,13 @@ def _spec(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Ob
     if _is_never_placed(constraint, sources):
         del constraint["preferredTopologyLevel"]
 
+    preemptibilities = (layer.find(keys.preemptibility) for layer in chain)
     fields = {
         "queue": named_queue(chain, keys) or conventions.default_queue,
         "priorityClassName": _priority_class(group, sources, keys.priority_class),
-        "preemptibility": _preemptibility(chain, keys.preemptibility),
+        "preemptibility": next(
+            (value for value in preemptibilities if value in PREEMPTIBILITIES), None
+        ),
         "topologyConstraint": constraint,
     }
     minimum = 1 if group.minimum is None else group.minimum
@@ -205,11 +208,6 @@ def _priority_class(group: DefinedGroup, sources: Sources, key: str) -> str | No
     from_layers = (layer.find(key) for layer in _chain(group, sources))
     candidates = (group.priority_class, *from_layers, sources.pod.priority_class, default)
     return next((name for name in candidates if name and name in sources.priority_classes), None)
-
-
-def _preemptibility(chain: Iterable[MetadataLayer], key: str) -> str | None:
-    """Return the first value that KAI supports."""
-    return next((value for layer in chain if (value := layer.find(key)) in PREEMPTIBILITIES), None)
 
 
 def _topology(group: DefinedGroup, owner: MetadataLayer, topology: str) -> dict[str, str]:

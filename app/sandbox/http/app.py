@@ -103,7 +103,8 @@ class SandboxApi(Frozen):
             )
 
         if request.method not in _methods(target):
-            raise errors.method_not_allowed()
+            text = "the server does not allow this method on the requested resource"
+            raise errors.ApiError(405, "MethodNotAllowed", text)
 
         match request.method:
             case "GET":

@@ -93,12 +93,6 @@ def unsupported_media_type(message: str) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message)
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(
-        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
-    )
-
-
 def invalid(table: TableId, name: str, causes: Sequence[Object]) -> ApiError:
     """422 for `causes`, each with reason, message and field. `table` may have a kind as its plural.
 

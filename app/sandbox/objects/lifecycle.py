@@ -7,7 +7,7 @@ import secrets
 import uuid
 
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Object, metadata, resource_version, timestamp, with_version
+from app.sandbox.objects.objects import Object, metadata, timestamp
 from app.sandbox.objects.resources import NAMESPACES, Served
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
@@ -75,7 +75,9 @@ def complete_new(served: Served, obj: Object) -> None:
     """
     meta = obj["metadata"]
     if not meta.get("name") and meta.get("generateName"):
-        meta["name"] = _generated(meta["generateName"])
+        # a long prefix is cut, so that the name also fits into a label (63 characters)
+        suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+        meta["name"] = meta["generateName"][:58] + suffix
 
     meta |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
     if served.has_generation:
@@ -87,14 +89,6 @@ def complete_new(served: Served, obj: Object) -> None:
 
     if served.table == ("", "pods"):
         obj["status"] = {"phase": "Pending"}
-
-
-def _generated(prefix: str) -> str:
-    """Return a name with a random suffix.
-
-    A long prefix is cut, so that the name also fits into a label (63 characters).
-    """
-    return prefix[:58] + "".join(secrets.choice(_SUFFIX) for _ in range(5))
 
 
 def keep_own_label(served: Served, obj: Object) -> None:
@@ -155,11 +149,6 @@ def bump_generation(served: Served, new: Object, old: Object) -> None:
 def _desired(served: Served, obj: Object) -> Object:
     ignored = ("metadata", "status") if served.has_status else ("metadata",)
     return {key: value for key, value in obj.items() if key not in ignored}
-
-
-def is_unchanged(new: Object, old: Object) -> bool:
-    """Return whether `new` differs from `old` in nothing but the resourceVersion."""
-    return with_version(new, resource_version(old)) == old
 
 
 def marked_deleted(served: Served, obj: Object) -> Object:

@@ -200,7 +200,7 @@ class Writer(Frozen):
         new = await self._admitted(
             Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource), new, old
         )
-        if caller.options.dry_run or lifecycle.is_unchanged(new, old):
+        if caller.options.dry_run or with_version(new, resource_version(old)) == old:
             return new
         if self.storage.get(served.table, key) is not stored:
             raise errors.conflict(served.table, key[1]) if version else _RacedError
