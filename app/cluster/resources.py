@@ -119,6 +119,9 @@ class MnnvlResources:
         `doubt` about the review.
         """
         self._check_served(plan)
+        if plan.is_of_pods:
+            # what was read of a controller may be older than the owner that it has now
+            await self._check_owner(plan, NotOurs)
         # what creates nothing takes no turn: nobody can let others wait for theirs
         if dry_run:
             return await self._ensure_all(plan, dry_run=True)
@@ -129,7 +132,7 @@ class MnnvlResources:
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                if self.is_ensured(plan):
+                if plan.is_of_pods or self.is_ensured(plan):
                     return await self._ensure_all(plan, dry_run=False)
                 return await self._ensure_asked(plan)
         finally:
@@ -146,8 +149,6 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
-        if plan.is_of_pods:
-            return await self._ensure_all(plan, dry_run=False)
         ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
         stored = await find(self._client, ref)
         doubt = _doubt_about(plan, stored)
@@ -199,14 +200,12 @@ class MnnvlResources:
                 _check_is_ours(needed, stored, plan)
         return created
 
-    async def _check_owner(self, plan: Plan) -> None:
-        """Raise Unavailable if the API server does not have the owner that was known before."""
+    async def _check_owner(self, plan: Plan, error: type[Exception] = Unavailable) -> None:
+        """Raise `error` if the API server does not have the owner that was known before."""
         ref = ObjectRef(plan.owner, plan.owner_name, plan.namespace)
         version = plan.owner.versions[0] if plan.is_of_pods else None
         if await find_living(self._client, ref, plan.owner_uid, version=version) is None:
-            raise Unavailable(
-                f'{plan.owner.kind} "{plan.owner_name}", which would own them, is gone'
-            )
+            raise error(f'{plan.owner.kind} "{plan.owner_name}", which would own them, is gone')
 
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the set that will own the resources.

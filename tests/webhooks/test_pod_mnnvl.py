@@ -7,10 +7,10 @@ from jsonpatch import apply_patch
 
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.facts.nvidia.computedomain import is_made_by_us
-from app.kube.api import Object, Rejected, Unavailable
+from app.kube.api import Object, ObjectRef, Rejected, Unavailable
 from tests import pods
 from tests.cluster.offline import OfflineCluster
-from tests.pods import UNITS, pod
+from tests.pods import UNITS, owner, pod
 from tests.reviews import Caller, patch_of
 
 MUTATE = "/mutate/pod-mnnvl"
@@ -183,6 +183,26 @@ async def test_no_pod_comes_before_a_former_domain_is_gone(
     assert not answer["allowed"]
     assert problem in answer["status"]["message"]
     assert "let the Pod be created again" in answer["status"]["message"]
+
+
+@pytest.mark.parametrize("is_collected", [True, False])
+async def test_a_controller_that_was_given_to_another_owner_is_not_taken_for_that_of_the_former(
+    is_collected: bool,
+) -> None:
+    """The controller was read for the Pods before, and is not read again for a while."""
+    caller = calling()
+    _, answer = await admitted(caller, pod("lws-labelled-leader"))
+    assert answer["allowed"]
+
+    client = caller.cluster.client
+    client.load([owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "a", "new")])
+    if is_collected:
+        await client.delete(ObjectRef(COMPUTE_DOMAIN, "lws-a-2-cd", "ns"))
+    before = domains(caller)
+    _, answer = await admitted(caller, pod("lws-labelled-leader"))
+    assert not answer["allowed"]
+    assert 'LeaderWorkerSet "a", which would own them, is gone' in answer["status"]["message"]
+    assert domains(caller) == before
 
 
 def claimed(entry: Object, request: Object) -> tuple[Object, Object]:
