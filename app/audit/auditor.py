@@ -35,9 +35,9 @@ from app.facts.named import read_place
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable, pages
-from app.kube.times import timestamp
 from app.objects.resource import POD, Resource
 from app.objects.shape import key_of, labels_of
+from app.objects.time import timestamp
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
 from app.rules.mnnvl.missing import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim, runs_without_claim

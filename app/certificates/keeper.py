@@ -47,9 +47,9 @@ from app.kube.api import Client, ClusterError, Conflict, Key, Object, ObjectRef,
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
-from app.kube.times import utc_now
 from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
+from app.objects.time import utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
 LOOK_SECONDS = 600.0

@@ -1,26 +1,44 @@
-"""The certificate of the server, which can be replaced while it serves.
+"""The certificate of the server, which can be replaced while it serves, and its source in files.
 
-Its source has what readiness and metrics read of it, whichever source it is.
+A source has what readiness and metrics read of it, whichever it is. The files are those of a
+mounted Secret, or a development certificate and its CA, which the first start creates in a
+directory. The client CAs are those of `server.clientCaFile`. All are loaded again after a change.
 """
 
+import asyncio
 import contextlib
+import fcntl
+import logging
 import os
 import ssl
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+from app.base.mounted import read_mounted
 from app.base.sample import Part, Sample, counter, gauge
 from app.certificates.certificate import (
     CertificateInfo,
     Pair,
     check_pair,
     inspect,
+    make_ca,
     plainly,
     split_bundle,
 )
+from app.certificates.rotate import Terms, new_leaf
+from app.objects.time import utc_now
+
+DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
+LOOK_SECONDS = 10.0
+_CA_NAME = "grove-admission development CA"
+_TERMS = Terms(timedelta(days=3650), timedelta(days=365))
+_SPARE = timedelta(days=7)
+
+logger = logging.getLogger(__name__)
 
 
 class BrokenPairError(ValueError):
@@ -219,3 +237,271 @@ class CertificateSource(Part, ABC):
     def _problem(self) -> str:
         state = "is not there yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
+
+
+# Files.
+
+
+class FileSource(CertificateSource):
+    """A ServingCertificate from `tls.crt` and `tls.key` in `directory`, loaded after each change.
+
+    It compares the content of the files, so that it does not matter how they are replaced. A pair
+    that is invalid, mismatched (because it was read during a change) or not valid now is not
+    loaded, and is tried again at the next look. `ca.crt` is the CA bundle of the pair. `rotations`
+    counts reloads, and `failures` counts looks at an unusable pair.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        certificate: ServingCertificate,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        super().__init__(certificate, now)
+        self._directory = directory
+        self._loaded: Pair | None = None
+
+    async def run(self) -> None:
+        """Look at the files now and every `LOOK_SECONDS`, until it is cancelled."""
+        while True:
+            self.poll()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def poll(self) -> bool:
+        """Look at the files once.
+
+        Returns whether a new pair was loaded. Does not raise for the content of the files.
+        """
+        try:
+            loaded = self._load_changes()
+        except (OSError, BrokenPairError) as error:
+            self._note_failure(str(error))
+            return False
+
+        self.last_error = None
+        if not loaded:
+            return False
+
+        logger.info(
+            "serving certificate loaded: %s, valid until %s",
+            loaded.subject,
+            loaded.not_after.isoformat(),
+        )
+
+        return True
+
+    def ca_bundle(self) -> bytes | None:
+        """Return the content of the CA bundle now; None if it cannot be read."""
+        try:
+            return read_mounted(self._directory / "ca.crt")
+        except OSError:
+            return None
+
+    def _load_changes(self) -> CertificateInfo | None:
+        pair = Pair(
+            read_mounted(self._directory / "tls.crt"), read_mounted(self._directory / "tls.key")
+        )
+        if pair == self._loaded:
+            return None
+        if findings := check_pair(pair, None, (), self._now()):
+            raise BrokenPairError("; ".join(findings))
+
+        info = self.certificate.load(pair)
+        if self._loaded:
+            self.rotations["reload"] += 1
+
+        self._loaded = pair
+
+        return info
+
+    def _note_failure(self, reason: str) -> None:
+        self.failures += 1
+        if reason != self.last_error:
+            effect = "the one before goes on" if self._loaded else "nothing can be served"
+            logger.error(
+                "serving certificate %s not loaded, %s: %s",
+                self._directory / "tls.crt",
+                effect,
+                reason,
+            )
+        self.last_error = reason
+
+
+def file_source(directory: Path, client_cas: bytes) -> FileSource:
+    """Return the source of the files in `directory`.
+
+    If there is no `tls.crt`, or if it is a development certificate, a development certificate is
+    created or renewed. Raise OSError if there is no usable certificate.
+    """
+    if not (directory / "tls.crt").exists() or is_development(directory):
+        ensure_development_certificate(directory, DEVELOPMENT_NAMES, utc_now())
+    source = FileSource(directory, ServingCertificate(client_cas))
+    source.poll()
+    if source.not_after is None:
+        raise OSError(source.last_error)
+    return source
+
+
+def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
+    """Ensure that `directory` has a serving certificate for `names`.
+
+    The certificate (tls.crt, tls.key) is signed by the CA in the directory (ca.crt, ca.key).
+
+    A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is
+    created, with a new CA if the CA expires within 7 days. A name is a DNS name or an IP address.
+    Raise FileExistsError if the directory has other certificates, which are not overwritten.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with _locked(directory):
+        _refuse_foreign(directory)
+        ca = _read(directory, "ca")
+        if not ca or _is_bad(ca, None, (), now) or not inspect(ca.cert_pem).is_ca:
+            ca = make_ca(_CA_NAME, now - _TERMS.skew, now + _TERMS.ca_life)
+            write_pair(ca, directory, "ca")
+        leaf = _read(directory, "tls")
+        if not leaf or _is_bad(leaf, ca.cert_pem, names, now):
+            write_pair(new_leaf(ca, names, now, _TERMS), directory, "tls")
+
+
+def is_development(directory: Path) -> bool:
+    """Return whether the certificates in `directory` were created here.
+
+    This is also true if a crash left only some files. The command `grove-admission certs make`
+    creates a ca.key too.
+    """
+    ca = _read(directory, "ca")
+    if not ca:
+        return (directory / "ca.key").exists()
+    try:
+        return inspect(ca.cert_pem).subject == f"CN={_CA_NAME}"
+    except ValueError:
+        return True
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """Raise FileExistsError for files without a ca.key, which is always written first."""
+    for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
+        if path.exists() and not (directory / "ca.key").exists():
+            raise FileExistsError(
+                f"{path} was not made here (no ca.key beside it): name it as a file, or move it"
+                " away"
+            )
+
+
+def _is_bad(pair: Pair, ca_bundle: bytes | None, names: Sequence[str], now: datetime) -> bool:
+    return any(check_pair(pair, ca_bundle, names, at) for at in (now, now + _SPARE))
+
+
+def _read(directory: Path, name: str) -> Pair | None:
+    try:
+        return Pair(
+            read_mounted(directory / f"{name}.crt"), read_mounted(directory / f"{name}.key")
+        )
+    except FileNotFoundError:
+        return None
+
+
+def write_pair(pair: Pair, directory: Path, name: str) -> None:
+    """Write the files `<name>.key` and `<name>.crt`, in place of former ones.
+
+    After a crash in between, the next start detects the mismatch and corrects it.
+    """
+    _replace(directory / f"{name}.key", pair.key_pem, 0o600)
+    _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    # 0600 from its first moment
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Locks `directory`, because two processes may start at the same time."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# Client CAs.
+
+
+def read_client_cas(path: Path) -> bytes:
+    """Return the content (PEM) of `server.clientCaFile`. Raise OSError if it is not usable."""
+    pem = read_mounted(path)
+    try:
+        split_bundle(pem)
+    except ValueError as error:
+        raise OSError(f"server.clientCaFile {path}: {plainly(error)}") from None
+    return pem
+
+
+class ClientCas(Part):
+    """The client CAs of `certificate`, kept as they are in the file at `path`.
+
+    An unusable file never replaces usable CAs. `changed` is called after each change: connections
+    whose client has shown a certificate of a former CA should end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        certificate: ServingCertificate,
+        changed: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._certificate = certificate
+        self._changed = changed
+        self._loaded = certificate.client_cas
+        self._problem: str | None = None
+
+    async def run(self) -> None:
+        """Look at the file every `LOOK_SECONDS`, until it is cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.poll()
+
+    def poll(self) -> bool:
+        """Look at the file once. Return whether other CAs were loaded."""
+        try:
+            pem = read_client_cas(self._path)
+            if pem != self._loaded:
+                self._certificate.trust_clients(pem)
+        except (OSError, ValueError) as error:
+            self._note_failure(str(error))
+            return False
+
+        self._problem = None
+        if pem == self._loaded:
+            return False
+        self._loaded = pem
+        logger.info("client CAs loaded from %s", self._path)
+        self._changed()
+        return True
+
+    def notes(self) -> dict[str, str]:
+        if self._problem is None:
+            return {}
+        return {"client-cas": f"the former ones are used: {self._problem}"}
+
+    def samples(self) -> Iterator[Sample]:
+        ends = [inspect(pem).not_after.timestamp() for pem in split_bundle(self._loaded)]
+        text = "When the first client CA expires, in seconds since the epoch."
+        yield gauge("client_ca_expiry_timestamp_seconds", text, min(ends))
+
+    def _note_failure(self, problem: str) -> None:
+        if problem != self._problem:
+            logger.error("client CAs not loaded, the former ones are used: %s", problem)
+        self._problem = problem

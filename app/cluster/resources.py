@@ -132,9 +132,9 @@ class MnnvlResources:
         lock = self._in_flight.setdefault(key, asyncio.Lock())
         try:
             async with lock:
-                if plan.is_of_pods or self.is_ensured(plan):
+                if plan.is_of_pods:
                     return await self._ensure_all(plan, dry_run=False)
-                return await self._ensure_asked(plan)
+                return [] if self.is_ensured(plan) else await self._ensure_asked(plan)
         finally:
             if not lock.locked():
                 self._in_flight.pop(key, None)

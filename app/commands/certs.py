@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.certificates.certificate import Pair, address_of, check_pair
-from app.certificates.files import write_pair
 from app.certificates.rotate import Terms, new_holdings
+from app.certificates.source import write_pair
 from app.commands.options import Command, show
 from app.dry_run.budget import UnusableInput
 from app.objects.names import is_subdomain

@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,7 +33,6 @@ from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.kinds import KINDS
 from app.explain.known.read import read_for, read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.explain.reasons.reason import listed
@@ -46,12 +45,30 @@ from app.facts.named import Ref
 from app.kube.api import ClusterError, Object, Reader, Selection
 from app.kube.kubeconfig import namespace_of
 from app.objects.resource import Resource
+from app.stores.around import ASKED
 
 # Which object a command line asks about, and what to say if it isn't there.
 
 
 MOST_NEIGHBOURS = 500
 """So many objects of a namespace are looked through for a similar name: one page."""
+
+_SHORT = {
+    "PodCliqueSet": "pcs",
+    "PodCliqueScalingGroup": "pcsg",
+    "PodClique": "pclq",
+    "PodGang": "pg",
+    "Pod": "po",
+}
+"""The short names of kubectl."""
+
+KINDS: Mapping[str, str] = {
+    name: kind
+    for kind in ASKED
+    for name in (kind.lower(), f"{kind.lower()}s", _SHORT.get(kind, ""))
+    if name
+}
+"""The kinds, by the names that kubectl has for them."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 

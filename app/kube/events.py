@@ -13,9 +13,9 @@ from typing import Literal, Never
 
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
-from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
+from app.objects.time import precise_timestamp, utc_now
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024

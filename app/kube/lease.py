@@ -23,8 +23,8 @@ from typing import Never
 
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
-from app.kube.times import precise_timestamp, utc_now
 from app.objects.resource import LEASE
+from app.objects.time import precise_timestamp, utc_now
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""Times and durations of Kubernetes objects, read without trust in their form."""
+"""Times and durations of Kubernetes objects, read without trust in their form, and written."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)"
@@ -41,3 +41,20 @@ def signed_duration(value: Any) -> float | None:
         return None
     seconds = duration(value.lstrip("-+"))
     return -seconds if value.startswith("-") else seconds
+
+
+# As an API server writes them.
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def timestamp(time: datetime) -> str:
+    """Return `time` as RFC 3339 in UTC, as a metav1.Time is written."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def precise_timestamp(time: datetime) -> str:
+    """Return `time` as RFC 3339 in UTC with microseconds, as a metav1.MicroTime is written."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

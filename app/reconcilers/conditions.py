@@ -18,8 +18,8 @@ from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Una
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
-from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, with_condition, without_condition
+from app.objects.time import timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.stores.stores import Stores
 

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from app.admission.asgi import AdmissionApp
 from app.admission.serving import ConnectionLimits
 from app.base.value import Value
-from app.certificates.files import ClientCas, file_source, read_client_cas
 from app.certificates.keeper import self_managed_source
-from app.certificates.source import CertificateSource
+from app.certificates.source import CertificateSource, ClientCas, file_source, read_client_cas
 from app.cluster.cluster import Cluster, cluster_of
 from app.cluster.connect import limits as client_limits
 from app.cluster.connect import server_client

@@ -17,8 +17,8 @@ from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, ObjectRef
 from app.kube.events import Recorder, Regarding
-from app.kube.times import precise_timestamp
 from app.objects.resource import EVENT
+from app.objects.time import precise_timestamp
 from app.waiting.overdue import workload_of
 from app.waiting.teller import RESOURCES
 

@@ -19,10 +19,10 @@ from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
-from app.kube.times import timestamp, utc_now
 from app.objects.conditions import Condition, condition_of, with_condition, without_condition
 from app.objects.resource import Resource
 from app.objects.shape import text_at
+from app.objects.time import timestamp, utc_now
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 CONDITION = "PlacementBlocked"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.certificates.files import ensure_development_certificate
+from app.certificates.source import ensure_development_certificate
 from app.sandbox.processes import free_port
 from benches import known
 from benches import verdicts as bench_verdicts

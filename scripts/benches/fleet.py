@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from app.certificates.files import ensure_development_certificate
+from app.certificates.source import ensure_development_certificate
 from benches import cluster as bench_cluster
 from benches import memory as bench_memory
 

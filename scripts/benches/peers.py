@@ -72,7 +72,7 @@ def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) 
 
     from app.admission.asgi import AdmissionApp
     from app.admission.serving import ConnectionLimits
-    from app.certificates.files import file_source
+    from app.certificates.source import file_source
     from app.server.listener import Listener, bind
     from app.server.process import settle_garbage_collector
 

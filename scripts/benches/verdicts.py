@@ -32,7 +32,7 @@ from pathlib import Path
 import msgspec
 
 from app.admission.review import parse
-from app.certificates.files import ensure_development_certificate
+from app.certificates.source import ensure_development_certificate
 from app.facts.carrier import read_carrier
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject

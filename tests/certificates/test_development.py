@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.certificates.certificate import Pair, check_pair, inspect, make_ca
-from app.certificates.files import ensure_development_certificate
+from app.certificates.source import ensure_development_certificate
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

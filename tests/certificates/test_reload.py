@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from app.certificates.certificate import CertificateInfo, Pair, inspect, make_ca, make_leaf
-from app.certificates.files import LOOK_SECONDS, FileSource
-from app.certificates.source import BrokenPairError, ServingCertificate
+from app.certificates.source import LOOK_SECONDS, BrokenPairError, FileSource, ServingCertificate
 from tests.kube import virtual
 
 NOW = datetime.now(UTC)  # handshakes are checked by OpenSSL, which has a clock of its own

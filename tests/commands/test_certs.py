@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.certificates.certificate import inspect
-from app.certificates.files import file_source
 from app.certificates.holdings import read_holdings
+from app.certificates.source import file_source
 from app.cli import main
 
 MADE = ("ca.crt", "ca.key", "tls.crt", "tls.key")

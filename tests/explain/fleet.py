@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
-from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import PodClique, Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.constraint import StoredConstraint
 from app.facts.grove.podcliqueset import (

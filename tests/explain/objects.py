@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import PodClique, Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import LastError, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap

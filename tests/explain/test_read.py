@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.known.kinds import KINDS
 from app.explain.known.read import facts_of, read_all, read_for, read_list
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text

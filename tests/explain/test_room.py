@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import PodClique
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangGroup, GangPart
 from app.facts.kai.podgroup import SubGroup

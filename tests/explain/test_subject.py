@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
 from app.explain.gangs.subject import subject
 from app.explain.known.index import Index
-from app.explain.known.kinds import KINDS
-from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import PodClique, Snapshot
 from app.explain.shown.text import tree_lines
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart, PodGang

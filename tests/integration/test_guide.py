@@ -14,7 +14,7 @@ import pytest_asyncio
 import yaml
 
 from app.commands.beside import ApiServer
-from app.explain.known.kinds import KINDS
+from app.commands.explain import KINDS
 from app.explain.reasons.table import RULES
 from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Object, ObjectRef

@@ -20,8 +20,8 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.named import Place
 from app.kube.api import Object, ObjectRef, Selection, list_all
 from app.kube.client import HttpClient
-from app.kube.times import timestamp, utc_now
 from app.objects.resource import EVENT, POD
+from app.objects.time import timestamp, utc_now
 from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, PLACE, facts
 from tests.integration.processes import Server, Servers

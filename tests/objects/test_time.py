@@ -1,8 +1,18 @@
-"""Times and durations, and texts that are none."""
+"""Times and durations as they are read and written, and texts that are none."""
+
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from app.objects.time import duration, seconds_since_1970, signed_duration
+from app.objects.time import (
+    duration,
+    precise_timestamp,
+    seconds_since_1970,
+    signed_duration,
+    timestamp,
+)
+
+ELSEWHERE = timezone(timedelta(hours=2, minutes=30))
 
 
 @pytest.mark.parametrize(
@@ -73,3 +83,24 @@ def test_durations(value: object, expected: float) -> None:
 )
 def test_durations_that_may_be_negative(value: object, expected: float | None) -> None:
     assert signed_duration(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds", "microseconds"),
+    [
+        pytest.param(
+            datetime(2026, 11, 21, 10, 0, 59, 999999, UTC),
+            "2026-11-21T10:00:59Z",
+            "2026-11-21T10:00:59.999999Z",
+            id="in UTC",
+        ),
+        pytest.param(
+            datetime(2026, 1, 1, 1, 30, tzinfo=ELSEWHERE),
+            "2025-12-31T23:00:00Z",
+            "2025-12-31T23:00:00.000000Z",
+            id="in another zone",
+        ),
+    ],
+)
+def test_times_are_written_in_utc(time: datetime, seconds: str, microseconds: str) -> None:
+    assert (timestamp(time), precise_timestamp(time)) == (seconds, microseconds)

@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from app.admission.serving import ConnectionLimits
 from app.certificates.certificate import make_ca
-from app.certificates.files import ClientCas
+from app.certificates.source import ClientCas
 from tests.reviews import load
 from tests.server.test_listener import Waiting, answer, listening, uid_of, verdict_request
 from tests.server.test_serving import PATIENCE, ROOT, server

@@ -23,7 +23,7 @@ from app.admission.exchange import Exchange
 from app.admission.review import ALLOWED, Later, Verdict, not_allowed
 from app.admission.serving import ConnectionLimits
 from app.certificates.certificate import make_ca, make_leaf
-from app.certificates.files import file_source
+from app.certificates.source import file_source
 from app.server.handover import ToUvicorn
 from app.server.listener import Listener, authority, bind
 from tests.admission.ways import body_size

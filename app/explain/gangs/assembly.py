@@ -13,7 +13,7 @@ from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.known.amounts import asked_gpus
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
-from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import PodClique
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang

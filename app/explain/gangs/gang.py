@@ -15,8 +15,7 @@ from app.explain.known.amounts import PREFIX, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
-from app.explain.known.podclique import PodClique
-from app.explain.known.snapshot import Snapshot
+from app.explain.known.snapshot import PodClique, Snapshot
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.placements import Own, Placements
 from app.facts.constraint import UNBOUND, SchedulerConstraint

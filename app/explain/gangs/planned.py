@@ -8,7 +8,7 @@ from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
-from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import (
     Clique,

@@ -14,9 +14,8 @@ from msgspec import field
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.known.lookup import Change, Groups, Join, Names, Naming
-from app.explain.known.podclique import PodClique, read_pod_clique
 from app.facts import kinds, table
-from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
@@ -25,19 +24,57 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import ONLY_A_POD, Pod, PodClaim, Shape, read_pod_claims, read_shape
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
-from app.facts.named import Key
+from app.facts.named import NOWHERE, Key, Namespaced, Place, read_key, read_place
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
 from app.objects.resource import EVENT, Resource
-from app.objects.shape import JsonMap, map_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, text_at
+from app.rules.mnnvl.missing import Unclaimed, read_clique
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 key_of = attrgetter("key")
 name_of = attrgetter("name")
+
+
+class PodClique(Namespaced):
+    """A PodClique. `shape` and `claims` are those of its pod template.
+
+    `unclaimed` is what decides whether it should have a claim for MNNVL, None if it has one or
+    can't need one.
+    """
+
+    kind = "PodClique"
+    uid: str = ""
+    place: Place = NOWHERE
+    replicas: int = 1
+    scheduled: int = 0
+    shape: Shape = ONLY_A_POD
+    claims: tuple[PodClaim, ...] = ()
+    errors: tuple[LastError, ...] = ()
+    unclaimed: Unclaimed | None = None
+
+
+def read_pod_clique(obj: JsonMap) -> PodClique:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    pod_spec = map_at(spec, "podSpec")
+    status = map_at(obj, "status")
+    clique = read_clique(obj)
+    return PodClique(
+        *read_key(metadata),
+        uid=text_at(metadata, "uid"),
+        place=read_place(map_at(metadata, "labels")),
+        replicas=int_of(spec.get("replicas"), 1),
+        scheduled=int_of(status.get("scheduledReplicas")),
+        shape=read_shape(pod_spec),
+        claims=read_pod_claims(pod_spec),
+        errors=read_last_errors(status),
+        unclaimed=clique if isinstance(clique, Unclaimed) else None,
+    )
 
 
 class Snapshot(Value):

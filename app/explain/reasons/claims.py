@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
-from app.explain.known.podclique import PodClique
+from app.explain.known.snapshot import PodClique
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed

@@ -11,10 +11,10 @@ from starlette.routing import Route
 from app.sandbox.admission import authorization
 from app.sandbox.admission.authorization import Authorizer
 from app.sandbox.http import discovery
-from app.sandbox.http.impersonation import acting_user
 from app.sandbox.http.messages import (
     RequestTarget,
     access_of,
+    acting_user,
     find_target,
     is_dry_run,
     json_response,

@@ -1,27 +1,51 @@
 """Requests and responses.
 
-What a path names and needs of RBAC, ListOptions of a read, the options of a write, bodies, media
-types, representations and warnings.
+As whom a user acts, what a path names and needs of RBAC, ListOptions of a read, the options of a
+write, bodies, media types, representations and warnings.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from starlette.datastructures import QueryParams
+from starlette.datastructures import Headers, QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.sandbox.admission.authorization import Access
+from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.objects import errors
 from app.sandbox.objects.errors import cause
-from app.sandbox.objects.objects import Frozen, Key, Object, WriteOptions
+from app.sandbox.objects.objects import Frozen, Key, Object, User, WriteOptions
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.objects.selectors import combined, field_selector, label_selector
 from app.sandbox.requests.reads import Query, Representation
 
 _JSON = "application/json"
 _TRUE = ("1", "true")
+_USER = "impersonate-user"
+_GROUP = "impersonate-group"
+_AUTHENTICATED = "system:authenticated"
+
+
+def acting_user(headers: Headers, user: User, authorizer: Authorizer) -> User:
+    """Return the user as whom `user` acts: the one that is impersonated, else itself.
+
+    Raise 403 if `user` may not impersonate the other, and 400 for headers that are not known here.
+    An impersonated user has the rights that RBAC gives, and no others:
+    https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
+    """
+    used = {name for name in headers if name.startswith("impersonate-")}
+    if not used:
+        return user
+    if not used <= {_USER, _GROUP} or _USER not in used:
+        raise errors.bad_request("the sandbox impersonates a user, with groups, and nothing else")
+
+    name = headers[_USER]
+    groups = headers.getlist(_GROUP)
+    authorizer.check(user, Access("impersonate", "", "users", name=name))
+    for group in groups:
+        authorizer.check(user, Access("impersonate", "", "groups", name=group))
+    return User(name, tuple(dict.fromkeys((*groups, _AUTHENTICATED))))
 
 
 def media_type_of(request: Request) -> str:

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.commands.explain import KINDS
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
-from app.explain.known.kinds import KINDS
 from app.explain.known.read import facts_of
 from app.facts.named import Ref
 from tests.effort import tries
