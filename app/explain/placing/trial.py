@@ -2,41 +2,43 @@
 
 import itertools
 import math
+from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from heapq import nsmallest
+from typing import Any, Generic, TypeVar
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.demand import Board, Ground, Taker, Vector, capacity_of
+from app.explain.placing.demand import Board, Ground, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
+
+T = TypeVar("T")
 
 Scores = Mapping[int, int] | None
 """KAI's rank of each node by its preferred domain; None if there is no such rank."""
 
 
-class Order:
-    """Domains in the order in which KAI tries them: the fullest first, then by name."""
+class Order(Generic[T]):
+    """Items in the order of their keys, which is kept while items change. None is no key."""
 
-    def __init__(self, children: Sequence[Path], tightness: Callable[[Path], float]) -> None:
-        self._tightness = tightness
-        self._keys = {child: self._key(child) for child in children}
-        self._sorted = sorted(self._keys.values())
-        self.changed: set[Path] = set()
+    def __init__(self, items: Iterable[T], key: Callable[[T], Any]) -> None:
+        self._key = key
+        self._keys = {item: key(item) for item in items}
+        self._sorted = sorted(filter(None, self._keys.values()))
+        self.changed: set[T] = set()
 
-    def paths(self) -> list[Path]:
-        """Return the domains as they are now."""
-        changed = self.changed & self._keys.keys()
-        if changed:
-            self._keys |= {child: self._key(child) for child in changed}
-            self._sorted = sorted(self._keys.values())
-
+    def places(self) -> list[Any]:
+        """Return the keys of the items as they are now, in their order."""
+        for item in self.changed & self._keys.keys():
+            before = self._keys[item]
+            if before:
+                del self._sorted[bisect_left(self._sorted, before)]
+            now = self._keys[item] = self._key(item)
+            if now:
+                insort(self._sorted, now)
         self.changed.clear()
-        return [child for _, _, child in self._sorted]
-
-    def _key(self, child: Path) -> tuple[float, str, Path]:
-        return -self._tightness(child), ".".join(child), child
+        return self._sorted
 
 
 class DomainSums:
@@ -95,7 +97,9 @@ class Trial(Board):
         self._tallies: dict[Vector, DomainSums] = {}
         nothing = (0,) * len(names)
         self._sums = DomainSums(self._domains, self._free, lambda have: have, nothing)
-        self._orders: dict[Path, dict[Vector, Order]] = {}
+        self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
+        self._fullest: dict[Shape, Order[int]] = {}
+        """Of all nodes, the fullest first."""
 
     def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
@@ -106,12 +110,18 @@ class Trial(Board):
         return self._tallies[largest]
 
     def order(self, asked: Vector, path: Path) -> list[Path]:
-        """Return the children of a domain, those first that `asked` would fill most."""
+        """Return the children of a domain, those first that `asked` would fill most, then by name.
+
+        So does KAI.
+        """
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
             children = [child.path for child in self._domains.children(path)]
-            orders[asked] = Order(children, self.tightness(asked))
-        return orders[asked].paths()
+            tightness = self.tightness(asked)
+            orders[asked] = Order(
+                children, lambda child: (-tightness(child), ".".join(child), child)
+            )
+        return [child for _, _, child in orders[asked].places()]
 
     def tightness(self, asked: Vector) -> Callable[[Path], float]:
         """Return the largest part of what a domain has free that is asked for, by the domain.
@@ -131,27 +141,39 @@ class Trial(Board):
 
     def fill(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
-        asks = self._ground.asks[shape]
-        able = self._takers(self._ground, shape, nodes)
-        return not self._put(self._ranked(asks, able, scores, count), asks, count)
+        of_all = scores is None and nodes is self._domains.everywhere.nodes
+        order = self._fullest.get(shape) if of_all else None
+        if not order:
+            order = Order(nodes, self._rank(shape, scores))
+        if of_all:
+            self._fullest[shape] = order
+        able = ((capacity, position) for *_, position, capacity in order.places())
+        return not self._put(able, self._ground.asks[shape], count)
 
-    def _ranked(self, asks: Vector, able: list[Taker], scores: Scores, most: int) -> list[Taker]:
-        """Return the first nodes in KAI's order, at most `most`, as each takes a pod.
+    def _rank(self, shape: Shape, scores: Scores) -> Callable[[int], tuple[int, ...] | None]:
+        """Return the key of a node in KAI's order; None if it takes no pod.
 
         The order is by score, without GPUs for pods without, and the fullest first.
         """
+        asks = self._ground.asks[shape]
+        fit = self._ground.fit[shape]
         for_gpus = any(asks[position] for position in self._gpus)
         main = self._gpus if for_gpus else self._cpus
         free = self._free
         has_gpus = self._domains.has_gpus
 
-        def rank(taker: Taker) -> tuple[int, bool, int, int]:
-            position = taker[1]
-            have = sum([free[position][index] for index in main])
-            score = scores.get(position, 0) if scores is not None else 0
-            return -score, has_gpus[position] and not for_gpus, have, position
+        @cache
+        def room(have: Vector) -> tuple[int, int]:
+            return capacity_of(have, asks), sum([have[index] for index in main])
 
-        return nsmallest(most, able, key=rank)
+        def rank(position: int) -> tuple[int, ...] | None:
+            capacity, rest = room(free[position])
+            if not fit[position] or not capacity:
+                return None
+            score = scores.get(position, 0) if scores is not None else 0
+            return -score, has_gpus[position] and not for_gpus, rest, position, capacity
+
+        return rank
 
     def _set(self, position: int, have: Vector) -> None:
         before = self._free[position]
@@ -164,6 +186,8 @@ class Trial(Board):
         for parent, child in itertools.pairwise(around):
             for order in self._orders.get(parent, {}).values():
                 order.changed.add(child)
+        for of_shape in self._fullest.values():
+            of_shape.changed.add(position)
 
 
 def _part(ask: int, have: int) -> float:
