@@ -150,6 +150,7 @@ PARTS = {
     "the name of the PodCliqueSet",
     "the name of the scaling group",
     "the scaling group replica",
+    "within one NVLink domain (node label …): pods in different domains have no NVLink between them",
 }
 """Of messages; two are of the log."""
 

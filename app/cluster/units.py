@@ -9,7 +9,7 @@ from app.facts.carrier import Carrier
 from app.facts.kinds import CLAIM_TEMPLATE, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
-from app.kube.api import ObjectRef, Objects, find
+from app.kube.api import Object, ObjectRef, Objects, find
 from app.kube.owners import Owners
 from app.objects.fields import FieldError, forbidden, invalid
 from app.objects.names import is_subdomain
@@ -42,11 +42,11 @@ class UnitOwners:
         self._client = client
         self._owners = Owners(client, _find_kind)
 
-    async def owned(self, plan: Plan) -> Plan | None:
-        """Return the plan of a Pod with the owner that it names, None if that is not its owner.
+    async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
+        """Return the plan of a Pod with the owner that it names, and its controllers.
 
-        An owner is above what controls the Pod; a group of Kubernetes only has to exist. Raise
-        ClusterError.
+        An owner is one of these; a group of Kubernetes only has to exist. The plan is None if that
+        is not its owner. Raise ClusterError.
         """
         named = plan.member.named
         controller = plan.member.controller
@@ -57,15 +57,15 @@ class UnitOwners:
             group = await find(self._client, ref, metadata_only=True)
             version = self._client.served_version(resource)
             if group is None:
-                return None
-            return plan.owned_by(group["metadata"]["uid"], _in(resource, version))
+                return None, []
+            return plan.owned_by(group["metadata"]["uid"], _in(resource, version)), []
 
         chain = await self._owners.chain(plan.namespace, controller) if controller else []
         for obj in chain:
             if obj["kind"] in named.kind.resource_kinds and obj["metadata"]["name"] == named.name:
                 kind = await _find_kind(obj["apiVersion"], obj["kind"])
-                return plan.owned_by(obj["metadata"]["uid"], kind)
-        return None
+                return plan.owned_by(obj["metadata"]["uid"], kind), chain
+        return None, []
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
         """Return the finding about another claim of `pod` for the channel. Raise ClusterError."""

@@ -23,7 +23,7 @@ from app.admission.review import ALLOWED, Effect, Request, Verdict, judged, patc
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible
-from app.facts.carrier import Carrier, read_pod
+from app.facts.carrier import read_pod
 from app.facts.kinds import ALL, COMPUTE_DOMAIN
 from app.facts.labels import MNNVL_ENABLED
 from app.facts.unit_owners import OWNER_KINDS, OwnerKind
@@ -31,25 +31,13 @@ from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, annotations_of, map_at, text_at
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.bounds import read_bounds
+from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import CliqueFacts, desired_resource
-from app.rules.topology.levels import NVLINK_DOMAIN
-from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
+from app.rules.mnnvl.warnings import unit_warnings
+from app.rules.topology.coverage import Nodes
 
 # Templates of Pods.
-
-
-KEPT_TOGETHER = (
-    "leaderworkerset.sigs.k8s.io/exclusive-topology",
-    "alpha.jobset.sigs.k8s.io/exclusive-topology",
-    TOPOLOGY_REQUIRED,
-)
-"""The annotations of workloads that keep their Pods within a level of a topology."""
-
-_LOOSE = (
-    "nothing keeps the Pods that share a ComputeDomain within one NVLink domain (node label"
-    f" {NVLINK_DOMAIN}): pods in different domains have no NVLink between them"
-)
 
 
 def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
@@ -62,19 +50,18 @@ def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
         return None
 
     findings: Findings = []
-    warnings = list(_warnings_of(workload))
-
+    warnings = [*_warnings_of(workload)]
     effects: dict[str, Effect] = {}
-    for path, pod in _pods(workload, kind):
-        injection = inject(pod, None, CliqueFacts(), "template")
-        findings += (replace(found, field=f"{path}.{found.field}") for found in injection.findings)
+    for template in _templates(workload, FieldPath(""), "", ()):
+        injection = _injection(template, kind)
+        at = template.path
+        findings += (replace(found, field=f"{at}.{found.field}") for found in injection.findings)
         warnings += injection.warnings
         if injection.plan is not None:
             domain = desired_resource(injection.plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
             effects[injection.plan.compute_domain] = Effect("create", domain)
 
-    if effects:
-        warnings += _looseness(workload)
+    warnings = [*dict.fromkeys(warnings)]
     if findings:
         return judged(findings, warnings)
     told = [*warnings, *effects]
@@ -89,33 +76,53 @@ def _warnings_of(workload: Object) -> Iterator[str]:
         )
 
 
-def _looseness(workload: Object) -> Iterator[str]:
-    if annotations_of(workload).keys().isdisjoint(KEPT_TOGETHER):
-        yield f"{_LOOSE}. Annotate the {workload['kind']} with {' or '.join(KEPT_TOGETHER)}"
+class _Template(Value):
+    """A Pod template at a `path` of a workload.
+
+    `part` is the name of the part of the workload that it is in. `above` has what contains it, from
+    the workload on.
+    """
+
+    path: FieldPath
+    part: str
+    object: Object
+    above: tuple[Object, ...]
 
 
-def _pods(workload: Object, kind: OwnerKind) -> Iterator[tuple[FieldPath, Carrier]]:
-    """Yield a Pod of each template, with the path of the template."""
-    of_workload = map_at(workload, "metadata")
+def _injection(template: _Template, kind: OwnerKind) -> Injection:
+    """Return what a Pod of a template needs."""
+    of_workload = map_at(template.above[0], "metadata")
+    labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
+    labels[kind.key] = text_at(of_workload, "name")
+    annotations = annotations_of(template.object)
+    metadata = {"annotations": annotations, "labels": labels, "name": template.part}
     namespace = text_at(of_workload, "namespace") or "default"
-    for path, part, template in _templates(workload, FieldPath(""), ""):
-        labels = {key: "0" if key.endswith("-index") else part for key in kind.keys}
-        labels[kind.key] = text_at(of_workload, "name")
-        metadata = {"annotations": annotations_of(template), "labels": labels, "name": part}
-        yield path, read_pod({**template, "metadata": metadata}, namespace)
+    pod = read_pod({**template.object, "metadata": metadata}, namespace)
+
+    injection = inject(pod, None, CliqueFacts(), "template")
+    if injection.plan is None:
+        return injection
+    bounds = read_bounds(template.object, template.above)
+    warnings = [*injection.warnings, *unit_warnings(injection.plan, bounds, Nodes())]
+    return replace(injection, warnings=warnings)
 
 
-def _templates(value: Any, path: FieldPath, part: str) -> Iterator[tuple[FieldPath, str, Object]]:
-    """Yield the Pod templates in a part of a workload, with their path and the name of the part."""
+def _templates(
+    value: Any,
+    path: FieldPath,
+    part: str,
+    above: tuple[Object, ...],
+) -> Iterator[_Template]:
+    """Yield the Pod templates in a part of a workload."""
     if isinstance(value, list):
         for position, item in enumerate(value):
-            yield from _templates(item, path.index(position), part)
+            yield from _templates(item, path.index(position), part, above)
     elif isinstance(value, dict) and "containers" in map_at(value, "spec"):
-        yield path, part, value
+        yield _Template(path, part, value, above)
     elif isinstance(value, dict):
         part = text_at(value, "groupName") or text_at(value, "name") or part
         for key, item in value.items():
-            yield from _templates(item, path.child(key), part)
+            yield from _templates(item, path.child(key), part, (*above, value))
 
 
 _TIMEOUT = 10.0

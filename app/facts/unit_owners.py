@@ -55,7 +55,8 @@ class OwnerKind(Value, eq=False):
 
     `resources` are the kinds of the owner, one of which has the name that a Pod has at `key`: a
     label, or a field of its spec. `scopes` begin with the default. `has_unit` says whether the spec
-    of an owner still has the unit with some labels.
+    of an owner still has the unit with some labels. `together` is the annotation by which its
+    controller keeps the Pods of a unit within a domain, "" if it has none.
     """
 
     title: str
@@ -63,6 +64,7 @@ class OwnerKind(Value, eq=False):
     key: str
     scopes: tuple[UnitScope, ...]
     has_unit: HasUnit = lambda spec, labels: True
+    together: str = ""
 
     @property
     def keys(self) -> set[str]:
@@ -137,6 +139,7 @@ _LABELLED = (
             ),
         ),
         _has_group,
+        "leaderworkerset.sigs.k8s.io/exclusive-topology",
     ),
     OwnerKind(
         "JobSet",
@@ -148,6 +151,7 @@ _LABELLED = (
             UnitScope("job", "jobsetjob", (REPLICATED_JOB, JOB_INDEX)),
         ),
         _has_job,
+        "alpha.jobset.sigs.k8s.io/exclusive-topology",
     ),
     OwnerKind(
         "training job",

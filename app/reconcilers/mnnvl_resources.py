@@ -238,7 +238,7 @@ class MnnvlResourcesReconciler:
         for demand in demands:
             if demand.named is not None:
                 wanted = Plan(demand, demand.scope, DEFAULT_DEVICE_CLASS, demand.mode)
-                plan = await self._units.owned(wanted)
+                plan, _ = await self._units.owned(wanted)
                 if plan is not None:
                     return plan
         return None

@@ -39,8 +39,10 @@ from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
 from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
+from app.rules.mnnvl.bounds import read_bounds
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
 from app.rules.mnnvl.plan import CliqueFacts, Plan
+from app.rules.mnnvl.warnings import unit_warnings
 
 # What both share.
 
@@ -84,7 +86,7 @@ def incomplete(plan: Plan, injection: Injection, problem: ClusterError) -> Verdi
         f'the MNNVL resources of "{plan.base_name}" are not complete yet'
         f" ({problem.message}): grove-admission makes them as soon as it can"
     )
-    return patched(injection.patch, warnings=[*injection.warnings, text])
+    return patched(injection.patch, warnings=[text, *injection.warnings])
 
 
 def _doubt(request: Request, plan: Plan, injection: Injection) -> str | None:
@@ -188,7 +190,7 @@ class PodMnnvlWebhook(Value):
     ) -> Verdict:
         try:
             async with patience(PATIENCE_SECONDS):
-                owned = await self.units.owned(plan)
+                owned, above = await self.units.owned(plan)
                 rival = await self.units.find_rival(pod)
         except ClusterError as problem:
             return incomplete(plan, injection, problem)
@@ -197,7 +199,10 @@ class PodMnnvlWebhook(Value):
             return judged([rival])
         if owned is None:
             return judged([not_owned(plan)])
-        return await made(self.resources, request, owned, injection)
+
+        bounds = read_bounds(request.object, above)
+        warnings = [*injection.warnings, *unit_warnings(plan, bounds, self.facts.nodes())]
+        return await made(self.resources, request, owned, replace(injection, warnings=warnings))
 
 
 class PodMnnvlCheck(Value):

@@ -211,6 +211,20 @@ def workload(kind: str = "Job", **template: Any) -> str:
 ENABLED = {"grove.io/mnnvl-enabled": "true"}
 
 
+def test_a_constraint_in_the_template_of_a_job_keeps_its_pods_together(
+    tmp_path: Path, capsys: Any
+) -> None:
+    job = json.loads(workload(metadata={"annotations": ENABLED}))
+    kept = {"annotations": {"kai.scheduler/topology-required-placement": "nvidia.com/gpu.clique"}}
+    jobs = [{"name": "workers", "template": {"metadata": kept, "spec": job["spec"]}}]
+    spec = {"replicatedJobs": jobs}
+    api = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+    file = tmp_path / "jobset.json"
+    file.write_text(json.dumps({**api, "metadata": {"name": "a"}, "spec": spec}))
+    assert run(str(file)) == 0
+    assert "warning" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("text", "code", "printed"),
     [
@@ -224,7 +238,7 @@ ENABLED = {"grove.io/mnnvl-enabled": "true"}
         pytest.param(
             workload(metadata={"annotations": ENABLED}),
             0,
-            "warning: nothing keeps the Pods that share a ComputeDomain within one NVLink domain (node label nvidia.com/gpu.clique)",
+            'warning: MNNVL of unit "job-a": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique)',
             id="no level of a topology",
         ),
         pytest.param(

@@ -131,6 +131,21 @@ async def test_a_pod_without_gpus_is_allowed_with_a_warning() -> None:
     assert (await calling().ask(VALIDATE, review(obj)))["allowed"]
 
 
+async def test_warnings_say_what_keeps_a_unit_from_its_nvlink_domain() -> None:
+    caller = calling()
+    answer = await caller.ask(MUTATE, review(pod("lws-worker")))
+    assert ["nothing keeps its pods" in warning for warning in answer["warnings"]] == [True]
+
+    obj = pod("lws-worker")
+    obj["metadata"]["annotations"][LWS + "exclusive-topology"] = "nvidia.com/gpu.clique"
+    assert "warnings" not in await caller.ask(MUTATE, review(obj))
+
+    labels = {"nvidia.com/gpu.clique": "c", "nvidia.com/gpu.count": "32"}
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "labels": labels}}
+    (warning,) = (await calling(node).ask(MUTATE, review(obj)))["warnings"]
+    assert "its pods ask for 8 of 32 GPUs of a node" in warning
+
+
 async def test_a_dry_run_makes_nothing() -> None:
     caller = calling()
     answer = await caller.ask(MUTATE, review(pod("job"), dryRun=True))

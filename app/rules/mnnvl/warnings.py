@@ -1,4 +1,4 @@
-"""Warnings about PodCliqueSets whose pods could not use MNNVL, in both vocabularies.
+"""Warnings about PodCliqueSets whose pods could not use MNNVL, in both vocabularies, and on Pods.
 
 NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
@@ -10,8 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.facts.grove.template import CliqueTemplate, Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
+from app.facts.unit_owners import is_label
+from app.rules.mnnvl.bounds import Bounds
+from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
+from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 NVLINK_NODES = 18
 """The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).
@@ -34,7 +38,10 @@ def preflight_warnings(
     warnings: list[str] = []
     asking = template.asking
     for clique in asking:
-        warnings += _sharing(clique, narrowest.get(clique.name), nodes)
+        if clique.pods > 1:
+            levels = [level for name, level in narrowest.items() if name == clique.name]
+            pods = f"{clique.pods} pods"
+            warnings += _sharing(f'clique "{clique.name}"', pods, clique.gpus, levels, nodes)
     domains = _domains(asking)
     warnings += _several(domains, narrowest, nodes)
     for name, members in domains.items():
@@ -64,30 +71,56 @@ def required_levels(
     return narrowest
 
 
-def _sharing(clique: CliqueTemplate, level: Level | None, nodes: Nodes) -> Iterator[str]:
-    if clique.pods < 2:
-        return
-    if level is not None and level.key == HOSTNAME_KEY:
-        yield (
-            f'clique "{clique.name}": its {clique.pods} pods must be on one node'
-            f' ("{level.domain}"), but a node has one NVLink channel and takes one of them: the'
-            " others will stay pending"
-        )
-        return
+def unit_warnings(plan: Plan, bounds: Bounds, nodes: Nodes) -> Iterator[str]:
+    """Yield warnings about a Pod with these bounds, whose unit has a `plan`."""
+    named = plan.member.named
+    assert named is not None
+    unit = f'unit "{plan.base_name}"'
+    levels = [Level(key, key) for key in sorted(bounds.levels)]
+    if not bounds.is_apart:
+        yield from _sharing(unit, "pods", bounds.gpus, levels, nodes)
 
-    most = nodes.most_gpus()
-    if 2 * clique.gpus <= most:
+    # Groups of Kubernetes have their constraints in the group and in its Workload.
+    is_known = bounds.is_known and is_label(named.kind.key)
+    if is_known and not any(_is_inside(level, nodes) for level in levels):
+        remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
         yield (
-            f'clique "{clique.name}": its pods ask for {clique.gpus} of {most} GPUs of a node, but'
-            " a node has one "
-            f"NVLink channel and takes one pod with such a claim: the other GPUs can't be used by"
-            f" this clique"
+            f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}. Annotate the {named.kind.title}"
+            f" with {' or '.join(remedies)}"
         )
-    elif clique.gpus == 1 and not most:
+
+
+_WITHIN = (
+    f"within one NVLink domain (node label {NVLINK_DOMAIN}): pods in different domains have no"
+    " NVLink between them"
+)
+
+
+def _sharing(
+    subject: str, pods: str, gpus: int, levels: Iterable[Level], nodes: Nodes
+) -> Iterator[str]:
+    """Yield a warning if several `pods` of a clique or unit may be meant for one node.
+
+    Each asks for `gpus`, and they stay within one domain of each of `levels`.
+    """
+    for level in levels:
+        if level.key == HOSTNAME_KEY:
+            yield (
+                f'{subject}: its {pods} must be on one node ("{level.domain}"), but a node has one'
+                " NVLink channel and takes one of them: the others will stay pending"
+            )
+            return
+
+    most = nodes.most_gpus(NVLINK_DOMAIN) or nodes.most_gpus()
+    if 2 * gpus <= most:
         yield (
-            f'clique "{clique.name}": each of its {clique.pods} pods asks for one GPU and needs a'
-            " node of its own, because a node has one NVLink channel; ask for all GPUs of a node"
-            " in one pod"
+            f"{subject}: its pods ask for {gpus} of {most} GPUs of a node, but a node has one"
+            " NVLink channel and takes one pod with such a claim: they can't use the other GPUs"
+        )
+    elif gpus == 1 and not most:
+        yield (
+            f"{subject}: each of its {pods} asks for one GPU and needs a node of its own, because a"
+            " node has one NVLink channel; ask for all GPUs of a node in one pod"
         )
 
 
@@ -171,9 +204,7 @@ def _spread(
     if loose:
         named = ", ".join(f'"{clique}"' for clique in loose)
         yield (
-            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} within one"
-            f" NVLink domain (node label {NVLINK_DOMAIN}): pods in different domains have no NVLink"
-            " between them"
+            f"MNNVL of {name}: no required topology constraint keeps the pods of {named} {_WITHIN}"
         )
 
 

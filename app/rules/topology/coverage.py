@@ -129,9 +129,12 @@ class Nodes:
         return all(len(within) == 1 for within in values.values()) if values else None
 
     @_once
-    def most_gpus(self) -> int:
-        """Return the largest number of GPUs of a node, 0 if no node is known to have any."""
-        return max((_gpus(labels) for labels, _ in self), default=0)
+    def most_gpus(self, *keys: str) -> int:
+        """Return the largest number of GPUs of a node that has the labels `keys`.
+
+        0 if no such node is known to have any.
+        """
+        return max((_gpus(labels) for labels, _ in self.with_labels(keys)), default=0)
 
 
 class LevelProblem(Value):

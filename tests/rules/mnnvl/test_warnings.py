@@ -80,7 +80,7 @@ def several(domains: int) -> str:
             RACK,
             [node(4, clique="a", count="8")],
             [
-                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: the other GPUs can\'t be used by this clique'
+                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: they can\'t use the other GPUs'
             ],
             id="half a node",
         ),
