@@ -118,7 +118,7 @@ KEPT = {
     *("phase", "preemptibility", "preferred", "pressure", "priority_class", "quota", "reason"),
     *("replica", "requests", "required", "role", "scheduler", "set_uid", "skipped", "source"),
     *("api_version", "owner_uid", "plural", "prefix", "second", "title", "versions"),
-    *("status", "type", "uid", "unseen", "waiting"),
+    *("status", "together", "type", "uid", "unseen", "waiting"),
 }
 """The fields with text that pseudonyms leave as they are."""
 

@@ -362,7 +362,11 @@ UNIT = PodClaim("mnnvl", "", "lws-a-0-mnnvl-template")
 
 def of_unit(**changes: Any) -> Snapshot:
     """Pods of a group of a LeaderWorkerSet, which wait for the template of their claims."""
-    units = tuple(replace(pod, place=Place(unit="lws-a-0"), claims=(UNIT,)) for pod in pods())
+    owner = Ref("LeaderWorkerSet", NAMESPACE, "a")
+    units = tuple(
+        replace(pod, place=Place(unit="lws-a-0"), claims=(UNIT,), unit_owner=owner)
+        for pod in pods()
+    )
     return replace(alone(), pods=units, **changes)
 
 
@@ -391,5 +395,45 @@ def test_a_pod_of_a_unit_says_who_makes_what_it_waits_for(domains: Any, remedy: 
         "ResourceClaimTemplate lws-a-0-mnnvl-template does not exist",
     )
     assert reason.remedy.startswith(remedy)
+    assert ("see the events of LeaderWorkerSet a," in reason.remedy) is not bool(domains)
     shown = "\n".join(tree_lines(found.tree, everything=True, colour=False, width=200))
     assert ("ComputeDomain lws-a-0-cd" in shown) is bool(domains)
+
+
+def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
+    units = tuple(replace(pod, asks_mnnvl=True) for pod in of_unit().pods)
+    index = Index(replace(of_unit(), pods=(replace(units[0], claims=()), *units[1:])))
+    found = explain(index, units[0].ref)
+    assert found is not None
+    (reason,) = [one for one in found.reasons if one.id == "ClaimNotInjected"]
+    assert (reason.text, reason.who, reason.objects) == (
+        "1 pod asks for MNNVL and has no claim, because no webhook answered at their creation",
+        "platform",
+        (units[0].ref,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "made", "state"),
+    [
+        pytest.param("", None, ("waits", "not made"), id="not made"),
+        pytest.param("c", None, ("problem", "does not exist"), id="deleted"),
+        pytest.param("c", False, ("waits", "not allocated"), id="not allocated"),
+        pytest.param("c", True, ("well", "allocated"), id="allocated"),
+    ],
+)
+def test_a_unit_is_shown_with_its_owner_and_its_claims(
+    claim: str, made: bool | None, state: tuple[str, str]
+) -> None:
+    claims = () if made is None else (ResourceClaim(NAMESPACE, "c", allocated=made),)
+    snapshot = of_unit(claims=claims)
+    users = tuple(replace(pod, claims=(replace(UNIT, claim=claim),)) for pod in snapshot.pods)
+    found = explain(Index(replace(snapshot, pods=users)), users[0].ref)
+    assert found is not None
+    (unit,) = [branch for branch in found.tree.children if branch.ref.kind == "Unit"]
+    assert (unit.ref.name, unit.asked, unit.where) == (
+        "lws-a-0",
+        "of LeaderWorkerSet a",
+        "4 claims",
+    )
+    assert (unit.state, unit.words) == state

@@ -22,8 +22,10 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.queues import chain, unusable_because
 from app.explain.known.snapshot import PodClique
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
+from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import exceeded_quota, over_limit, use_words
 from app.explain.reasons.reason import Reason, amount, counted, listed, plain
+from app.facts.carrier import CLAIM
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
@@ -92,7 +94,7 @@ class _Grower:
         lone = gang.ref.kind == "Pod"
         children = [] if lone else [self._member(gang, member) for member in gang.whole.members]
         children += [self._unit(gang, unit) for unit in gang.whole.units]
-        children += [*self._pod_group(gang), *self._claims(gang)]
+        children += [*self._pod_group(gang), *self._claims(gang), *self._nvlink_units(gang)]
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
         waits = _pod_state(gang.pods[0])[1] if lone else waits
         return self._part(gang, gang.ref, gang.whole, children, waits)
@@ -231,9 +233,26 @@ class _Grower:
             where = "IMEX of the hosts" if hosts_run_imex(self._index) else where
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
+    def _nvlink_units(self, gang: Gang) -> Iterator[Branch]:
+        """Yield the units of pods that are in no PodClique, with the claims that they share."""
+        users = [pod for pod in gang.pods if pod.place.unit and pod.unit_owner]
+        for unit, pods in grouped((pod.place.unit, pod) for pod in users):
+            claims = [claim.claim for pod in pods for claim in pod.claims if claim.name == CLAIM]
+            states = [self._state_of_claim(gang.namespace, claim) for claim in claims]
+            state, words = min(states, default=("unknown", ""))
+            yield self._branch(
+                Ref("Unit", gang.namespace, unit),
+                asked=f"of {pods[0].unit_owner}",
+                where=counted(claims, "claim"),
+                state=state,
+                words=words,
+            )
+
     def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
-        """Return the state of a claim, with its words."""
+        """Return the state of a claim, with its words. Its name is "" before it is made."""
         claim = self._index.claims.get((namespace, name))
+        if not name:
+            return "waits", "not made"
         if not claim:
             facts = self._index.facts
             is_known = "claims" not in {*facts.unseen, *facts.skipped}

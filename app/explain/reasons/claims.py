@@ -75,10 +75,11 @@ def _who_makes(gang: Gang, name: str) -> str:
             )
 
     unit = name.removesuffix(TEMPLATE_SUFFIX)
-    if unit in {pod.place.unit for pod in gang.pods}:
+    owners = {pod.place.unit: pod.unit_owner for pod in gang.pods}
+    if unit in owners:
         return (
             f"grove-admission makes ComputeDomain {unit}{DOMAIN_SUFFIX}, and NVIDIA's controller"
-            " the template from it: see the events of the workload, and grove-admission doctor"
+            f" the template from it: see the events of {owners[unit]}, and grove-admission doctor"
         )
 
     entries = {claim.name for claim, _ in _claims(gang) if name in (claim.claim, claim.template)}
@@ -133,6 +134,15 @@ def only(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
+def not_in_pods_of_units(gang: Gang) -> Reasons:
+    """Pods of no PodClique ask for MNNVL and have no claim."""
+    without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
+    if without:
+        ask = counted(without, "pod asks for MNNVL and has", "pods ask for MNNVL and have")
+        text = f"{ask} no claim, because no webhook answered at their creation"
+        yield _replaceable("ClaimNotInjected", text, refs(without), "platform")
+
+
 def claim_not_injected(gang: Gang) -> Reasons:
     """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
     pcs = gang.pcs
@@ -143,9 +153,8 @@ def claim_not_injected(gang: Gang) -> Reasons:
     reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
         clique = member.clique
-        if not clique or not clique.unclaimed:
-            continue
-        if lacks_claim(clique.unclaimed, pcs, reads_groups=reads_groups):
+        unclaimed = clique and clique.unclaimed
+        if clique and unclaimed and lacks_claim(unclaimed, pcs, reads_groups=reads_groups):
             yield _not_injected(member, clique)
 
 
@@ -175,26 +184,20 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
             continue
-        outside = [
-            pod for pod in member.pods if pod.node and pod.is_alive and not _has_our_claim(pod)
-        ]
+        running = (pod for pod in member.pods if pod.node and pod.is_alive)
+        outside = [pod for pod in running if not _has_our_claim(pod)]
         if outside:
-            yield _outside(clique, outside)
+            of = f"of {clique.ref}"
+            run = counted(outside, f"pod {of} runs", f"pods {of} run")
+            text = f"{run} without its claim, outside of the NVLink domain"
+            yield _replaceable("ClaimNotInPods", text, (clique.ref, *refs(outside)))
 
 
-def _outside(clique: PodClique, outside: Sequence[Pod]) -> Reason:
-    of_clique = f"of PodClique {clique.name}"
-    run = counted(outside, f"pod {of_clique} runs", f"pods {of_clique} run")
-    text = f"{run} without its claim, outside of the NVLink domain"
-    return about(
-        Evidence(outside[0].ref, "spec.resourceClaims", "no mnnvl"),
-        "ClaimNotInPods",
-        text,
-        "delete these pods when the workload can do without them: the new ones have the claim",
-        "you",
-        objects=(clique.ref, *refs(outside)),
-        severity="warning",
-    )
+def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you") -> Reason:
+    """Return the reason of pods without a claim, the last ones of `objects`."""
+    evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
+    remedy = "delete these pods when the workload can do without them: the new ones have the claim"
+    return about(evidence, id, text, remedy, who, objects=objects, severity="warning")
 
 
 def _has_our_claim(holder: Pod | PodClique) -> bool:

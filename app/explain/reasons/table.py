@@ -315,6 +315,7 @@ RULES: tuple[Rule, ...] = (
         ("pods", "claims", "nodes", ROOM, CHANNELS),
         _claims_and_waits,
     ),
+    Rule(claims.not_in_pods_of_units, ("pods",), named="ClaimNotInjected"),
     Rule(
         claims.claim_not_injected,
         ("sets", "cliques", "pods"),

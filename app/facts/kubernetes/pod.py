@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, TypedDict
 
 from app.base.value import Value
-from app.facts.kubernetes.gpus import GPU
+from app.facts.kubernetes.gpus import GPU, gpus_of_pod
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
     Term,
@@ -16,9 +16,16 @@ from app.facts.kubernetes.selectors import (
     required_affinity,
     tolerations,
 )
-from app.facts.labels import GPU_FRACTION, POD_GROUP_NAME, SUBGROUP
-from app.facts.named import NOWHERE, Namespaced, Place, interned, read_key, read_place
+from app.facts.labels import (
+    GPU_FRACTION,
+    GROVE_CLIQUE_NAME,
+    MNNVL_ENABLED,
+    POD_GROUP_NAME,
+    SUBGROUP,
+)
+from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
 from app.facts.quantity import thousandths
+from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import controller_uid
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at, texts_at
@@ -169,6 +176,8 @@ class Pod(Namespaced):
     `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False. `waiting`
     has the reasons for which containers wait. `volumes` are the PersistentVolumeClaims that it
     names. `bound` is when it got its node, None once it has started, or if that is not known.
+    `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
+    GPUs and asks for MNNVL by itself, not through a PodClique.
     """
 
     kind = "Pod"
@@ -194,6 +203,8 @@ class Pod(Namespaced):
     created: float | None = None
     volumes: tuple[str, ...] = ()
     bound: float | None = None
+    unit_owner: Ref | None = None
+    asks_mnnvl: bool = False
 
     @property
     def finished(self) -> bool:
@@ -231,20 +242,27 @@ def read_pod(obj: JsonMap) -> Pod:
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
         bound=_bound(status, scheduled),
-        **_groups(labels, annotations, spec),
+        **_groups(obj, labels, annotations),
     )
 
 
-def _groups(labels: JsonMap, annotations: JsonMap, spec: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `Pod` about its PodGroup and its Workload."""
+def _groups(pod: JsonMap, labels: JsonMap, annotations: JsonMap) -> dict[str, Any]:
+    """Return the fields of a `Pod` about its PodGroup, its Workload and its unit of NVLink."""
+    spec = map_at(pod, "spec")
     reference = map_at(spec, "workloadRef")
-    return {
+    groups: dict[str, Any] = {
         "group": text_at(annotations, POD_GROUP_NAME),
         "subgroup": text_at(labels, SUBGROUP),
         "workload": text_at(reference, "name"),
         "workload_part": text_at(reference, "podGroup"),
         "workload_group": text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
     }
+    if annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels:
+        owner = read_owner(pod)
+        namespace, _ = read_key(map_at(pod, "metadata"))
+        groups["unit_owner"] = Ref(owner.kind.title, namespace, owner.name)
+        groups["asks_mnnvl"] = gpus_of_pod(spec).every > 0
+    return groups
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:

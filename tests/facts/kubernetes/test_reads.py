@@ -7,6 +7,9 @@ import pytest
 from app.facts.kubernetes.node import read_node
 from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
+from app.facts.named import Ref
+
+LWS = "leaderworkerset.sigs.k8s.io/name"
 
 
 def container(cpu: str, **more: Any) -> dict[str, Any]:
@@ -75,3 +78,19 @@ def test_objects_of_another_form_are_read_without_trust() -> None:
 def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
     obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
     assert read_workload_group(obj) == WorkloadGroup("research", "train-workers", "train")
+
+
+@pytest.mark.parametrize(
+    ("labels", "gpus", "kept"),
+    [
+        pytest.param({LWS: "a"}, 4, (Ref("LeaderWorkerSet", "ns", "a"), True), id="of a unit"),
+        pytest.param({LWS: "a"}, 0, (Ref("LeaderWorkerSet", "ns", "a"), False), id="no GPUs"),
+        pytest.param({LWS: "a", "grove.io/podclique": "c"}, 4, (None, False), id="a PodClique's"),
+    ],
+)
+def test_a_pod_names_the_owner_of_its_unit(labels: Any, gpus: int, kept: Any) -> None:
+    annotations = {"grove.io/mnnvl-enabled": "true"}
+    metadata = {"name": "p", "namespace": "ns", "labels": labels, "annotations": annotations}
+    containers = [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]
+    pod = read_pod({"metadata": metadata, "spec": {"containers": containers}})
+    assert (pod.unit_owner, pod.asks_mnnvl) == kept
