@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 
 from app.kube.api import ClusterError
 from app.kube.client import HttpClient, ReadOnlyClient
-from app.kube.credentials import from_kubeconfig, in_cluster, is_in_cluster
-from app.kube.transport import CallLimits
+from app.kube.credentials import (
+    Credentials,
+    PodCredentials,
+    from_kubeconfig,
+    in_cluster,
+    is_in_cluster,
+)
+from app.kube.transport import Call, CallLimits
 from app.objects.resource import Resource
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
@@ -45,15 +51,21 @@ async def looking_client(
     resources: Iterable[Resource],
     kubeconfig: Path | None,
     context: str | None,
+    recorded: Call | None = None,
 ) -> AsyncIterator[HttpClient]:
     """Yield a client for a command that a person runs.
 
-    Outside of a Pod, the default is the cluster that kubectl uses. Discovery has not begun. Raise
-    ClusterError if there are no credentials.
+    Outside of a Pod, the default is the cluster that kubectl uses. With answers that are
+    `recorded`, there is no cluster. Discovery has not begun. Raise ClusterError if there are no
+    credentials.
     """
     in_pod = is_of_pod(kubeconfig, context)
-    credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
+    if recorded is not None:
+        credentials: Credentials = PodCredentials("", Path(), Path())
+    else:
+        credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
     async with HttpClient(credentials, resources, _LOOKING) as client:
+        client.call = recorded or client.call
         yield client
 
 

@@ -6,10 +6,12 @@ Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
 import argparse
 import functools
 from datetime import UTC, datetime
+from pathlib import Path
 
 import uvloop
 
 from app.base import logs
+from app.base.record import record_of
 from app.cluster.connect import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
@@ -20,9 +22,11 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
+from app.commands.records import read_record
 from app.config.schema import Configuration
-from app.doctor.certificate import handshake
+from app.doctor.certificate import Shake, handshake
 from app.doctor.examination import Patient, examine
+from app.doctor.record import KIND, Heard, unreachable
 from app.doctor.report import Examined, document, exit_code, lines, warning
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
@@ -43,13 +47,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also the checks that are ok")
     add_output(parser)
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="write what the answer depends on, for --offline and for bug reports",
+    )
+    parser.add_argument(
+        "--offline", type=Path, metavar="FILE", help="examine a record in place of a cluster"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
-    configuration = configured(arguments)
+    if arguments.offline:
+        heard = read_record(KIND, Heard, arguments.offline)
+    else:
+        heard = Heard(
+            datetime.now(UTC),
+            is_of_pod(arguments.kubeconfig, arguments.context),
+            arguments.all_webhooks,
+            arguments.config is not None,
+            configured(arguments).model_dump_json(by_alias=True),
+        )
     try:
-        examined = uvloop.run(_examine(arguments, configuration))
+        examined = uvloop.run(_examine(arguments, heard))
+        if arguments.record:
+            arguments.record.write_bytes(record_of(KIND, heard))
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 
@@ -61,22 +85,27 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(examined)
 
 
-async def _examine(arguments: argparse.Namespace, configuration: Configuration) -> Examined:
-    async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:
+async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
+    shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
+    async with looking_client(
+        ALL, arguments.kubeconfig, arguments.context, heard.call if arguments.offline else None
+    ) as client:
+        if arguments.offline:
+            shake = unreachable
+        elif arguments.record:
+            client.call = heard.keeping(client.call)
         await client.discovery.refresh()
-        shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
-        examined = await examine(
-            Patient(
-                client,
-                client.read,
-                shake,
-                configuration,
-                is_of_pod(arguments.kubeconfig, arguments.context),
-                datetime.now(UTC),
-                arguments.all_webhooks,
-            )
+        patient = Patient(
+            client,
+            client.read,
+            heard.shaking(shake),
+            Configuration.model_validate_json(heard.configuration),
+            heard.is_server,
+            heard.now,
+            heard.all_webhooks,
         )
-        return examined if arguments.config else {"configuration": [_UNCONFIGURED], **examined}
+        examined = await examine(patient)
+        return examined if heard.is_configured else {"configuration": [_UNCONFIGURED], **examined}
 
 
 COMMAND = Command(

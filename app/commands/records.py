@@ -4,15 +4,24 @@ import argparse
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from app.base.record import UnusableRecord, is_record, record_of, recorded_facts
 from app.commands.files import stream_of
 from app.commands.options import complain
 from app.dry_run.budget import UnusableInput
 from app.explain.known.pseudonyms import Pseudonyms
 from app.explain.known.read import facts_of
-from app.explain.known.record import KIND, UnusableRecord, is_record, record_of, recorded_facts
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
+
+T = TypeVar("T")
+
+KIND = "ExplainRecord"
+"""A record of what is kept of objects (`facts/`), not of the objects.
+
+Environment variables, arguments, images, Secrets and annotations that decide nothing are not kept.
+"""
 
 _LOOKED_AT = 64
 """Bytes of a file that tell whether it is a record."""
@@ -45,7 +54,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
         pseudonyms = Pseudonyms(facts)
         facts = pseudonyms.replace_in(facts)
         asked = Ref(asked.kind, *map(pseudonyms.of, asked.key))
-    arguments.record.write_bytes(record_of(facts))
+    arguments.record.write_bytes(record_of(KIND, facts))
     words = (
         f"{asked.kind.lower()}/{asked.name}" if asked.name else "",
         f"-n {asked.namespace}" if asked.namespace else "",
@@ -65,10 +74,15 @@ def facts_in(names: Sequence[str]) -> Snapshot:
     if len(names) > 1:
         raise UnusableInput(f"{records[0]}: it is a record: give it without other files")
 
+    return read_record(KIND, Snapshot, Path(records[0]))
+
+
+def read_record(kind: str, of: type[T], path: Path) -> T:
+    """Return the facts in a record. Raise UnusableInput if they can't be read, else OSError."""
     try:
-        return recorded_facts(Path(records[0]).read_bytes())
+        return recorded_facts(of, path.read_bytes())
     except UnusableRecord as problem:
-        raise UnusableInput(f"{records[0]}: this {KIND} can't be read: {problem}") from None
+        raise UnusableInput(f"{path}: this {kind} can't be read: {problem}") from None
 
 
 def _is_record(name: str) -> bool:
@@ -76,4 +90,4 @@ def _is_record(name: str) -> bool:
     if name == "-" or not path.is_file():
         return False
     with path.open("rb") as file:
-        return is_record(file.read(_LOOKED_AT))
+        return is_record(KIND, file.read(_LOOKED_AT))

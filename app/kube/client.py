@@ -25,7 +25,7 @@ from app.kube.api import (
 )
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
-from app.kube.transport import JSON, ApiRequest, CallLimits, Params, Transport, decoded
+from app.kube.transport import JSON, ApiRequest, Call, CallLimits, Params, Transport, decoded
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 from app.objects.shape import JsonMap
 
@@ -54,6 +54,8 @@ class HttpClient(Part):
         limits: CallLimits,
     ) -> None:
         self._transport = Transport(credentials, limits)
+        self.call: Call = self._transport.call
+        """Sends requests that have one response. A record stands in between."""
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":
@@ -101,7 +103,7 @@ class HttpClient(Part):
 
     async def read(self, path: str) -> Object:
         """Return the JSON object at any path of the API server, such as /version."""
-        return await self._transport.call(ApiRequest("get", "", "GET", path))
+        return await self.call(ApiRequest("get", "", "GET", path))
 
     def served_version(self, resource: Resource) -> str | None:
         return self.discovery.served_version(resource)
@@ -116,7 +118,7 @@ class HttpClient(Part):
         path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
         request = ApiRequest("get", str(ref.resource), "GET", path, accept=accept)
-        return await self._transport.call(request)
+        return await self.call(request)
 
     async def list(
         self,
@@ -134,7 +136,7 @@ class HttpClient(Part):
         request = ApiRequest(
             "list", str(resource), "GET", path, params, accept, form=selection.form
         )
-        return _page(await self._transport.call(request))
+        return _page(await self.call(request))
 
     async def watch(
         self,
@@ -167,7 +169,7 @@ class HttpClient(Part):
             "kind": resource.kind,
             **obj,
         }
-        return await self._transport.call(
+        return await self.call(
             ApiRequest("create", str(resource), "POST", path, _WRITING, body=body)
         )
 
@@ -182,7 +184,7 @@ class HttpClient(Part):
             body=patch,
             content_type=_JSON_PATCH if isinstance(patch, list) else _MERGE_PATCH,
         )
-        return await self._transport.call(request)
+        return await self.call(request)
 
     async def delete(
         self,
@@ -200,7 +202,7 @@ class HttpClient(Part):
         }
         body |= {"preconditions": preconditions} if preconditions else {}
         request = ApiRequest("delete", str(ref.resource), "DELETE", self._path_of(ref), body=body)
-        await self._transport.call(request)
+        await self.call(request)
 
     def _version(self, resource: Resource) -> str:
         version = self.served_version(resource)

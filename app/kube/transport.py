@@ -8,7 +8,7 @@ import math
 import os
 import ssl
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -85,6 +85,10 @@ class ApiRequest(Value):
     body: Any = None
     content_type: str = JSON
     form: Form = None
+
+
+Call = Callable[[ApiRequest], Awaitable[Object]]
+"""Sends a request, and returns the body of the response. Raise ClusterError."""
 
 
 class Transport:

@@ -33,9 +33,13 @@ def seconds_left(token: str, now: float) -> float:
     return max(0.0, created + LIFE_SECONDS - now)
 
 
-def without_tokens(text: str) -> str:
+HIDDEN = f"{0:08x}-{0:032x}"
+"""Has the form of a token, and is none."""
+
+
+def without_tokens(text: str, instead: str = "<token>") -> str:
     """Return `text` without tokens, such as the error of an API server that couldn't call us."""
-    return _TOKEN.sub("<token>", text)
+    return _TOKEN.sub(instead, text)
 
 
 def split_token(path: str) -> tuple[str, str]:

@@ -16,10 +16,11 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import TextContent
 
+from app.base.record import record_of
 from app.cli import main
 from app.commands import mcp as command
 from app.commands.mcp import MOST, Answered, Questions, bounded, server_of
-from app.explain.known.record import record_of
+from app.commands.records import KIND
 from tests.console.objects import hostile
 from tests.explain.fleet import NAMESPACE, facts
 from tests.explain.table.row import Row
@@ -64,7 +65,7 @@ async def answer(client: ClientSession, tool: str, **given: Any) -> dict[str, An
 def recorded(folder: Path, row: Row) -> Path:
     record = folder / "record"
     dialect = row.dialects[-1]
-    record.write_bytes(record_of(facts(**{**start(dialect), **row.hit})))
+    record.write_bytes(record_of(KIND, facts(**{**start(dialect), **row.hit})))
     return record
 
 

@@ -10,12 +10,13 @@ import pytest
 from msgspec import Struct
 
 from app import __version__
+from app.base.record import record_of, recorded_facts
 from app.cli import main
+from app.commands.records import KIND
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.pseudonyms import NAMES, TEXTS, Pseudonyms
 from app.explain.known.read import facts_of
-from app.explain.known.record import record_of, recorded_facts
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.waiting_text import list_document
 from app.facts.kubernetes.event import Event
@@ -45,13 +46,13 @@ def listed(snapshot: Snapshot) -> dict[str, Any]:
 @pytest.mark.parametrize(("row", "dialect"), CASES)
 def test_the_facts_of_each_reason_are_read_back(row: Row, dialect: str) -> None:
     snapshot = facts(**{**start(dialect), **row.hit, **NO_ROOM})
-    assert recorded_facts(record_of(snapshot)) == snapshot
+    assert recorded_facts(Snapshot, record_of(KIND, snapshot)) == snapshot
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_recorded_state_has_the_same_list(state: str) -> None:
     snapshot = of_state(state)
-    assert listed(recorded_facts(record_of(snapshot))) == listed(snapshot)
+    assert listed(recorded_facts(Snapshot, record_of(KIND, snapshot))) == listed(snapshot)
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -197,7 +198,7 @@ def test_what_nobody_should_see_is_not_recorded() -> None:
     ]
     snapshot = facts_of(documents, 0.0)
     assert len(snapshot.pods) == len(snapshot.sets) == len(snapshot.cliques) == 1
-    assert SECRET.encode() not in record_of(snapshot)
+    assert SECRET.encode() not in record_of(KIND, snapshot)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_a_record_that_can_not_be_read_is_named(
 
 def test_options_of_records_that_can_not_be_followed(tmp_path: Path, capsys: Any) -> None:
     record = tmp_path / "record"
-    record.write_bytes(record_of(facts()))
+    record.write_bytes(record_of(KIND, facts()))
     assert main(["explain", "llm", "--offline", str(record), str(record)]) == 2
     assert "give it without other files" in capsys.readouterr().err
     assert main(["explain", "llm", "--offline", str(record), "--pseudonyms"]) == 2

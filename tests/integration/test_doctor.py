@@ -1,5 +1,6 @@
 """`grove-admission doctor` of an installation that is well, and of one that somebody has been at."""
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.kube.api import ObjectRef, Selection
-from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from app.kube.api import Object, ObjectRef, Selection
+from app.objects.resource import DEPLOYMENT, MUTATING_WEBHOOKS, POD, SECRET, VALIDATING_WEBHOOKS
+from app.objects.tokens import split_token
 from app.sandbox.processes import free_port
 from app.server.serve import Running
+from app.webhooks.paths import path_of
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor
-from tests.integration.system import Users, eventually
+from tests.integration.system import Users, command, eventually
 
 pytestmark = pytest.mark.untraced
 
@@ -159,3 +162,78 @@ async def test_a_configuration_that_is_gone_and_a_topology_of_somebody_else(
         ObjectRef(KAI_TOPOLOGY, TOPOLOGY), {"metadata": {"ownerReferences": owners}}
     )
     await api.apply(configurations_of(served, b"")[-1:])
+
+
+SECRETS = [f"planted-{number:02}" for number in range(1, 13)]
+"""What no record has: `secretly` has a place for each."""
+
+
+def secretly() -> list[Object]:
+    """A Deployment and a Pod with secrets wherever people leave them."""
+    s = iter(SECRETS)
+    container = {
+        "name": NAME,
+        "image": f"{next(s)}.example.com/grove-admission:0.1.0",
+        "env": [{"name": "TOKEN", "value": next(s)}],
+        "envFrom": [{"secretRef": {"name": next(s)}}],
+        "args": ["--password", next(s)],
+        "command": ["run", next(s)],
+        "resources": {"limits": {"nvidia.com/gpu": "4"}},
+    }
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": next(s)}
+    spec = {"containers": [container], "restartPolicy": "Always"}
+    template = {"metadata": {"labels": {"app": NAME}, "annotations": {"vault": next(s)}}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": NAME, "namespace": "grove-system", "annotations": applied},
+        "spec": {
+            "selector": {"matchLabels": {"app": NAME}},
+            "template": {**template, "spec": spec},
+        },
+    }
+    init = {**container, "name": "init", "image": next(s), "args": [next(s)]}
+    metadata = {"name": "p", "namespace": "grove-system", "labels": {"app": NAME}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "annotations": {"tool.example.com/key": next(s)}},
+        "spec": {**spec, "initContainers": [init]},
+    }
+    return [deployment, pod]
+
+
+async def test_a_record_gives_the_same_answer_and_has_no_secrets(
+    well: None, doctor: Doctor, api: ApiServer, clients: Users, tmp_path: Path
+) -> None:
+    await api.apply(secretly())
+    ref = ObjectRef(SECRET, "grove-admission-certificates", "grove-system")
+    hidden = {"ca.crt": SECRETS[-2], "password": SECRETS[-1]}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in hidden.items()}
+    stored = await clients.admin.patch(ref, {"data": encoded})
+    record = tmp_path / "record.json"
+    asked = ("--all", "--all-webhooks", "--output")
+    for output in ("text", "json"):
+        answer = await doctor.run("--context", "admin", *asked, output, "--record", str(record))
+        code, out, _ = await command("doctor", *asked, output, "--offline", str(record))
+        assert (code, out) == answer
+    assert "the replicas run image:0.1.0" in out
+    assert "init" in record.read_text()
+
+    content = record.read_text()
+    assert [secret for secret in (*SECRETS, *encoded.values()) if secret in content] == []
+    assert stored["data"]["tls.key"] not in content
+    assert "Bearer" not in content
+    for path in (path_of(webhook) for webhook in await installed(clients)):
+        token, _ = split_token(path)
+        assert token
+        assert token not in content
+
+    await clients.admin.delete(ObjectRef(DEPLOYMENT, NAME, "grove-system"))
+    await clients.admin.delete(ObjectRef(POD, "p", "grove-system"))
+
+
+async def installed(clients: Users) -> list[Object]:
+    """The client configurations of our webhooks."""
+    configuration = await clients.admin.get(ObjectRef(MUTATING_WEBHOOKS, NAME))
+    return [webhook["clientConfig"] for webhook in configuration["webhooks"]]

@@ -1,49 +1,42 @@
-"""A record: all facts behind an answer, in a file, so that somebody else gets the same answer.
+"""A record: all facts behind an answer, in a file, so that somebody else gets the same answer."""
 
-A record has what is kept of objects (`facts/`), not the objects. Environment variables, arguments,
-images, Secrets and annotations that decide nothing are not kept, so they cannot be in it.
-"""
+from typing import Any, Generic, TypeVar
 
 from msgspec import convert, json
 
 from app import __version__
 from app.base.json import decode_with, from_json
 from app.base.value import Value
-from app.explain.known.snapshot import Snapshot
 
-KIND = "ExplainRecord"
-_BEGIN = f'{{"kind":"{KIND}"'.encode()
+T = TypeVar("T")
 
 
 class UnusableRecord(ValueError):
     """A record that this version cannot read. The message says why."""
 
 
-class Record(Value):
+class Record(Value, Generic[T]):
     """The facts that were read, and the version that has read them."""
 
     kind: str
     version: str
-    facts: Snapshot
+    facts: T
 
 
-_DECODER = json.Decoder(Record)
-
-
-def record_of(facts: Snapshot) -> bytes:
+def record_of(kind: str, facts: Any) -> bytes:
     """Return facts as a record, which is one line of JSON."""
-    return json.encode(Record(KIND, __version__, facts)) + b"\n"
+    return json.encode(Record(kind, __version__, facts)) + b"\n"
 
 
-def is_record(begin: bytes) -> bool:
-    """Return whether a file that begins with these bytes is a record."""
-    return begin.startswith(_BEGIN)
+def is_record(kind: str, begin: bytes) -> bool:
+    """Return whether a file that begins with these bytes is a record of this kind."""
+    return begin.startswith(f'{{"kind":"{kind}"'.encode())
 
 
-def recorded_facts(content: bytes) -> Snapshot:
+def recorded_facts(of: type[T], content: bytes) -> T:
     """Return the facts of a record. Raise UnusableRecord if they cannot be read."""
     try:
-        return decode_with(_DECODER.decode, content).facts
+        return decode_with(json.Decoder(Record[of]).decode, content).facts  # type: ignore[valid-type]
     except ValueError as problem:
         raise UnusableRecord(f"{problem}{_of_version(content)}") from None
 
