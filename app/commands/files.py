@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -10,17 +11,7 @@ from app.dry_run.budget import OF_FILE, Budget, NoDocument, ReadingLimits, Unusa
 from app.dry_run.documents import read_documents, stream_documents
 from app.kube.api import Object
 
-ANY_NAME = ("",)
-"""The suffix of all files."""
 _SUFFIXES = (".yaml", ".yml", ".json")
-
-
-def files_in(names: Sequence[str], suffixes: tuple[str, ...] = _SUFFIXES) -> list[str]:
-    """Return `names`, in which a directory is replaced by its files that end with a suffix.
-
-    They are in the order of their names. Raise UnusableInput for a directory without such files.
-    """
-    return [file for name in names for file in _files(name, suffixes)]
 
 
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
@@ -32,7 +23,7 @@ def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
-    for path in files_in(names):
+    for path in chain.from_iterable(map(_files, names)):
         with _named(path, without):
             read = read_documents(text_of(path), Budget(limits))
             documents += [(path, document) for document in read]
@@ -53,7 +44,7 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """
     is_empty = True
     without: list[str] = []
-    for path in files_in(names):
+    for path in chain.from_iterable(map(_files, names)):
         with _named(path, without), _opened(path) as source:
             for document in stream_documents(source):
                 is_empty = False
@@ -96,15 +87,22 @@ def _opened(name: str) -> Iterator[TextIO]:
         raise UnusableInput(f"can't be read: {cause}") from None
 
 
-def _files(name: str, suffixes: tuple[str, ...]) -> list[str]:
+def _files(name: str) -> list[str]:
+    """Return the files of a directory in the order of their names, or the file `name`."""
     path = Path(name)
     if name == "-" or not path.is_dir():
         return [name]
     every = sorted(str(file) for file in path.rglob("*") if file.is_file())
-    files = [file for file in every if file.endswith(suffixes)]
+    files = [file for file in every if file.endswith(_SUFFIXES)]
     if not files:
-        raise UnusableInput(f"{name}: no {', '.join(suffixes)} file in this directory")
+        raise UnusableInput(f"{name}: no {', '.join(_SUFFIXES)} file in this directory")
     return files
+
+
+def lines_of(name: str) -> Iterator[str]:
+    """Yield the lines of a file, or of standard input if `name` is "-". Raise UnusableInput."""
+    with _named(name, []), _opened(name) as source:
+        yield from source
 
 
 def text_of(name: str) -> str:

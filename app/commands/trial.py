@@ -4,16 +4,10 @@ Exit codes: 0 nothing, 1 something would have been refused, 2 unusable input.
 """
 
 import argparse
-import contextlib
-import gzip
-import io
-import sys
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
@@ -21,16 +15,11 @@ from msgspec.structs import asdict, astuple
 from app.base.json import from_json
 from app.base.value import Value
 from app.base.visible import visible
-from app.commands.files import ANY_NAME, files_in
+from app.commands.files import lines_of
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
-from app.dry_run.budget import UnusableInput
 from app.kube.api import Object
 from app.objects.shape import text_at
 
-MOST_LINE = 16 * 2**20
-"""Bytes of one line."""
-
-_GZIP = b"\x1f\x8b"
 Entry = dict[str, Any]
 
 
@@ -150,13 +139,13 @@ class Report:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = "logs of the server, also gzipped; directories of them; - for standard input"
+    files = "logs of the server; - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    report = report_on(files_in(arguments.files, ANY_NAME))
+    report = report_on(arguments.files)
     show_answer(arguments.output, report.json, lambda: "\n".join(report.lines()))
     return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
 
@@ -168,41 +157,18 @@ def report_on(names: Sequence[str]) -> Report:
     """
     report = Report()
     for name in names:
-        for entry in _verdicts(name):
-            report.events += 1
-            _take(entry, report)
+        for line in lines_of(name):
+            entry = _entry(line)
+            if entry.get("logger") == "verdict" and not entry.get("dryRun"):
+                report.events += 1
+                _take(entry, report)
     return report
 
 
-def _verdicts(name: str) -> Iterator[Entry]:
-    for line in _lines(name):
-        entry = _entry(line)
-        if entry.get("logger") == "verdict" and not entry.get("dryRun"):
-            yield entry
-
-
-def _lines(name: str) -> Iterator[bytes]:
-    """Yield the lines of a file or of standard input, gzip or not.
-
-    A line of more than a bounded length comes in pieces, which are no entries. Raise UnusableInput
-    if it can't be read to its end.
-    """
-    try:
-        with contextlib.ExitStack() as opened:
-            raw = sys.stdin.buffer if name == "-" else opened.enter_context(Path(name).open("rb"))
-            stream = raw
-            if cast(io.BufferedReader, raw).peek(len(_GZIP)).startswith(_GZIP):
-                stream = cast(BinaryIO, opened.enter_context(gzip.open(raw, "rb")))
-            while line := stream.readline(MOST_LINE):
-                yield line
-    except (OSError, EOFError, zlib.error) as problem:
-        raise UnusableInput(f"{name}: can't be read: {problem}") from None
-
-
-def _entry(line: bytes) -> Entry:
+def _entry(line: str) -> Entry:
     """Return a line of a log, {} if it is not JSON. `kubectl logs --prefix` writes names before."""
     try:
-        entry = from_json(line[max(line.find(b"{"), 0) :])
+        entry = from_json(line[max(line.find("{"), 0) :].encode())
     except ValueError:
         return {}
     return entry if isinstance(entry, dict) else {}
