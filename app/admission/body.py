@@ -7,9 +7,6 @@ import httptools
 from app.admission.exchange import MAX_BODY, SALVAGED
 from app.admission.head import NotHttp
 
-MAX_CHUNKED = MAX_BODY + 1024 * 1024
-"""The most bytes of a chunked request with its head, chunk sizes and trailers."""
-
 MAX_TRAILER = 64 * 1024
 """The most bytes of a chunked request beside its body, such as trailers.
 
@@ -96,16 +93,16 @@ class Sized(Body):
 
 
 class Chunked(Body):
-    """A chunked body: the bytes after `head`, as they were received.
+    """A chunked body: that of a review, else the bytes after `head`, as they were received.
 
     httptools reports the end of the request, but not its position in the data. Bytes after
     a chunked request are therefore not read, and its connection ends with the answer.
     """
 
-    def __init__(self, head: bytes) -> None:
+    def __init__(self, head: bytes, is_review: bool) -> None:
         self._kept = _Blocks()
+        self._is_review = is_review
         self._beside = 0
-        self._beginning = b""
         self._parser = httptools.HttpRequestParser(self)
         with contextlib.suppress(httptools.HttpParserUpgrade):  # CONNECT: the request ends here
             self._parser.feed_data(head)
@@ -119,18 +116,15 @@ class Chunked(Body):
             step = data[position : position + _STEP]
             position += len(step)
             self._parse(step)
-            if self._kept is not None:
+            if self._kept is not None and not self._is_review:
                 self._kept.add(step)
-        self.too_large = self._kept is not None and self._kept.size > MAX_CHUNKED
+        self.too_large = self._kept is not None and self._kept.size > MAX_BODY
         return position
-
-    def beginning(self) -> bytes:
-        return self._beginning
 
     def on_body(self, piece: bytes) -> None:
         self._beside = max(0, self._beside - len(piece) * 5 // 4)
-        if len(self._beginning) < SALVAGED:
-            self._beginning += piece
+        if self._kept is not None and self._is_review:
+            self._kept.add(piece)
 
     def on_message_complete(self) -> None:
         self.complete = True

@@ -4,8 +4,8 @@ Admission requests are read and answered here. Every other request is read to it
 handed over with its connection to an ASGI server.
 
 The README of this folder has the states, the limits and their reasons. Requests that come in one
-turn of the event loop are judged together (`Serving.judges_later`). A task is created only for a
-verdict that has to wait.
+turn of the event loop are judged together (`Serving.ask`). A task is created only for a verdict
+that has to wait.
 """
 
 import asyncio
@@ -294,7 +294,8 @@ class Connection(asyncio.Protocol):
         Returns the position after the bytes that were read.
         """
         self._head = head.handed_over(data[begin:end])
-        self._body = Chunked(self._head) if head.is_chunked else Sized(head.length)
+        is_review = self._route is not None
+        self._body = Chunked(self._head, is_review) if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
         self._begin(State.BODY)
         if head.expects_continue:
@@ -337,7 +338,7 @@ class Connection(asyncio.Protocol):
         body.drop()  # otherwise, it stays in memory up to the next request
         if self._state is State.SKIP:
             self._end_request()
-        elif self._route is not None and isinstance(body, Sized):
+        elif self._route is not None:
             self._decide(whole, is_at_end)
         else:
             self._hand_over(self._head + whole)
@@ -349,11 +350,7 @@ class Connection(asyncio.Protocol):
         self._review_bytes = len(review)
         if self._rank < _GUEST:
             self._show(_GUEST)
-        if self._serving.judges_later(self, is_at_end):
-            return
-        answer = self.judge()
-        if answer is not None:
-            self.take(answer)
+        self._serving.ask(self, is_at_end)
 
     def _show(self, rank: Rank) -> None:
         """Take note of what the client has shown by its request."""

@@ -5,7 +5,7 @@ It has their limits, the exchange, and the hand-over.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,7 +16,8 @@ from app.base.value import Value
 TURN_SECONDS = 0.02
 """Of one turn of the event loop for verdicts. The rest waits until others have had theirs.
 
-A verdict takes 0.05 ms, but one on a review of a stranger may take 400.
+API servers and strangers have this time each. A verdict takes 0.05 ms, but one on a review of a
+stranger may take 400.
 """
 
 
@@ -75,6 +76,21 @@ HandOver = Callable[["Serving", asyncio.Transport, bytes], None]
 
 
 @dataclass(eq=False, slots=True)
+class Line:
+    """Requests that wait for a turn of the event loop, in the order in which they came."""
+
+    waiting: dict[Asking, None] = field(default_factory=dict)
+    is_by_size: bool = False
+    """Whether short reviews come first in the next turn."""
+    is_resting: bool = False
+    """Whether none is judged for now."""
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self.waiting) and not self.is_resting
+
+
+@dataclass(eq=False, slots=True)
 class Serving:
     """The state that the connections of one listener share."""
 
@@ -85,14 +101,14 @@ class Serving:
     """If true, each answer has `connection: close` and is the last one of its connection."""
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     crowd: Crowd = field(init=False)
-    _asking: dict[Asking, None] = field(default_factory=dict)
-    """What waits for the next turn, in the order in which it came."""
+    _callers: Line = field(default_factory=Line)
+    """What API servers ask."""
+    _strangers: Line = field(default_factory=Line)
+    """What all others ask."""
     _is_first: bool = True
     """Whether the next request is the first one of this turn, and none is left of the last one."""
     _turn_end: float = 0.0
     """When the time for verdicts in the last turn ends, or has ended."""
-    _is_late: bool = False
-    """Whether some requests are left of the last turn."""
 
     def __post_init__(self) -> None:
         self.crowd = Crowd(self.limits.connections, self.limits.held_bytes)
@@ -110,8 +126,8 @@ class Serving:
         if not self.crowd:
             self.all_closed.set()
 
-    def judges_later(self, connection: Asking, is_at_end: bool) -> bool:
-        """Return whether the request of `connection` is judged in the next turn of the event loop.
+    def ask(self, connection: Asking, is_at_end: bool) -> None:
+        """Judge and answer the request of `connection`, now or in the next turn of the event loop.
 
         All others that come in this turn are judged then too, as far as its time allows. Only the
         first one of a turn is judged at once, so that a single request doesn't wait, and requests
@@ -121,42 +137,59 @@ class Serving:
         at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
         the processor caches (`./scripts/bench verdicts`).
         """
+        line = self._callers if connection.is_trusted else self._strangers
+        line.waiting[connection] = None
+        if self._is_first or (not is_at_end and time.perf_counter() < self._turn_end):
+            self._plan_turn()
+            self._judge_all()
+
+    def _plan_turn(self) -> None:
         if self._is_first:
             self._is_first = False
             asyncio.get_running_loop().call_soon(self._begin_turn)
-            return False
-        if not is_at_end and time.perf_counter() < self._turn_end:
-            return False
-        self._asking[connection] = None
-        return True
 
     def _begin_turn(self) -> None:
-        """Judge and answer what waits, or as much as takes TURN_SECONDS.
-
-        If some requests are left over, those of API servers are judged before others, and short
-        reviews before long ones. The one that has waited longest is judged too, so that none waits
-        forever.
-        """
         self._turn_end = time.perf_counter() + TURN_SECONDS
-        answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]] = []
-        waiting = list(self._asking)
-        if self._is_late:
-            waiting.sort(key=lambda asking: (not asking.is_trusted, asking.review_size))
-        for connection in waiting:
-            del self._asking[connection]
-            answers.append((connection, connection.judge()))
-            if time.perf_counter() > self._turn_end:
-                break
+        self._is_first = True
+        self._judge_all()
 
-        if self._is_late and self._asking and len(answers) > 1:
-            oldest = next(iter(self._asking))
-            del self._asking[oldest]
-            answers.append((oldest, oldest.judge()))
-
-        self._is_late = bool(self._asking)
-        self._is_first = not self._is_late
-        if self._is_late:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+    def _judge_all(self) -> None:
+        """Judge what waits, API servers before strangers, and answer it."""
+        answers = [*self._judge(self._callers), *self._judge(self._strangers)]
+        if self._callers.is_ready or self._strangers.is_ready:
+            self._plan_turn()
         for connection, answer in answers:
             if answer is not None:
                 connection.take(answer)
+
+    def _judge(self, line: Line) -> Iterator[tuple[Asking, Answer | Awaitable[Answer] | None]]:
+        """Judge what waits in a line, or as much as takes TURN_SECONDS.
+
+        If some requests are left over, the next turn begins with short reviews, and the one after
+        it with those that have waited longest, so that none waits forever. After more than
+        TURN_SECONDS, strangers rest for as long as they took: a review of 500 KiB is read in 32
+        turns, and each of them could otherwise have a verdict of 400 ms in it.
+        """
+        if not line.is_ready:
+            return
+
+        begin = time.perf_counter()
+        seconds = 0.0
+        waiting = list(line.waiting)
+        if line.is_by_size:
+            waiting.sort(key=lambda asking: asking.review_size)
+        for connection in waiting:
+            del line.waiting[connection]
+            yield connection, connection.judge()
+            seconds = time.perf_counter() - begin
+            if seconds > TURN_SECONDS:
+                break
+
+        line.is_by_size = bool(line.waiting) and not line.is_by_size
+        if line is self._strangers and seconds > TURN_SECONDS:
+            line.is_resting = True
+            asyncio.get_running_loop().call_later(seconds, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._strangers.is_resting = False
+        self._plan_turn()

@@ -1,7 +1,10 @@
 """What attacks on a server do to others, each on a server of its own: verdicts and /healthz of a
 client beside it, which is a process of its own too, and the memory of the server.
 
-`--probe PORT CA` is that client: it asks until its standard input ends, and prints milliseconds.
+Wall time says little on a machine with other work, so what the server did while the client waited
+is printed too: the CPU time of its event loop.
+
+`--probe PORT CA PID` is that client: it asks until its standard input ends, and prints milliseconds.
 """
 
 import asyncio
@@ -31,7 +34,7 @@ SIZES = (2, 50, 200, 500)
 """KiB of the reviews, which come over a path with a token, as those of an API server."""
 PATIENCE = 5.0
 """Seconds after which an API server gives up."""
-BESIDE_SECONDS = 3.0
+BESIDE_SECONDS = 10.0
 """For which the client asks beside an attack, at least."""
 AFTER_SECONDS = 15.0
 """After which memory is read again: the server gives it back at most every 10 s."""
@@ -41,11 +44,13 @@ AFTER_SECONDS = 15.0
 class Effect:
     """Milliseconds of the client's verdicts and of /healthz, and bytes of resident memory.
 
-    `failed` are the sizes of reviews that got no verdict, and 0 for /healthz.
+    `busy` is the most CPU time, in milliseconds, that the server has used while the client waited
+    for one of them. `failed` are the sizes of reviews that got no verdict, and 0 for /healthz.
     """
 
     verdicts: list[float]
     healthz: list[float]
+    busy: float
     failed: list[int]
     before: int
     peak: int
@@ -54,7 +59,7 @@ class Effect:
     def row(self, name: str) -> str:
         p99 = statistics.quantiles(self.verdicts, n=100)[98]
         mebibytes = [f"{size / 2**20:9.0f}" for size in (self.before, self.peak, self.after)]
-        numbers = f"{max(self.verdicts):10.1f} {p99:8.1f} {max(self.healthz):8.1f}"
+        numbers = f"{max(self.verdicts):10.1f} {p99:8.1f} {max(self.healthz):8.1f} {self.busy:8.1f}"
         numbers += f" {len(self.failed):6} {len(self.verdicts):8}"
         return f"{name:12} {numbers} {' '.join(mebibytes)}"
 
@@ -71,7 +76,7 @@ async def report(tree: Path, names: list[str]) -> None:
     """Print a row for each attack on the server of a checkout."""
     allow_many_files()
     print(f"\n{'attack':12} {'longest ms':>10} {'p99 ms':>8} {'healthz':>8}", end="")
-    print(f" {'failed':>6} {'verdicts':>8}", end="")
+    print(f" {'CPU ms':>8} {'failed':>6} {'verdicts':>8}", end="")
     print(f" {'MiB':>9} {'peak':>9} {'later':>9}")
     for name in names or ATTACKS:
         with started(tree) as (pid, address, ca_file):
@@ -80,7 +85,7 @@ async def report(tree: Path, names: list[str]) -> None:
 
 
 async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> Effect:
-    with probe(address.port, ca_file) as probing:
+    with probe(address.port, ca_file, pid) as probing:
         await asyncio.sleep(0.5)
         before = peak_from_here(pid)
         begin = time.monotonic()
@@ -93,8 +98,8 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
 
     await asyncio.sleep(AFTER_SECONDS)
 
-    verdicts, healthz, failed = msgspec.json.decode(taken)
-    return Effect(verdicts, healthz, failed, before, peak, memory(pid, "VmRSS"))
+    verdicts, healthz, busy, failed = msgspec.json.decode(taken)
+    return Effect(verdicts, healthz, busy, failed, before, peak, memory(pid, "VmRSS"))
 
 
 def peak_from_here(pid: int) -> int:
@@ -130,9 +135,9 @@ def started(tree: Path) -> Iterator[tuple[int, Address, Path]]:
 
 
 @contextlib.contextmanager
-def probe(port: int, ca_file: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def probe(port: int, ca_file: Path, pid: int) -> Iterator["subprocess.Popen[bytes]"]:
     """The client, when it has its first verdict."""
-    command = [sys.executable, __file__, "--probe", str(port), str(ca_file)]
+    command = [sys.executable, __file__, "--probe", str(port), str(ca_file), str(pid)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"}
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -158,7 +163,12 @@ REQUESTS = {
 }
 
 
-async def ask(port: int, ca_file: str) -> None:
+def cpu_milliseconds(pid: int) -> float:
+    """Of the first thread of a process, which has its event loop."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
+
+
+async def ask(port: int, ca_file: str, pid: int) -> None:
     """Ask for a verdict every 5 ms on one connection, and for /healthz after each of all sizes."""
     context = ssl.create_default_context(cafile=ca_file)
 
@@ -170,11 +180,13 @@ async def ask(port: int, ca_file: str) -> None:
     print("ready", flush=True)
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.readline))
     taken: dict[int, list[float]] = {size: [] for size in REQUESTS}
+    busy = [0.0]
     failed = []
     connection: Connection | None = None
     while not ended.done():
         for size, sent in REQUESTS.items():
             begin = time.perf_counter()
+            begin_busy = cpu_milliseconds(pid)
             try:
                 async with asyncio.timeout(PATIENCE):
                     connection = connection or await opened()
@@ -186,12 +198,13 @@ async def ask(port: int, ca_file: str) -> None:
             if size == 0:
                 connection = None
             taken[size].append((time.perf_counter() - begin) * 1000)
+            busy.append(cpu_milliseconds(pid) - begin_busy)
             await asyncio.sleep(0.005)
 
     verdicts = [milliseconds for size in SIZES for milliseconds in taken[size]]
-    sys.stdout.buffer.write(msgspec.json.encode([verdicts, taken[0], failed]))
+    sys.stdout.buffer.write(msgspec.json.encode([verdicts, taken[0], max(busy), failed]))
 
 
 if __name__ == "__main__":
-    _, _, port_number, file = sys.argv
-    asyncio.run(ask(int(port_number), file))
+    _, _, port_number, file, server_pid = sys.argv
+    asyncio.run(ask(int(port_number), file, int(server_pid)))

@@ -480,6 +480,10 @@ STREAMS: dict[str, list[bytes]] = {
         post(review("c"), headers=b"connection: close\r\n"),
     ],
     "chunked": [post(review("a")), chunked(review("b"), trailers=b"a: b\r\n")],
+    "chunked, and no review": [
+        post(review("a")),
+        chunked(b"a body", trailers=b"a: b\r\n").replace(PATH.encode(), b"/other"),
+    ],
     "a chunk that is none": [
         post(review("a")),
         HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n\r\nx",
@@ -519,6 +523,7 @@ def test_any_split_of_a_stream_gives_the_same_answers(name: str, data: st.DataOb
 
 
 ENDING = {
+    "chunked",
     "a body that is too large between two others",
     "a chunk that is none",
     "no HTTP behind a verdict",
@@ -526,14 +531,16 @@ ENDING = {
 
 
 async def test_every_single_byte_may_come_alone() -> None:
-    stream = post(review("a")) + chunked(review("b"))
-    delivery = Pieces(Server())
-    for number in range(len(stream)):
-        delivery.connection.data_received(stream[number : number + 1])
-    await asyncio.sleep(0)
-    assert delivery.wire.written.endswith(b'{"uid":"a","allowed":true}}')
-    assert delivery.handed_over == [chunked(review("b"))]
-    delivery.lose()
+    other = chunked(b"a body").replace(PATH.encode(), b"/other")
+    for last, uid, handed_over in ((other, b"a", [other]), (chunked(review("b")), b"b", [])):
+        stream = post(review("a")) + last
+        delivery = Pieces(Server())
+        for number in range(len(stream)):
+            delivery.connection.data_received(stream[number : number + 1])
+        await asyncio.sleep(0)
+        assert delivery.wire.written.endswith(b'{"uid":"%b","allowed":true}}' % uid)
+        assert delivery.handed_over == handed_over
+        delivery.lose()
 
 
 async def test_what_is_pipelined_behind_a_verdict_that_waits_is_kept_up_to_a_limit() -> None:
@@ -588,6 +595,8 @@ class Turn:
                 order.append("answered")
 
         server = Server(seen=Ordered())
+        routes = server.app.exchange.routes
+        routes[PATH] = replace(routes[PATH], trusted=True)
         serving = Serving(server.app.exchange, Pieces(server).hand_over)
         self.wires = [Recording() for _ in uids.split()]
         self.connections = list[Connection]()

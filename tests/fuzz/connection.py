@@ -117,9 +117,10 @@ class Stream:
 
     async def _settle(self) -> None:
         """Until no request waits for its verdict, and what was kept meanwhile is read."""
+        lines = (self.serving._callers, self.serving._strangers)
         for _ in range(10_000):
-            await asyncio.sleep(0)
-            if len(asyncio.all_tasks()) == 1 and not self.serving._asking:
+            await asyncio.sleep(0.001 if lines[1].is_resting else 0)
+            if len(asyncio.all_tasks()) == 1 and not any(line.waiting for line in lines):
                 return
         raise AssertionError("a verdict is awaited for ever")
 

@@ -253,16 +253,52 @@ async def heads(address: Address, clients: int = 1960) -> AsyncIterator[None]:
         yield
 
 
+def wrong_set(parts: int) -> bytes:
+    """An UPDATE of a PodCliqueSet with so many wrong cliques, and as many wrong scaling groups."""
+    review = load("podcliqueset.topology-invalid-unchanged")
+    wrong = {"topologyConstraint": {"packDomain": "wrong"}}
+    template = {
+        "cliques": [
+            {"name": f"w{number}", **wrong, "spec": {"podSpec": {"containers": []}}}
+            for number in range(parts)
+        ],
+        "podCliqueScalingGroups": [
+            {"name": f"g{number}", "cliqueNames": [f"w{number}"], **wrong}
+            for number in range(parts)
+        ],
+    }
+    for version in ("object", "oldObject"):
+        review["request"][version]["spec"]["template"] = template
+    request = post(json.dumps(review, separators=(",", ":")).encode())
+    return request.replace(b"/validate/podgroup", b"/validate/podcliqueset", 1)
+
+
+@contextlib.asynccontextmanager
+async def wrong(address: Address, clients: int = 4, parts: int = 9999) -> AsyncIterator[None]:
+    """Each client sends a review that takes long again and again."""
+    async with _asking(address, clients, wrong_set(parts)):
+        yield
+
+
 @contextlib.asynccontextmanager
 async def _asking(address: Address, clients: int, request: bytes) -> AsyncIterator[None]:
-    """Each client sends a request again and again, and reads the answers."""
+    """Each client sends a request again and again, and reads the answers.
+
+    If its connection is closed, it opens another one, as long as that is possible.
+    """
 
     async def send(opened: Opened, _: int) -> None:
         reader, writer = opened
-        with contextlib.suppress(ConnectionError):
-            while not reader.at_eof():
-                writer.write(request)
-                await reader.read(65536)
+        try:
+            while True:
+                with contextlib.suppress(OSError):
+                    while not reader.at_eof():
+                        writer.write(request)
+                        await reader.read(65536)
+                writer.transport.abort()
+                reader, writer = await address.open()
+        finally:
+            writer.transport.abort()
 
     async with _busy(address.open, clients, send):
         yield
@@ -318,6 +354,8 @@ CROWDS: dict[str, Crowd] = {
     "key-updates": key_updates,
     "zeros": zeros,
     "heads": heads,
+    "wrong": wrong,
+    "wrong-40": partial(wrong, clients=40),
     "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),
     "equal": partial(_asking, clients=8, request=HEAD + b"a:\r\n" * 16_000 + b"\r\n"),
     "chunks": partial(

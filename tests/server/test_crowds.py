@@ -20,7 +20,16 @@ from app.sandbox.processes import free_port
 from tests.forks import Forks
 from tests.integration.system import eventually
 from tests.reviews import load
-from tests.server.crowds import CROWDS, Address, allow_many_files, half_open, heads, idle, silent
+from tests.server.crowds import (
+    CROWDS,
+    Address,
+    allow_many_files,
+    half_open,
+    heads,
+    idle,
+    silent,
+    wrong,
+)
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -42,10 +51,12 @@ FEWER = {
     "half-open": partial(half_open, clients=3000),
     "idle": partial(idle, clients=1250),
     "heads": partial(heads, clients=980),
+    "wrong": partial(wrong, parts=1000),
+    "wrong-40": partial(wrong, clients=40, parts=1000),
 }
 """Crowds that are still larger than what the server keeps of them.
 
-That is 2,000, 250 and 1,000 connections, and 4 MiB.
+That is 2,000, 250 and 1,000 connections, and 4 MiB. Each wrong set takes a tenth of the time.
 """
 
 MEBIBYTES = {
@@ -62,6 +73,8 @@ MEBIBYTES = {
     "key-updates": 30,
     "zeros": 100,
     "heads": 130,
+    "wrong": 60,
+    "wrong-40": 110,
     "large": 110,
     "equal": 30,
     "chunks": 40,

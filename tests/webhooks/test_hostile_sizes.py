@@ -108,6 +108,13 @@ def test_of_a_long_list_that_is_not_refused_the_begin_is_looked_at() -> None:
     gang = {"spec": {"podgroups": [held] * (MOST_ITEMS + 1)}}
     assert len(gang_warnings(gang, lambda _: None)) == MOST_ITEMS
 
+    claims = [{"name": "mnnvl-claim"}] * (MOST_ITEMS + 1)
+    clique = {"name": "a", "spec": {"podSpec": {**GPUS["podSpec"], "resourceClaims": claims}}}
+    refused = of_set(
+        {"cliques": [{**clique, "annotations": {"grove.io/mnnvl-group": "g"}}]}, [BINDING]
+    )["status"]
+    assert refused["details"]["causes"][-1]["message"].startswith("Too many: 9,900 more findings")
+
 
 def constrained(domain: str, dialect: str) -> dict[str, Any]:
     if dialect == "design":

@@ -13,7 +13,15 @@ from app.base.value import Value
 from app.facts.grove.podcliqueset import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import KAI_QUEUE, MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import FieldError, FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.fields import (
+    MOST_ITEMS,
+    FieldError,
+    FieldPath,
+    Findings,
+    as_map,
+    walk_list,
+    walk_map,
+)
 from app.objects.names import MAX_SUBDOMAIN
 from app.objects.shape import JsonMap, Object, int_of, list_of, map_of, text_at
 
@@ -330,5 +338,5 @@ def _claims(pod_spec: JsonMap, clique: SetPart) -> tuple[tuple[FieldPath, str], 
     claims_at = clique.path.child("spec.podSpec.resourceClaims")
     return tuple(
         (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
-        for position, claim in enumerate(claims)
+        for position, claim in enumerate(claims[:MOST_ITEMS])
     )
