@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
-from app.objects.owners import OwnerRef, controller_of
+from app.objects.owners import COPIES, OwnerRef, controller_of
 from app.objects.resource import Resource
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -106,12 +106,14 @@ class Owners:
 
 
 def _is_possible(reference: OwnerRef) -> bool:
-    """Return whether an object that is stored can have this reference.
+    """Return whether this reference is followed: an object that is stored can have it.
 
-    That of a review may have megabytes, or the name "." of the list of all objects.
+    That of a review may have megabytes, or the name "." of the list of all objects. None of COPIES
+    speaks for a Pod.
     """
     kind = reference.api_version + reference.kind
-    return len(kind) <= MAX_SUBDOMAIN and all(map(is_subdomain, (reference.name, reference.uid)))
+    is_possible = len(kind) <= MAX_SUBDOMAIN and reference.kind not in COPIES
+    return is_possible and all(map(is_subdomain, (reference.name, reference.uid)))
 
 
 def _check_is_final(error: NotFound | Rejected) -> None:

@@ -5,6 +5,12 @@ from sys import intern
 from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
+COPIES = ("PersistentVolumeClaim", "ResourceClaim")
+"""The kinds that Kubernetes makes of a template in another object, and owners of no Pod.
+
+The queue guard doesn't ask about the labels in such a template, so that they count nowhere.
+"""
+
 
 class OwnerRef(Value):
     """An owner reference. A text is "" if it is missing."""

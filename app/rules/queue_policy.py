@@ -25,6 +25,7 @@ from app.facts.kinds import (
     WORKLOAD,
 )
 from app.facts.labels import POD_GROUP_NAME
+from app.objects.owners import COPIES
 from app.objects.resource import POD, Resource, built_in
 from app.rules.policy import WRITES, Policy, PolicyDemand, sentence, text, texts
 
@@ -35,12 +36,18 @@ ROOT = "ROOT"
 """Stands for the object in expressions: `object` or `oldObject`."""
 
 _TEMPLATE = (
-    "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate.spec.template] :"
+    "(has(ROOT.data) ?"
+    " (has(ROOT.data.spec) && has(ROOT.data.spec.template) ? [ROOT.data.spec.template] : []) :"
+    " has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate.spec.template] :"
     " has(ROOT.spec.template) ? [ROOT.spec.template] : [ROOT])"
 )
-"""The expression of the Pod or its template, in a list."""
+"""The expression of the Pod or its template, in a list.
 
-_JOB = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [ROOT])"
+A ControllerRevision has the former template of a StatefulSet, or other data.
+"""
+
+_HAS_JOB = "has(ROOT.spec) && has(ROOT.spec.jobTemplate)"
+_JOB = f"({_HAS_JOB} ? [ROOT.spec.jobTemplate] : [ROOT])"
 """The expression of the owner of Pods that KAI asks, in a list: the Job of a CronJob."""
 
 _CLIQUES = "ROOT.spec.template.cliques"
@@ -101,15 +108,9 @@ def of_projects_of_set(keys: QueueKeys) -> str:
     return f"{_CLIQUES}.filter(c, {_has_project(keys)} && {is_ours}).map(c, {named})"
 
 
-def groups_of_set() -> str:
-    """Return the expression of the PodGroups that the Pods of a PodCliqueSet name."""
-    return _of_cliques("annotations", POD_GROUP_NAME)
-
-
 def projects_of_set(keys: QueueKeys) -> str:
     """Return the expression of the projects of cliques, whoever schedules their Pods."""
-    project = text(keys.project)
-    return f"{_CLIQUES}.filter(c, {_has_project(keys)}).map(c, c.labels[{project}])"
+    return f"{_CLIQUES}.filter(c, {_has_project(keys)}).map(c, c.labels[{text(keys.project)}])"
 
 
 def _of_cliques(field: str, key: str) -> str:
@@ -149,33 +150,24 @@ def of_pods(keys: QueueKeys) -> Places:
     return (*of_metadata(keys), *metadata, *projects)
 
 
-def groups_of_metadata() -> str:
-    """Return the expression of the PodGroup that a PodClique or a Binding gives to its Pods."""
-    return f"[{entry(ROOT, 'annotations', POD_GROUP_NAME)}]"
-
-
-def groups_of_pods() -> str:
-    """Return the expression of the PodGroup that a Pod or its template names."""
-    return f"{_TEMPLATE}.map(p, {entry('p', 'annotations', POD_GROUP_NAME)})"
-
-
 def projects_of_templates(keys: QueueKeys) -> str:
     """Return the expression of the projects of what is made of an object, whoever schedules it.
 
     Kubernetes copies the labels of a template to a ReplicaSet and to Pods, and those of a CronJob
     to Jobs. Each of them can be made the owner of a Pod of KAI.
     """
-    jobs = "(has(ROOT.spec.jobTemplate) ? [ROOT.spec.jobTemplate] : [])"
+    jobs = f"({_HAS_JOB} ? [ROOT.spec.jobTemplate] : [])"
     return f"({jobs} + {_TEMPLATE}).map(t, {project_beside_no_queue(keys, 't')})"
 
 
 def project_beside_no_queue(keys: QueueKeys, holder: str) -> str:
     """Return the expression of the label `project` of `holder`.
 
-    It is '' if there is none, or if another label beside it names the queue.
+    It is '' if there is none, or beside a label of a queue, which KAI takes even if it is empty.
     """
-    queue = entry(holder, "labels", keys.queue)
-    return f"({queue} == '' ? {entry(holder, 'labels', keys.project)} : '')"
+    labels = f"{holder}.metadata.labels"
+    is_beside = f"has({holder}.metadata) && has({labels}) && {text(keys.queue)} in {labels}"
+    return f"({is_beside} ? '' : {entry(holder, 'labels', keys.project)})"
 
 
 def _project_of(keys: QueueKeys, holder: str, pod: str) -> str:
@@ -299,16 +291,6 @@ def demand_of_existence(places: Sequence[str]) -> PolicyDemand:
     )
 
 
-def variables_of_groups(names: str) -> dict[str, str]:
-    """Return the variables of DEMANDS_OF_GROUPS; the expression `names` lists PodGroups of ROOT."""
-    former = f"{_of_former(names)}.filter(g, g != '')"
-    return {
-        "formerGroups": former,
-        "formerGroup": "variables.formerGroups.size() == 0 ? '' : variables.formerGroups[0]",
-        "addedGroups": (f"{_of('object', names)}.filter(g, g != '' && g != variables.formerGroup)"),
-    }
-
-
 _GROUP = "variables.addedGroups[0]"
 
 DEMANDS_OF_GROUPS = (
@@ -343,11 +325,6 @@ branches v0.9, v0.12, v0.14, v0.16 and v0.17 in September. No CRD tells whether 
 """
 
 
-def variables_of_projects(projects: str) -> dict[str, str]:
-    """Return the variables of `demand_of_projects`; the expression lists projects of ROOT."""
-    return {"projects": _of("object", projects), "formerProjects": _of_former(projects)}
-
-
 def demand_of_projects(keys: QueueKeys) -> PolicyDemand:
     """Return the demand that no project newly leads to a Queue that the user may not use.
 
@@ -379,6 +356,7 @@ PATH = ""
 
 _BATCH = "batch"
 _APPS = "apps"
+_REVISION = built_in(_APPS, "controllerrevisions", "ControllerRevision")
 _TEMPLATED = (
     built_in("", "replicationcontrollers", "ReplicationController"),
     built_in(_BATCH, "jobs", "Job"),
@@ -387,8 +365,9 @@ _TEMPLATED = (
     built_in(_APPS, "replicasets", "ReplicaSet"),
     built_in(_APPS, "statefulsets", "StatefulSet"),
     built_in(_APPS, "daemonsets", "DaemonSet"),
+    _REVISION,
 )
-"""What Kubernetes itself makes Pods of."""
+"""What Kubernetes itself makes Pods of. A StatefulSet makes some of a ControllerRevision."""
 
 _POD_BINDING = built_in("", "pods/binding", "Binding")
 _BINDINGS = (_POD_BINDING, built_in("", "bindings", "Binding"))
@@ -415,6 +394,7 @@ def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
         _of_projects("template-projects", _TEMPLATED, projects_of_templates(keys), keys, trusted),
         _of_projects("clique-projects", (POD_CLIQUE_SET,), projects_of_set(keys), keys, trusted),
         _of_shared_owners(),
+        _of_revisions(trusted),
     ]
 
 
@@ -460,11 +440,12 @@ def _kinds_with_queues(keys: QueueKeys) -> dict[str, tuple[tuple[Resource, ...],
     }
 
 
+_GROUP_OF_METADATA = f"[{entry(ROOT, 'annotations', POD_GROUP_NAME)}]"
 _GROUPS = {
-    "podcliquesets": groups_of_set(),
-    "podcliques": groups_of_metadata(),
-    "pods": groups_of_pods(),
-    "bindings": groups_of_metadata(),
+    "podcliquesets": _of_cliques("annotations", POD_GROUP_NAME),
+    "podcliques": _GROUP_OF_METADATA,
+    "pods": f"{_TEMPLATE}.map(p, {entry('p', 'annotations', POD_GROUP_NAME)})",
+    "bindings": _GROUP_OF_METADATA,
 }
 """The expressions that list PodGroups for ROOT, by the name of the policy of the kind."""
 
@@ -495,8 +476,15 @@ def _guard(
     demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
     variables = variables_of_queues(queues)
     if name in _GROUPS:
+        groups = _GROUPS[name]
         demands += DEMANDS_OF_GROUPS
-        variables |= variables_of_groups(_GROUPS[name])
+        variables |= {
+            "formerGroups": f"{_of_former(groups)}.filter(g, g != '')",
+            "formerGroup": "variables.formerGroups.size() == 0 ? '' : variables.formerGroups[0]",
+            "addedGroups": (
+                f"{_of('object', groups)}.filter(g, g != '' && g != variables.formerGroup)"
+            ),
+        }
 
     return Policy(
         f"queue-guard-{name}",
@@ -544,30 +532,57 @@ def _of_projects(
         resources,
         WRITES,
         (demand_of_projects(keys),),
-        variables=variables_of_projects(projects),
+        variables={"projects": _of("object", projects), "formerProjects": _of_former(projects)},
         conditions={"of-a-user-with-a-project": f"{has_project} && {not_copied}"},
         parameter=QUEUE,
     )
 
 
+def _of_revisions(trusted: Sequence[str]) -> Policy:
+    """Return the policy that no ControllerRevision takes labels away from a template.
+
+    A StatefulSet merges it with its own template, in which a project may stand beside a queue. This
+    directive of a merge removes the queue, and names neither.
+    """
+    takes_away = "has(t.metadata) && has(t.metadata.labels) && '$retainKeys' in t.metadata.labels"
+    demand = PolicyDemand(
+        "incomplete",
+        f"{_of('object', _TEMPLATE)}.filter(t, {takes_away})",
+        text(
+            "data.spec.template.metadata.labels: $retainKeys would remove labels: name all labels"
+        ),
+        "a template removes labels",
+        reason="Forbidden",
+    )
+    return Policy(
+        "queue-guard-revisions",
+        PATH,
+        (_REVISION,),
+        WRITES,
+        (demand,),
+        conditions=_not_copied(trusted),
+        fails_closed=True,
+    )
+
+
 def _of_shared_owners() -> Policy:
-    """Return the policy that no PodGroup of KAI belongs to an object of the whole cluster.
+    """Return the policy that no PodGroup of KAI belongs to what nobody is asked about.
 
     KAI's podgrouper may read Namespaces and PriorityClasses, and would take the queue from their
-    labels if a Pod, or an owner of it, names one as its owner. It makes the PodGroup for the same
-    owner, so that it is stopped here.
+    labels if a Pod, or an owner of it, names one as its owner. The same is true of COPIES, where it
+    may read them. It makes the PodGroup for the same owner, so that it is stopped here.
     """
     owners = "object.metadata.ownerReferences"
-    shared = "o.kind in ['Namespace', 'PriorityClass']"
+    shared = f"o.kind in {texts(('Namespace', 'PriorityClass', *COPIES))}"
     demand = PolicyDemand(
         "sharedOwners",
         f"has({owners}) ? {owners}.filter(o, {shared}).map(o, o.kind + ' ' + o.name) : []",
         sentence(
-            "owner {owner}: its labels would choose the queue of all who name it. Remove it from"
-            " the owners of the Pod",
+            "owner {owner}: nobody was asked about its labels, which would choose the queue. Remove"
+            " it from the owners of the Pod",
             owner="variables.sharedOwners[0]",
         ),
-        "an owner is shared by the whole cluster",
+        "nobody was asked about the labels of an owner",
         reason="Forbidden",
     )
     return Policy(

@@ -39,7 +39,11 @@ TENANTS = {"ann": "a", "bob": "b"}
 PODGROUPER = "system:serviceaccount:kai-scheduler:podgrouper"
 
 CASES = list(ways("a"))
-FIXED = ("a template of a Job", "a project of the Pods of a Job")
+FIXED = tuple(
+    f"{what} of a {kind}"
+    for what in ("a template", "a project of the Pods")
+    for kind in ("Job", "ControllerRevision")
+)
 """What can't be changed at all."""
 
 
@@ -328,14 +332,17 @@ async def test_a_binding_gives_its_pod_no_queue_of_others(
     assert answer.status_code == expected, answer.text
 
 
-async def test_kai_makes_no_podgroup_for_an_owner_that_all_tenants_share(tenants: Tenants) -> None:
+@pytest.mark.parametrize("owned_by", ["Namespace", "PersistentVolumeClaim"])
+async def test_kai_makes_no_podgroup_for_an_owner_that_nobody_is_asked_about(
+    tenants: Tenants, owned_by: str
+) -> None:
     way = ways("a")["the spec of a PodGroup"]
-    owner = {"apiVersion": "v1", "kind": "Namespace", "name": NAMESPACE, "uid": "u"}
+    owner = {"apiVersion": "v1", "kind": owned_by, "name": NAMESPACE, "uid": "u"}
     way.obj["metadata"]["ownerReferences"] = [owner]
     answer = await tenants.create(PODGROUPER, way)
     assert _refusal(answer) == (
         403,
-        f"owner Namespace {NAMESPACE}: its labels would choose the queue of all who name it. Remove it from the owners of the Pod",
+        f"owner {owned_by} {NAMESPACE}: nobody was asked about its labels, which would choose the queue. Remove it from the owners of the Pod",
     )
     owner["kind"] = "Job"
     assert _refusal(await tenants.create(PODGROUPER, way)) == (201, "")

@@ -196,10 +196,19 @@ LONG = "x" * 1000
         OwnerRef("Job", "j", LONG, True, "batch/v1"),
         OwnerRef(LONG, "j", "uid-j", True, "batch/v1"),
         OwnerRef("Job", "j", "uid-j", True, LONG),
+        OwnerRef("ResourceClaim", "j", "uid-j", True, "resource.k8s.io/v1"),
+        OwnerRef("PersistentVolumeClaim", "j", "uid-j", True, "v1"),
     ],
-    ids=["a list in place of a name", "a long uid", "a long kind", "a long version"],
+    ids=[
+        "a list in place of a name",
+        "a long uid",
+        "a long kind",
+        "a long version",
+        "a claim, whose labels nobody was asked about",
+        "a claim of a volume",
+    ],
 )
-def test_what_no_stored_reference_has_is_neither_read_nor_remembered(forged: OwnerRef) -> None:
+def test_what_speaks_for_no_pod_is_neither_read_nor_remembered(forged: OwnerRef) -> None:
     async def story() -> None:
         client = cluster(*CHAIN)
         asked = []

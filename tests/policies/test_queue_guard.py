@@ -19,6 +19,7 @@ from tests.policies.ways import (
     GROUP,
     KAI,
     QUEUE,
+    REVISION,
     TEMPLATED,
     binding,
     cliques,
@@ -28,6 +29,7 @@ from tests.policies.ways import (
     metadata,
     pod,
     projects,
+    revision,
     steps,
     ways,
 )
@@ -114,13 +116,29 @@ OWN = {QUEUE: "a"}
         (JOB, controlled(JOB, OWN, pod({**PROJECT, **OWN}))),
         (POD_CLIQUE_SET, cliques({"labels": {**PROJECT, **OWN}})),
         (CRON_JOB, cron_job(pod(), {"labels": {**PROJECT, **OWN}})),
+        (CONFIG_MAP, {"metadata": metadata({**PROJECT, QUEUE: ""})}),
+        (POD_CLIQUE_SET, cliques({"labels": {**PROJECT, QUEUE: ""}})),
     ],
 )
 def test_a_project_does_not_count_beside_the_label_of_a_queue(
     resource: Resource, obj: Object
 ) -> None:
-    """KAI looks for that label first."""
+    """KAI looks for that label first, and takes the empty one too."""
     assert said(resource, obj) == []
+
+
+def test_a_controllerrevision_takes_no_queue_away_from_beside_a_project() -> None:
+    """The StatefulSet, which merges it with its template, may have both."""
+    merged = revision(pod())
+    for labels in ({"$retainKeys": ["project"]}, {QUEUE: None}):
+        merged["data"]["spec"]["template"] = {"metadata": {"labels": labels}}
+        assert said(REVISION, merged) != []
+
+
+def test_other_data_of_a_controllerrevision_is_nobodys_business() -> None:
+    """Controllers of other kinds write what they like."""
+    for data in ({}, {"spec": {"leaderWorkerTemplate": {QUEUE: "b"}}}):
+        assert said(REVISION, {"metadata": metadata(), "revision": 1, "data": data}) == []
 
 
 def test_a_project_counts_beside_a_queue_of_another_object() -> None:
@@ -129,14 +147,16 @@ def test_a_project_counts_beside_a_queue_of_another_object() -> None:
     assert said(JOB, way) == refusals(way)
 
 
-@pytest.mark.parametrize("kind", ["Namespace", "PriorityClass"])
-def test_no_podgroup_belongs_to_what_all_tenants_share(kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["Namespace", "PriorityClass", "PersistentVolumeClaim", "ResourceClaim"]
+)
+def test_no_podgroup_belongs_to_what_nobody_is_asked_about(kind: str) -> None:
     """Not even if KAI's podgrouper makes it."""
     user = {"username": "p", "groups": [f"system:serviceaccounts:{KAI}"]}
     owner = {"kind": kind, "name": "b"}
     group = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {}}
     assert said(POD_GROUP, group, user=user) == [
-        f"owner {kind} b: its labels would choose the queue of all who name it. Remove it from the owners of the Pod"
+        f"owner {kind} b: nobody was asked about its labels, which would choose the queue. Remove it from the owners of the Pod"
     ]
     owner["kind"] = "Job"
     assert said(POD_GROUP, group, user=user) == []
@@ -144,7 +164,7 @@ def test_no_podgroup_belongs_to_what_all_tenants_share(kind: str) -> None:
 
 def test_writes_of_the_status_are_asked_about_too() -> None:
     """API servers take labels of Pods and Jobs from them, and no template."""
-    others = ("shared-owners", "template-projects", "clique-projects")
+    others = ("shared-owners", "template-projects", "clique-projects", "revisions")
     for policy in _OBJECTS[::2]:
         if policy["metadata"]["name"].removeprefix("queue-guard-").startswith(others):
             continue

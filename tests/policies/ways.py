@@ -27,6 +27,8 @@ TEMPLATED = (
 )
 """What has a template of a Pod in `spec.template`."""
 
+REVISION = Resource("apps", "controllerrevisions", "ControllerRevision", True, ("v1",))
+
 _APP = {"app": "x"}
 
 
@@ -65,6 +67,12 @@ def controlled(
     if resource.kind == "StatefulSet":
         spec["serviceName"] = "x"
     return {"metadata": metadata(labels), "spec": spec}
+
+
+def revision(template: Object) -> Object:
+    """A ControllerRevision of a StatefulSet, which makes Pods of it."""
+    data = {"spec": {"template": {"$patch": "replace", **template}}}
+    return {"metadata": metadata(), "data": data, "revision": 1}
 
 
 def cron_job(template: Object, job: Object | None = None) -> Object:
@@ -133,6 +141,8 @@ def ways(queue: str) -> dict[str, Way]:
         ),
         "a project of the Jobs of a CronJob": Way(CRON_JOB, cron_job(pod(), {"labels": project})),
         "any owner of Pods": Way(CONFIG_MAP, {"metadata": metadata(label)}),
+        "a template of a ControllerRevision": Way(REVISION, revision(pod(label))),
+        "a project of the Pods of a ControllerRevision": Way(REVISION, revision(pod(project))),
         "a project of a clique": Way(POD_CLIQUE_SET, cliques({"labels": project})),
         "a project of a PodClique": Way(
             POD_CLIQUE, {"metadata": metadata(project), "spec": _clique()}
@@ -171,6 +181,9 @@ def projects(queue: str) -> dict[str, Way]:
             CRON_JOB, cron_job(pod(scheduler=OTHER_SCHEDULER), {"labels": project})
         ),
         "the Pods of a CronJob without KAI": Way(CRON_JOB, cron_job(pod(project, OTHER_SCHEDULER))),
+        "the Pods of a ControllerRevision without KAI": Way(
+            REVISION, revision(pod(project, OTHER_SCHEDULER))
+        ),
         "a clique without KAI": Way(
             POD_CLIQUE_SET, cliques({"labels": project}, scheduler=OTHER_SCHEDULER)
         ),
@@ -188,6 +201,7 @@ def groups(name: str) -> dict[str, Way]:
         "a Pod": Way(POD, pod(annotations=group)),
         "a Pod without KAI": Way(POD, pod(scheduler=OTHER_SCHEDULER, annotations=group)),
         "a CronJob": Way(CRON_JOB, cron_job(pod(annotations=group))),
+        "a ControllerRevision": Way(REVISION, revision(pod(annotations=group))),
         "a clique": Way(POD_CLIQUE_SET, cliques({"annotations": group})),
         "a PodClique": Way(
             POD_CLIQUE, {"metadata": metadata(annotations=group), "spec": _clique()}
@@ -249,10 +263,14 @@ def steps(queue: str, own: str) -> dict[str, Steps]:
         "a project beside the own queue, then alone": _steps(
             CONFIG_MAP, {"labels": {**mine, **project}}, {"labels": project}
         ),
-        "a project beside the own queue, beside an empty one": _steps(
+        "a project beside the own queue, beside an empty one, then alone": _steps(
             CONFIG_MAP,
             {"labels": {**mine, **project}},
             {"labels": {**project, QUEUE: ""}},
+            {"labels": project},
+        ),
+        "a project beside an empty queue that a controller copied, then alone": _steps(
+            CONFIG_MAP, {"labels": {**project, QUEUE: ""}}, {"labels": project}, is_copied=True
         ),
         "an annotation of a Job that a controller copied": _steps(
             job, copied, {"labels": theirs}, is_copied=True

@@ -183,16 +183,17 @@ def named_queue(
 ) -> str | None:
     """Return the queue that the first layer in `chain` names.
 
-    Without one, it is the queue of the project in the node pool. None if there is neither. Only a
-    Workload names its queue in an annotation too: KAI reads labels of owners and Pods, and these
-    are what the queue guard can select.
+    Without one, it is the queue of the project in the node pool. None if there is neither. A label
+    that is empty names none, and no project counts beside it, as in KAI. Only a Workload names its
+    queue in an annotation too: KAI reads labels of owners and Pods, and these are what the queue
+    guard can select.
     """
     workload = chain[0]
     pod = chain[-1]
     labels = [layer.labels for layer in chain]
     queue = workload.find(keys.queue) or _first_label(labels, keys.queue)
     project = _first_label(labels, keys.project)
-    if queue or not project:
+    if queue or not project or any(keys.queue in entries for entries in labels):
         return queue
 
     pool = pod.labels.get(keys.node_pool)
@@ -288,10 +289,11 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
 
     Labels, annotations and fields that other writers have set stay, and mostly owners. After its
     creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
-    administrators. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one
-    of the two.
+    administrators. So does its project, which would lead to a queue if the queue beside it was not
+    copied. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the
+    two.
     """
-    metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool))
+    metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):
         metadata["ownerReferences"] = []
     spec = _spec_difference(stored, desired)

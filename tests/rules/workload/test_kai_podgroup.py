@@ -330,9 +330,15 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
             id="a label that is gone there goes here; those of others stay",
         ),
         pytest.param(
-            {"layer": MetadataLayer({"had": "1", QUEUE: "other", POOL: "other"}, {})},
-            {"metadata": {"annotations": {COPIED: f"labels/had,labels/{POOL},labels/{QUEUE}"}}},
-            id="queue and node pool are written at creation only",
+            {"layer": MetadataLayer({"had": "1", QUEUE: "q", POOL: "p", "project": "o"}, {})},
+            {
+                "metadata": {
+                    "annotations": {
+                        COPIED: f"labels/had,labels/{POOL},labels/{QUEUE},labels/project"
+                    }
+                }
+            },
+            id="queue, project and node pool are written at creation only",
         ),
     ],
 )
@@ -490,6 +496,15 @@ def test_only_a_workload_names_its_queue_in_an_annotation() -> None:
     assert named(nothing, annotated, annotated) is None
     assert named(annotated, MetadataLayer({QUEUE: "o"}, {}), nothing) == "a"
     assert named(MetadataLayer({}, {"project": "b"}), nothing, nothing) is None
+
+
+def test_a_project_does_not_count_beside_an_empty_label_of_a_queue() -> None:
+    """KAI takes that label, and the queue guard asks about no project beside it."""
+    nothing = MetadataLayer({}, {})
+    empty = MetadataLayer({QUEUE: "", "project": "b"}, {})
+    assert named(nothing, nothing, empty) is None
+    assert named(nothing, empty, nothing) is None
+    assert named(nothing, empty, MetadataLayer({QUEUE: "a"}, {})) == "a"
 
 
 @pytest.mark.parametrize(
