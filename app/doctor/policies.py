@@ -47,7 +47,17 @@ _INSTALL_MARKING = (
     " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
     f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
 )
-_BOUNDS = ("metadata", "names", "objects", "podcliques", "podgangs", "pods", "status", "webhooks")
+_BOUNDS = (
+    "finalizers",
+    "metadata",
+    "names",
+    "objects",
+    "podcliques",
+    "podgangs",
+    "pods",
+    "status",
+    "webhooks",
+)
 _BOUND_ACCOUNT = (
     "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
 )

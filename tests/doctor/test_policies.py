@@ -119,7 +119,7 @@ async def test_policies_about_our_account_are_missed() -> None:
 
     (check,) = await check_account(AnsweringClient([]))
     names = [obj["metadata"]["name"] for obj in ACCOUNT[::2]]
-    assert (check.status, [name in check.message for name in names]) == ("warning", [True] * 8)
+    assert (check.status, [name in check.message for name in names]) == ("warning", [True] * 9)
 
 
 @pytest.mark.parametrize("kind", ["Policy", "Binding"])

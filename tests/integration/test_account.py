@@ -255,6 +255,25 @@ async def test_what_others_have_made_is_not_changed_and_not_deleted(
     assert codes == {"ours": (200, 200), "theirs": (403, 403)}
 
 
+@pytest.mark.parametrize("resource", SPECS, ids=str)
+async def test_no_finalizer_keeps_what_the_account_has_made(
+    thief: Thief, resource: Resource
+) -> None:
+    """It would keep the namespace of a tenant too."""
+    finalizers = ["thief.example/x"]
+    metadata = {"name": "kept", "labels": OURS}
+    obj = {"metadata": metadata, "spec": SPECS[resource]}
+    created = await thief.create(
+        resource, {**obj, "metadata": {**metadata, "finalizers": finalizers}}
+    )
+    stored = await thief.store(resource, obj)
+    patched = await thief.patch(
+        resource, stored, lambda obj: obj["metadata"].update(finalizers=finalizers)
+    )
+    await thief.remove(resource, "kept")
+    assert [answer.status_code for answer in (created, patched)] == [403, 403], patched.text
+
+
 async def test_of_the_status_of_a_podcliqueset_only_conditions_are_changed(thief: Thief) -> None:
     stored = await thief.store(POD_CLIQUE_SET, ways("a")["a label of a PodCliqueSet"].obj)
     condition = {

@@ -87,6 +87,10 @@ def labelled(value: str) -> Object:
     return {"metadata": {"name": "x", "labels": {"app.kubernetes.io/managed-by": value}}}
 
 
+KEPT = labelled("grove-admission")
+KEPT["metadata"]["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+
+
 def stored_pod() -> Object:
     return {
         **pod(annotations={"a": "b"}),
@@ -156,6 +160,8 @@ ALLOWED: dict[str, tuple[Resource, Object | None, Change]] = {
     ),
     "our own PodGroup": (POD_GROUP, labelled("grove-admission"), lambda obj: obj.update(spec={})),
     "our own claim": (RESOURCE_CLAIM, labelled("grove-admission"), lambda obj: obj.update(spec={})),
+    "our own claim that Pods use": (RESOURCE_CLAIM, KEPT, lambda obj: obj.update(spec={})),
+    "a new claim": (RESOURCE_CLAIM, None, lambda obj: obj.update(metadata={"name": "x"})),
     "the Secret": (SECRET, None, lambda obj: obj.update(SECRET_OBJECT)),
     "the Lease": (LEASE, None, lambda obj: obj.update(metadata={"name": "grove-admission"})),
 }
@@ -300,6 +306,11 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
         {"metadata": {"name": "x"}, "status": {"replicas": 1}},
         lambda obj: obj["status"].update(currentGenerationHash="x"),
     ),
+    "a first status by which Grove's operator goes": (
+        STATUS,
+        {"metadata": {"name": "x"}},
+        lambda obj: obj.update(status={"replicas": 1, "currentGenerationHash": "x"}),
+    ),
     "a status less": (
         STATUS,
         {"metadata": {"name": "x"}, "status": {"replicas": 1}},
@@ -359,6 +370,21 @@ REFUSED: dict[str, tuple[Resource, Object | None, Change]] = {
         {"metadata": {"name": "x"}},
         lambda obj: obj["metadata"].update(**labelled("grove-admission")["metadata"]),
     ),
+    "a new claim that nobody can delete": (
+        RESOURCE_CLAIM,
+        None,
+        lambda obj: obj.update(metadata={"name": "x", "finalizers": ["thief.example/x"]}),
+    ),
+    "a finalizer of our own PodGroup": (
+        POD_GROUP,
+        labelled("grove-admission"),
+        lambda obj: obj["metadata"].update(finalizers=["thief.example/x"]),
+    ),
+    "a claim of ours that nothing keeps while Pods use it": (
+        RESOURCE_CLAIM,
+        KEPT,
+        lambda obj: obj["metadata"].pop("finalizers"),
+    ),
     "a token of a service account": (
         SECRET,
         None,
@@ -400,6 +426,12 @@ def test_the_account_may_write_what_the_server_writes(case: str) -> None:
     obj = changed(old, change)
     assert said(resource, obj, old) == []
     assert old is None or said(resource, old, obj) == []
+
+
+def test_an_api_server_adds_counts_to_the_first_status() -> None:
+    """The CRD of Grove has them as defaults. Otherwise no condition would be written before them."""
+    first = {"metadata": {"name": "x"}, "status": {"conditions": [], "availableReplicas": 0}}
+    assert said(STATUS, first, {"metadata": {"name": "x"}}) == []
 
 
 @pytest.mark.parametrize("case", REFUSED)
