@@ -13,7 +13,7 @@ from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique, DomainNode
-from tests.explain.fleet import GANG, NAMESPACE, NOW, facts, pods
+from tests.explain.fleet import GANG, NAMESPACE, NOW, ROUTER, SET_REF, WORKERS, facts, placed, pods
 
 CLAIM = ResourceClaim(NAMESPACE, "llm-0-mnnvl")
 READY = ComputeDomain(NAMESPACE, "cd", "u", 0, "llm-0-template", ready=True)
@@ -83,3 +83,16 @@ DOMAINS: Mapping[str, tuple[dict[str, Any], Row]] = {
 def test_compute_domains(known: dict[str, Any], row: Row) -> None:
     tree = tree_of(PodClaim("mnnvl", "made", "llm-0-template"), **known)
     assert below(tree, "ComputeDomain") == [row]
+
+
+def test_pods_run_on_without_their_podgang_and_podcliques() -> None:
+    """Nothing of the set waits then, although nothing that Grove makes first is there."""
+    running = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
+    answer = explain(Index(facts(gangs=(), cliques=(), pods=running)), SET_REF)
+    assert answer
+    assert answer.headline == "llm is placed, 4 of 4 pods placed; there is something to look at"
+    assert [reason.id for reason in answer.reasons] == ["PodGangMissing"]
+    assert [(branch.ref.name, branch.placed, branch.total) for branch in answer.tree.children] == [
+        (WORKERS, 3, 3),
+        (ROUTER, 1, 1),
+    ]

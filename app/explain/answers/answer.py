@@ -154,7 +154,7 @@ def _how_it_ends(about: Subject) -> str:
 
 
 def _missing_replicas(about: Subject) -> int:
-    """Return how many replicas of a set have no PodClique yet.
+    """Return how many replicas of a set have no PodClique yet, and no pod.
 
     It is known if a set is asked about, as far as PodCliques can be seen.
     """
@@ -162,8 +162,8 @@ def _missing_replicas(about: Subject) -> int:
     index = about.index
     if not pcs or not about.is_set or {"cliques", "gangs"} & index.facts.unseen.keys():
         return 0
-    cliques = index.cliques_of_set.get(pcs.key, ())
-    made = {clique.place.replica for clique in cliques}
+    made = {clique.place.replica for clique in index.cliques_of_set.get(pcs.key, ())}
+    made |= {pod.place.replica for pod in index.pods_of_set.get(pcs.key, ())}
     return max(0, pcs.replicas - len(made))
 
 

@@ -3,6 +3,7 @@
 It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -64,8 +65,15 @@ class _Grower:
 
         gangs = tuple(map(self._gang, subject.siblings))
         inside = {member.name for gang in subject.siblings for member in gang.members}
-        cliques = self._index.cliques_of_set.get(pcs.key, ())
-        others = tuple(self._lone_clique(clique) for clique in cliques if clique.name not in inside)
+        pods = self._index.pods_of_set.get(pcs.key, ())
+        cliques = dict(Counter(pod.place.clique for pod in pods if pod.place.clique))
+        stored = self._index.cliques_of_set.get(pcs.key, ())
+        cliques |= {clique.name: clique.replicas for clique in stored}
+        others = tuple(
+            self._lone_clique(Ref("PodClique", pcs.namespace, name), replicas)
+            for name, replicas in sorted(cliques.items())
+            if name not in inside
+        )
         if not gangs and not others and self._seen:
             return self._nothing(pcs)
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
@@ -146,16 +154,16 @@ class _Grower:
             children=tuple(children),
         )
 
-    def _lone_clique(self, clique: PodClique) -> Branch:
-        """Return the branch of a PodClique that is in no PodGang yet."""
-        pods = self._index.pods_of_clique(clique.namespace, clique.name)
+    def _lone_clique(self, ref: Ref, replicas: int) -> Branch:
+        """Return the branch of a PodClique that is in no PodGang yet, or that does not exist."""
+        pods = self._index.pods_of_clique(*ref.key)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
-        total = clique.replicas if self._seen else None
+        total = replicas if self._seen else None
         state, _ = state_of(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
         return self._branch(
-            clique.ref,
+            ref,
             placed=placed,
             total=total,
             state=state,
