@@ -21,7 +21,6 @@ from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.queues import chain, unusable_because
-from app.explain.known.snapshot import PodClique
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
 from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import exceeded_quota, over_limit, use_words

@@ -9,6 +9,7 @@ Evictions come after that: for whom KAI takes places from others is told by the 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.line.queues import Queues, Waiter, waiter
 from app.explain.line.shares import Quantities, quantities
-from app.explain.placing.demand import Demand, Ground, Vector
+from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
 from app.explain.placing.placements import Placements
 from app.facts.kubernetes.pod import Shape
@@ -30,10 +31,6 @@ from app.facts.table import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
 """Without these, there is no order."""
-
-
-Step = tuple[int, Vector, Vector]
-"""A node, what it had, and what it has once pods are placed on it."""
 
 
 class Turn(Value):
@@ -86,46 +83,11 @@ def _waiters(index: Index) -> Iterator[Waiter]:
             yield waiter(gang, group)
 
 
-class _Floor(Packer):
-    """A packer that keeps what it has placed, and follows what others place on the same nodes."""
-
-    def put(self, demand: Demand) -> Sequence[Step] | None:
-        """Place a demand, and return the steps; None if it has no place."""
-        mark = self.mark
-        if not self.places(demand):
-            self.undo(mark)
-            return None
-        steps = []
-        now = dict[int, Vector]()
-        for position, had in reversed(self._journal[mark:]):
-            steps.append((position, had, now.get(position, self._free[position])))
-            now[position] = had
-        self._journal.clear()
-        return steps[::-1]
-
-    def follow(self, steps: Iterable[Step]) -> None:
-        """Place the same on the same nodes."""
-        for position, *change in steps:
-            amounts = zip(self._free[position], *change, strict=True)
-            self._set(position, tuple([own - had + has for own, had, has in amounts]))
-
-    def places_of(self, demand: Demand, steps: Iterable[Step]) -> Iterator[tuple[str, int]]:
-        """Yield the name of the part and the node of each pod, in the order of their steps."""
-        pods = [(name, shape) for name, shape, count in _runs(demand) for _ in range(count)]
-        start = 0
-        for position, *change in steps:
-            asks = self._ground.asks[pods[start][1]]
-            amounts = zip(*change, asks, strict=True)
-            count = max(((had - has) // ask for had, has, ask in amounts if ask), default=len(pods))
-            yield from ((name, position) for name, _ in pods[start : start + count])
-            start += count
-
-
-def _runs(demand: Demand) -> Iterator[tuple[str, Shape, int]]:
-    for shape, count in demand.pods:
-        yield demand.name, shape, count
+def _names(demand: Demand) -> Iterator[str]:
+    """Yield the name of the part of each pod, in the order in which they are placed."""
+    yield from repeat(demand.name, sum(count for _, count in demand.pods))
     for part in demand.parts:
-        yield from _runs(part)
+        yield from _names(part)
 
 
 class _Cycle:
@@ -140,7 +102,7 @@ class _Cycle:
         names = resources_of(shape for fit in fits.values() for shape in fit)
         free = index.free(names)
         self._floors = {
-            domains: _Floor(Ground(domains, names, free, fit), AS_KAI)
+            domains: Packer(Ground(domains, names, free, fit), AS_KAI)
             for domains, fit in fits.items()
         }
         self._failed: dict[object, int] = {}
@@ -175,25 +137,28 @@ class _Cycle:
         key = (domains, demand.profile)
         if key in self._failed:
             return frozenset()
-        steps = self._floors[domains].put(demand)
-        if steps is None:
+        floor = self._floors[domains]
+        if not floor.places(demand):
+            floor.undo(0)
             self._failed[key] = order
             return frozenset()
 
-        for other, floor in self._floors.items():
-            if other is not domains:
-                floor.follow(steps)
+        kept = floor.kept()
+        used = frozenset(position for position, _ in kept)
+        for other in self._floors.values():
+            other.follow(floor, used)
         self._queues.take(own)
-        self._put_back(own, self._floors[domains].places_of(demand, steps))
-        return frozenset(position for position, *_ in steps)
+        self._put_back(own, kept)
+        return used
 
-    def _put_back(self, own: Waiter, places: Iterable[tuple[str, int]]) -> None:
+    def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if it has more pods than it has got places for."""
         gang = own.gang
         if len(gang.waiting) <= gang.demand.count:
             return
-        nodes = by_key((name, self._index.nodes[position].name) for name, position in places)
-        after = replace(gang, whole=_on(gang.whole, nodes))
+        nodes = (self._index.nodes[position].name for position, count in kept for _ in range(count))
+        places = by_key(zip(_names(gang.demand), nodes, strict=True))
+        after = replace(gang, whole=_on(gang.whole, places))
         if after.demand.count:
             self._queues.push(waiter(after, own.group))
 

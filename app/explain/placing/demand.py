@@ -6,7 +6,7 @@ them.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 from msgspec.structs import replace
 
@@ -213,8 +213,9 @@ class Board:
         self._ground = ground
         self._domains = ground.domains
         self._free = list(ground.free)
-        self._journal: list[tuple[int, Vector]] = []
-        self._capacities: dict[Vector, dict[Vector, int]] = {}
+        self._journal: list[tuple[int, Vector, int]] = []
+        """The nodes on which pods were placed, with what they had before, and how many pods."""
+        self._room = cache(capacity_of)
 
     @property
     def mark(self) -> int:
@@ -228,12 +229,24 @@ class Board:
 
     def used(self, start: int = 0, end: int | None = None) -> frozenset[int]:
         """Return the nodes on which something was placed, between two moments."""
-        return frozenset(position for position, _ in self._journal[start:end])
+        return frozenset(position for position, *_ in self._journal[start:end])
+
+    def kept(self) -> list[tuple[int, int]]:
+        """Keep what was placed for good, and return the nodes, each with how many pods."""
+        kept = [(position, count) for position, _, count in self._journal]
+        self._journal.clear()
+        return kept
+
+    def follow(self, other: "Board", positions: Iterable[int]) -> None:
+        """Place on some nodes what another board has there."""
+        for position in positions:
+            self._set(position, other._free[position])
 
     def undo(self, mark: int) -> None:
         """Take away what was placed since a moment."""
         while len(self._journal) > mark:
-            self._set(*self._journal.pop())
+            position, have, _ = self._journal.pop()
+            self._set(position, have)
 
     def _set(self, position: int, have: Vector) -> None:
         self._free[position] = have
@@ -242,25 +255,16 @@ class Board:
         """Return the nodes that take pods of a shape of a ground, which may be another one."""
         asks = ground.asks[shape]
         fit = ground.fit[shape]
-        known = self._capacities.setdefault(asks, {})
-        able = []
-        for position in nodes:
-            if not fit[position]:
-                continue
-            have = self._free[position]
-            capacity = known.get(have)
-            if capacity is None:
-                capacity = known[have] = capacity_of(have, asks)
-            if capacity:
-                able.append((capacity, position))
-        return able
+        free = self._free
+        able = ((self._room(free[at], asks), at) for at in nodes if fit[at])
+        return [taker for taker in able if taker[0]]
 
     def _put(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
         """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
         for capacity, position in able:
             taken = capacity if capacity < count else count
             have = self._free[position]
-            self._journal.append((position, have))
+            self._journal.append((position, have, taken))
             rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
             self._set(position, tuple(rest))
             count -= taken
