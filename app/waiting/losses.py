@@ -83,22 +83,22 @@ class Losses:
         if not unit_of_pod_group(index, group, kept).is_satisfied:
             ref = next(filter(None, (workload_of(index, pod) for pod in pods)), group.ref)
             words = event.message.partition("\n")[0]
-            if not await self._write(ref, f"{name} {LOST}{words}", time):
+            try:
+                await self._write(ref, f"{name} {LOST}{words}", time)
+            except (Conflict, NotFound):
+                pass
+            except ClusterError:
                 return False
         elif age <= APART:
             return True
         self._settled[name] = time
         return True
 
-    async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event of that time, unless it is stored already. False if that failed."""
-        try:
-            obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
-            event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)
-            event["metadata"]["name"] += f".{time:.0f}"
-            event["eventTime"] = precise_timestamp(datetime.fromtimestamp(time, UTC))
-            await self._client.create(EVENT, event, ref.namespace)
-        except ClusterError as error:
-            return isinstance(error, Conflict | NotFound)
+    async def _write(self, ref: Ref, note: str, time: float) -> None:
+        """Write an event of that time. Raise Conflict if it is stored already."""
+        obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
+        event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)
+        event["metadata"]["name"] += f".{time:.0f}"
+        event["eventTime"] = precise_timestamp(datetime.fromtimestamp(time, UTC))
+        await self._client.create(EVENT, event, ref.namespace)
         self.counts[next(cause for cause in CAUSES if CAUSES[cause] in note)] += 1
-        return True

@@ -12,7 +12,7 @@ from app.explain.known.index import Index
 from app.explain.reasons.line import ALONE
 from app.explain.reasons.reason import Reason, Who
 from app.explain.reasons.said import words_of_kai
-from app.explain.reasons.table import RULES, examine
+from app.explain.reasons.table import EFFECTS, RULES, examine
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Key, Ref
@@ -26,12 +26,7 @@ NOT_KNOWN = "NotKnown"
 
 MOST_MESSAGE = 1000
 
-_LATER = {"GateBaseGang", "GangUnconstrained", "RequiredViolated", "LevelWithoutTopology"}
-"""Reasons that stand behind all others.
-
-What a gang waits for has a reason of its own, or nothing is kept from its place by it.
-"""
-_ORDER = {rule.id: (rule.id in _LATER, position) for position, rule in enumerate(RULES)}
+_ORDER = {rule.id: (rule.id in EFFECTS, position) for position, rule in enumerate(RULES)}
 _LAST = (True, len(RULES))
 _HELPERS: Mapping[Who, str] = {
     "you": "the owner of the workload can do that",
@@ -182,7 +177,7 @@ def _blocked(gang: Gang, since: float) -> Blocked:
     queue = gang.pod_group.queue if gang.pod_group else ""
     examined = examine([gang])
     if examined.problems:
-        first = min(examined.problems, key=lambda reason: _ORDER.get(reason.id, _LAST))
+        first = examined.problems[0]
         return Blocked(gang.ref, since, first.id, message(first), first.who, queue)
     if examined.unknown:
         needs = sorted({need for unknown in examined.unknown for need in unknown.needs})

@@ -181,64 +181,58 @@ class Teller:
         return len(self._times) < self._pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
-        resource = RESOURCES[ref.kind]
-        obj = await self._client.get(ObjectRef(resource, ref.name, ref.namespace))
+        target = ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace)
+        obj = await self._client.get(target)
+        after = (blocked.reason, blocked.message) if blocked else ("", "")
         before = self._before(ref, obj)
-        if not obj["metadata"].get("deletionTimestamp"):
-            changed = await self._write_condition(ref, obj, blocked)
-            self._record(obj, blocked, before, changed)
+        is_other = before[0] != after[0]
+        has_condition = ref.kind == POD_CLIQUE_SET.kind
+        is_due = is_other or (has_condition and before != after)
 
-        if not blocked:
-            self._told.pop(ref, None)
-        else:
-            self._told[ref] = _Told(blocked.reason, blocked.message, self._clock())
+        if is_due and not obj["metadata"].get("deletionTimestamp"):
+            self._count(ref)
+            if has_condition:
+                await self._write_condition(target, obj, blocked)
+            if is_other:
+                self._record(obj, blocked)
 
-    def _before(self, ref: Ref, obj: Object) -> str:
-        """Return the reason that was told last, "" for none."""
+        self._told.pop(ref, None)
+        if blocked:
+            self._told[ref] = _Told(*after, self._clock())
+
+    def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
+        """Return the reason and the message that were told last, "" for none."""
         if ref.kind == POD_CLIQUE_SET.kind:
-            return text_at(condition_of(obj, CONDITION), "reason")
+            stored = condition_of(obj, CONDITION)
+            return text_at(stored, "reason"), text_at(stored, "message")
         told = self._told.get(ref)
-        return told.reason if told else ""
+        return (told.reason, told.message) if told else ("", "")
 
-    async def _write_condition(self, ref: Ref, obj: Object, blocked: Blocked | None) -> bool:
-        """Write the condition of a PodCliqueSet if it differs; for others, there is none."""
-        if ref.kind != POD_CLIQUE_SET.kind:
-            return True
-        current = (obj.get("status") or {}).get("conditions")
-        stored = condition_of(obj, CONDITION)
-        if not blocked:
-            if not stored:
-                return False
-            conditions = without_condition(current, CONDITION)
+    async def _write_condition(
+        self,
+        target: ObjectRef,
+        obj: Object,
+        blocked: Blocked | None,
+    ) -> None:
+        conditions = (obj.get("status") or {}).get("conditions")
+        if blocked:
+            condition = _condition(obj, blocked)
+            conditions = with_condition(conditions, condition, timestamp(self._now()))
         else:
-            said = (blocked.reason, blocked.message)
-            if stored and (stored["reason"], stored["message"]) == said:
-                return False
-            conditions = with_condition(current, _condition(obj, blocked), timestamp(self._now()))
-
-        self._count(ref)
+            conditions = without_condition(conditions, CONDITION)
         patch: Object = {
             "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
             "status": {"conditions": conditions or None},
         }
-        await self._client.patch(
-            ObjectRef(POD_CLIQUE_SET, ref.name, ref.namespace), patch, subresource="status"
-        )
-        return True
+        await self._client.patch(target, patch, subresource="status")
 
-    def _record(self, obj: Object, blocked: Blocked | None, before: str, changed: bool) -> None:
-        """Record an event if the reason has changed, not if only its words have."""
-        reason = "" if blocked is None else blocked.reason
-        if not changed or before == reason:
-            return
+    def _record(self, obj: Object, blocked: Blocked | None) -> None:
         regarding = Regarding.of(obj)
-        if regarding.kind != POD_CLIQUE_SET.kind:
-            self._count(Ref(regarding.kind, regarding.namespace, regarding.name))
-        if not blocked:
-            self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
-        else:
+        if blocked:
             note = f"{blocked.reason}: {blocked.message}"
             self._events.record(regarding, "Warning", BLOCKED, note)
+        else:
+            self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
 
     def _count(self, ref: Ref) -> None:
         self.writes += 1

@@ -164,17 +164,13 @@ class WaitingDuty:
         yield gauge("waiting_look_seconds", text, self._seconds)
 
     def _counted_gangs(self) -> Iterator[Sample]:
-        """Yield the largest counts, and the sum of the others by reason."""
-        counts = Counter((blocked.reason, blocked.queue) for blocked in self._found.gangs)
-        others: Counter[str] = Counter()
+        """Yield the largest counts, and the sums of the others by reason."""
+        pairs = [(blocked.reason, blocked.queue) for blocked in self._found.gangs]
+        shown = dict(Counter(pairs).most_common(MOST_SERIES))
+        counts = Counter(pair if pair in shown else (pair[0], "other") for pair in pairs)
         text = "Gangs that have waited for more than waiting.afterSeconds, on the leader."
-        for position, ((reason, queue), count) in enumerate(counts.most_common()):
-            if position < MOST_SERIES:
-                yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
-            else:
-                others[reason] += count
-        for reason, count in others.items():
-            yield gauge("waiting_gangs", text, count, reason=reason, queue="other")
+        for (reason, queue), count in counts.items():
+            yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
 
 
 class Looker:

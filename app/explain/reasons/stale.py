@@ -64,12 +64,13 @@ def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons
     KAI's are gone after an hour, and with its PodGroup.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
-    uids = [of.uid for of in (gang.pod_group, gang.pcs) if of]
+    of = gang.pod_group or gang
+    uids = [known.uid for known in (gang.pod_group, gang.pcs) if known]
     for said in chain.from_iterable(gang.index.events.get(uid, ()) for uid in uids):
         is_ours = said.source == US and said.message.startswith(begin)
         if words in said.message and (is_ours or is_of_kai(said)):
             words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")
             told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
-            evidence = Evidence(gang.ref, f"event {said.reason}", said.message)
+            evidence = Evidence(of.ref, f"event {said.reason}", said.message)
             yield about(evidence, id, told, remedy, "you", severity="warning")
             return
