@@ -25,7 +25,6 @@ from app.objects.fields import (
     Findings,
     invalid,
     quote,
-    summary,
     wrong_type,
 )
 from app.objects.jsonpatch import Operation
@@ -377,14 +376,11 @@ def judged(
     """
     if findings:
         causes = tuple(_first(findings))
-        return Verdict(
-            False,
-            422,
-            "Invalid",
-            summary(causes),
-            causes=causes,
-            warnings=tuple(warnings),
-        )
+        # on one line, as an API server prints them
+        message = ", ".join(map(str, causes))
+        if len(causes) > 1:
+            message = f"[{message}]"
+        return Verdict(False, 422, "Invalid", message, causes=causes, warnings=tuple(warnings))
     return patched(patch, warnings=warnings)
 
 

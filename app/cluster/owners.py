@@ -197,7 +197,7 @@ class MnnvlOwners:
         """Return whether all known PodGangs that own `stored` belong to the set `pcs`."""
         for owner in stored.owning_gangs:
             gang = self._gangs.get(stored.namespace, owner.name)
-            if gang is not None and gang.uid == owner.uid and not pcs.has_uid(gang.set_uid):
+            if gang is not None and gang.uid == owner.uid and gang.set_uid not in ("", pcs.uid):
                 return False
         return True
 
@@ -277,7 +277,7 @@ class MnnvlOwners:
             return None
 
         pcs = await self._facts.read_set(gang.namespace, stored.place.pcs, stored.set_uid)
-        if pcs is None or pcs.deleting or not pcs.has_uid(stored.set_uid):
+        if pcs is None or pcs.deleting or stored.set_uid not in ("", pcs.uid):
             return None
         return pcs
 

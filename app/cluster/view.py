@@ -252,7 +252,7 @@ class ClusterView:
     def cached_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
         """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
         cached = self._sets.ready("PodCliqueSets").get(namespace, name)
-        return cached if cached is not None and cached.has_uid(uid) else None
+        return cached if cached is not None and uid in ("", cached.uid) else None
 
     def sets_with_domains(self, domains: Collection[str]) -> list[PodCliqueSet]:
         sets = self._sets.ready("PodCliqueSets").values()

@@ -85,9 +85,9 @@ class UnitMember(Value):
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether it is part of `pcs`, and neither is being deleted.
 
-        PodCliques of a former set of that name are not.
+        PodCliques of a former set of that name are not, as far as their set is known.
         """
-        is_current = self.place.pcs == pcs.name and pcs.has_uid(self.owner_uid)
+        is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
         return is_current and not (self.deleting or pcs.deleting)
 
 

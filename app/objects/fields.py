@@ -142,16 +142,6 @@ def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
     return FieldError(str(path), REASON_TOO_MANY, message)
 
 
-def summary(findings: Sequence[FieldError]) -> str:
-    """Return all findings on one line, as the API server prints them.
-
-    A single one is printed as it is, several as `[a, b]`.
-    """
-    if len(findings) == 1:
-        return str(findings[0])
-    return f"[{', '.join(map(str, findings))}]"
-
-
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     """Return the first `most` of `texts` for people, and how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""

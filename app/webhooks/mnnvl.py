@@ -36,7 +36,7 @@ from app.cluster.units import UnitOwners, not_owned
 from app.cluster.view import ClusterView
 from app.facts.carrier import Carrier, read_carrier, read_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
-from app.kube.api import ClusterError, Object, Rejected, Unavailable
+from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
 from app.rules.mnnvl.bounds import read_bounds
@@ -58,14 +58,10 @@ async def made(
     injection: Injection,
 ) -> Verdict:
     """Make the resources of `plan`, and return the verdict with the patch of `injection`."""
-    created: list[Object] = []
+    doubt = _doubt(request, plan, injection)
     try:
         async with patience(PATIENCE_SECONDS):
-            created = await resources.ensure(
-                plan,
-                dry_run=request.dry_run,
-                doubt=_doubt(request, plan, injection),
-            )
+            created = await resources.ensure(plan, dry_run=request.dry_run, doubt=doubt)
     except NotOurs as refusal:
         return not_allowed(str(refusal))
     except ClusterError as problem:

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from app.admission.review import judged
 from app.objects.edits import ABSENT, value_at
-from app.objects.fields import FieldPath, duplicate, invalid, quote, required, summary
+from app.objects.fields import FieldPath, duplicate, invalid, quote, required
 
 
 def test_a_path_is_written_as_kubernetes_writes_it() -> None:
@@ -34,8 +35,9 @@ def test_a_value_is_quoted_on_one_line(value: object, text: str) -> None:
 def test_several_findings_are_one_list() -> None:
     missing = required(FieldPath("a"), "needed")
     repeated = duplicate(FieldPath("b"), 1)
-    assert summary([missing]) == "a: Required value: needed"
-    assert summary([missing, repeated]) == "[a: Required value: needed, b: Duplicate value: 1]"
+    assert judged([missing]).message == "a: Required value: needed"
+    several = judged([missing, repeated])
+    assert several.message == "[a: Required value: needed, b: Duplicate value: 1]"
     assert str(invalid(FieldPath("c"), "x", "no")) == 'c: Invalid value: "x": no'
 
 

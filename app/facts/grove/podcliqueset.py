@@ -253,10 +253,6 @@ class PodCliqueSet(Namespaced, Constrained):
     def _parts(self) -> tuple[Constrained, ...]:
         return self, *self.groups, *self.cliques
 
-    def has_uid(self, uid: str) -> bool:
-        """Return whether `uid` is that of this set. "", which is not known, may be."""
-        return uid in ("", self.uid)
-
     def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
 
