@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from app.admission.asgi import AdmissionApp, Message
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
-from app.admission.review import Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import Verdict
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
 from app.webhooks.registry import routes_over, served_routes

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.admission.review import ALLOWED, encode, judged, not_allowed
+from app.admission.review import encode
+from app.admission.verdict import ALLOWED, judged, not_allowed
 from app.audit.finding import Finding, Tally
 from app.base.logs import ReadableFormatter
 from app.cli import main

@@ -8,19 +8,16 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from app.admission.review import (
+from app.admission.review import Parse, Request, parse, shape_findings
+from app.admission.verdict import (
     ALLOWED,
     FAILED,
     Later,
-    Parse,
-    Request,
     Verdict,
     bad_request,
     inapplicable,
     judged,
     on_trial,
-    parse,
-    shape_findings,
     unavailable,
 )
 from app.base.value import Value

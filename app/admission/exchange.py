@@ -8,15 +8,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from app.admission.decide import Route, decide
-from app.admission.review import (
-    BadReview,
-    Request,
-    Verdict,
-    bad_request,
-    encode,
-    salvage_uid,
-    unavailable,
-)
+from app.admission.review import BadReview, Request, encode, salvage_uid
+from app.admission.verdict import Verdict, bad_request, unavailable
 from app.base.json import to_json
 from app.base.sample import Sample, gauge
 from app.base.trace import IS_STRANGE, TRACEPARENT

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import yaml
 
-from app.admission.review import Verdict
+from app.admission.verdict import Verdict
 from app.base.value import Value
 from app.cluster.cluster import Cluster, cluster_of, read_into
 from app.config.schema import Configuration

@@ -19,7 +19,8 @@ import jsonpointer
 from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
-from app.admission.review import ALLOWED, Effect, Request, Verdict, judged, patched
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Effect, Verdict, judged, patched
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible

@@ -17,7 +17,7 @@ from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import Exchange, Trace
 from app.admission.review import Request as AdmissionRequest
-from app.admission.review import Verdict
+from app.admission.verdict import Verdict
 from app.base.value import Value
 from app.objects.tokens import split_token
 from app.server.access import for_known_callers

@@ -19,7 +19,8 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from app.admission.review import FAILED, Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import FAILED, Verdict
 from app.base.sample import Sample
 
 BUCKETS = (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from app import __version__
 from app.admission.exchange import Trace
-from app.admission.review import Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import Verdict
 from app.server.verdict_log import MOST_CHARACTERS
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
-from app.admission.review import Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import Verdict
 from app.base.json import to_json
 from app.base.logs import time_of_day, timestamp
 from app.base.sample import Sample, counter

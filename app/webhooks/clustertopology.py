@@ -5,7 +5,8 @@ It authorizes writes of the managed one, and validates all. Writes of `status` a
 
 from collections.abc import Collection
 
-from app.admission.review import Request, Verdict, judged, not_allowed
+from app.admission.review import Request
+from app.admission.verdict import Verdict, judged, not_allowed
 from app.base.value import Value
 from app.cluster.view import DIALECTS, ClusterView
 from app.rules.topology.levels import refusal_to_write

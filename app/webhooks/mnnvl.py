@@ -20,16 +20,8 @@ from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
-from app.admission.review import (
-    ALLOWED,
-    Effect,
-    Later,
-    Request,
-    Verdict,
-    judged,
-    not_allowed,
-    patched,
-)
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, not_allowed, patched
 from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned

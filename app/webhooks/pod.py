@@ -7,7 +7,8 @@ scheduling goes on.
 
 from collections.abc import Sequence
 
-from app.admission.review import ALLOWED, Request, Verdict, patched
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict, patched
 from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.objects.edits import operations

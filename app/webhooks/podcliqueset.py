@@ -3,7 +3,8 @@
 It validates topology constraints and MNNVL annotations, and warns if they can't have their effect.
 """
 
-from app.admission.review import Request, Verdict, judged
+from app.admission.review import Request
+from app.admission.verdict import Verdict, judged
 from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template

@@ -13,16 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.admission.review import (
-    ALLOWED,
-    Effect,
-    Later,
-    Request,
-    Verdict,
-    judged,
-    patched,
-    unavailable,
-)
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, patched, unavailable
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView

@@ -2,7 +2,8 @@
 
 import contextlib
 
-from app.admission.review import Request, Verdict, judged
+from app.admission.review import Request
+from app.admission.verdict import Verdict, judged
 from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.kai.topology import KaiTopology

@@ -10,7 +10,8 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.admission.decide import Handler, Route
-from app.admission.review import Parse, Verdict, hindered, parse, parser, unavailable
+from app.admission.review import Parse, parse, parser
+from app.admission.verdict import Verdict, hindered, unavailable
 from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.config.schema import ClusterTopology, Configuration, Enforcement

@@ -41,7 +41,7 @@ def parsed(body: bytes) -> bytes:
 def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
     from app.admission.decide import Route
     from app.admission.exchange import Exchange, Headers
-    from app.admission.review import ALLOWED
+    from app.admission.verdict import ALLOWED
 
     class Constant(Exchange):
         def answer(

@@ -22,8 +22,9 @@ from app.admission.connection import MAX_HEAD, Connection
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
 from app.admission.head import Head
-from app.admission.review import ALLOWED, Later, Request, Verdict, not_allowed
+from app.admission.review import Request
 from app.admission.serving import ConnectionLimits, Serving
+from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from tests.admission.ways import body_size, connecting
 from tests.effort import tries
 from tests.reviews import JSON_HEADERS, Seen, load

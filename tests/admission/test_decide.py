@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from app.admission.decide import Handler, Route, decide, decided
-from app.admission.review import ALLOWED, Later, Request, Verdict, patched, unavailable
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Later, Verdict, patched, unavailable
 
 
 def request(**changes: Any) -> Request:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
-from app.admission.review import ALLOWED, Later, Verdict, patched
+from app.admission.verdict import ALLOWED, Later, Verdict, patched
 from app.base.trace import IS_STRANGE
 from tests.admission.ways import ask_both
 from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found

@@ -7,23 +7,17 @@ from typing import Any, TypedDict
 
 import pytest
 
-from app.admission.review import (
+from app.admission.review import BadReview, Request, encode, one_line, parse, parser, salvage_uid
+from app.admission.verdict import (
     ALLOWED,
     FAILED,
     MOST_FINDINGS,
-    BadReview,
-    Request,
     Verdict,
     bad_request,
-    encode,
     inapplicable,
     judged,
     not_allowed,
-    one_line,
-    parse,
-    parser,
     patched,
-    salvage_uid,
     unavailable,
 )
 from app.objects.fields import FieldError

@@ -6,7 +6,8 @@ import pytest
 
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
-from app.admission.review import ALLOWED, Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Verdict
 from app.kube.api import Unavailable
 from app.objects.names import is_subdomain
 from app.objects.tokens import LIFE_SECONDS, SKEW_SECONDS, new_token, seconds_left, split_token

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.admission.review import ALLOWED, Effect, Request, Verdict, patched
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Effect, Verdict, patched
 from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, identify, judge

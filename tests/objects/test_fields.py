@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.review import judged
+from app.admission.verdict import judged
 from app.objects.edits import ABSENT, value_at
 from app.objects.fields import FieldPath, duplicate, invalid, quote, required
 

@@ -15,7 +15,8 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.admission.decide import Handler
-from app.admission.review import Later, Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import Later, Verdict
 from app.cluster.cluster import Cluster
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, UNIT_PODS

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
-from app.admission.review import ALLOWED, Later, Verdict, not_allowed
 from app.admission.serving import ConnectionLimits
+from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from app.certificates.certificate import make_ca, make_leaf
 from app.certificates.source import file_source
 from app.server.handover import ToUvicorn

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.admission.review import ALLOWED, FAILED, not_allowed, parse, patched
+from app.admission.review import parse
+from app.admission.verdict import ALLOWED, FAILED, not_allowed, patched
 from app.base.sample import Sample, counter, gauge
 from app.server.metrics import Metrics
 from tests.reviews import load

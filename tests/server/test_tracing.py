@@ -14,7 +14,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.admission.decide import Route
 from app.admission.exchange import Answer, Exchange
-from app.admission.review import ALLOWED, Later, Request, Verdict
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Later, Verdict
 from app.base.trace import TRACEPARENT
 from app.config.error import ConfigurationError
 from app.config.read import read_configuration

@@ -7,7 +7,8 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from app.admission.review import FAILED, Request, Verdict, not_allowed, parse, patched
+from app.admission.review import Request, parse
+from app.admission.verdict import FAILED, Verdict, not_allowed, patched
 from app.server.verdict_log import STRANGE_BYTES, STRANGE_RATE, VerdictLog
 from tests.reviews import load
 

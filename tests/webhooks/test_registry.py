@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.admission.decide import decided
-from app.admission.review import ALLOWED, Later, Request, Verdict, unavailable
+from app.admission.review import Request
+from app.admission.verdict import ALLOWED, Later, Verdict, unavailable
 from app.kube.api import (
     ClusterError,
     Conflict,

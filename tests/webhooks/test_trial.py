@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.admission.review import Verdict, one_line
+from app.admission.review import one_line
+from app.admission.verdict import Verdict
 from app.config.schema import Configuration, Enforcement, WebhookModes
 from app.webhooks.registry import WEBHOOKS, warning_paths
 from tests.fuzz.mutation import Vocabulary
