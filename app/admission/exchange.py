@@ -98,11 +98,7 @@ class Exchange:
         self._trace = trace
 
     def answer(
-        self,
-        route: Route,
-        query: bytes,
-        headers: Headers,
-        body: bytes,
+        self, route: Route, query: bytes, headers: Headers, body: bytes
     ) -> Answer | Awaitable[Answer]:
         """Return the answer if the verdict needs only cached facts.
 
@@ -185,12 +181,7 @@ class Exchange:
             self.waiting -= 1
 
     def _answered(
-        self,
-        route: Route,
-        request: Request,
-        verdict: Verdict,
-        begin: float,
-        headers: Headers,
+        self, route: Route, request: Request, verdict: Verdict, begin: float, headers: Headers
     ) -> Answer:
         try:
             body = encode(request.uid, verdict, request)

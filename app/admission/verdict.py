@@ -81,9 +81,7 @@ Without a limit, the answer to a body of 1 MiB can have 60 MiB.
 
 
 def judged(
-    findings: Sequence[FieldError],
-    warnings: Sequence[str] = (),
-    patch: Sequence[Operation] = (),
+    findings: Sequence[FieldError], warnings: Sequence[str] = (), patch: Sequence[Operation] = ()
 ) -> Verdict:
     """Return a 422 with the first MOST_FINDINGS findings and the number of further ones.
 
@@ -108,10 +106,7 @@ def _first(findings: Sequence[FieldError]) -> Iterator[FieldError]:
 
 
 def patched(
-    patch: Sequence[Operation],
-    *,
-    warnings: Sequence[str] = (),
-    effects: Sequence[Effect] = (),
+    patch: Sequence[Operation], *, warnings: Sequence[str] = (), effects: Sequence[Effect] = ()
 ) -> Verdict:
     if not patch and not warnings and not effects:
         return ALLOWED

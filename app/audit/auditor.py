@@ -202,10 +202,7 @@ class Auditor:
         return _finding(resource.kind, obj, verdict.code, problems)
 
     def _finding_of_allowed(
-        self,
-        resource: Resource,
-        obj: Object,
-        warnings: Sequence[str],
+        self, resource: Resource, obj: Object, warnings: Sequence[str]
     ) -> Finding | None:
         if resource is POD_CLIQUE:
             return self._claims.of_clique(obj)

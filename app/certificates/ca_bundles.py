@@ -34,11 +34,7 @@ class CaBundles:
     """
 
     def __init__(
-        self,
-        client: Client,
-        name: str,
-        service: Service,
-        clock: Callable[[], float],
+        self, client: Client, name: str, service: Service, clock: Callable[[], float]
     ) -> None:
         self.problems: list[str] = []
         self._client = client
@@ -93,10 +89,7 @@ class CaBundles:
         return failed
 
     async def _publish_in(
-        self,
-        resource: Resource,
-        configuration: Object,
-        bundle_pem: bytes,
+        self, resource: Resource, configuration: Object, bundle_pem: bytes
     ) -> Object:
         webhooks = with_ca_bundle(configuration, self._service, bundle_pem)
         if webhooks == (configuration.get("webhooks") or []):

@@ -118,10 +118,7 @@ def plainly(error: Exception) -> str:
 
 
 def check_pair(
-    pair: Pair,
-    ca_bundle: bytes | None,
-    names: Iterable[str],
-    now: datetime,
+    pair: Pair, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
     """Return all reasons why `pair` cannot serve `names` at `now`.
 
@@ -136,10 +133,7 @@ def check_pair(
 
 
 def check_certificate(
-    cert_pem: bytes,
-    ca_bundle: bytes | None,
-    names: Iterable[str],
-    now: datetime,
+    cert_pem: bytes, ca_bundle: bytes | None, names: Iterable[str], now: datetime
 ) -> list[str]:
     """Return all reasons why a client does not trust `cert_pem` for `names` at `now`.
 
@@ -224,10 +218,7 @@ def _check_purpose(leaf: x509.Certificate) -> list[str]:
 
 
 def _check_issuer(
-    leaf: x509.Certificate,
-    intermediates: list[x509.Certificate],
-    ca_bundle: bytes,
-    now: datetime,
+    leaf: x509.Certificate, intermediates: list[x509.Certificate], ca_bundle: bytes, now: datetime
 ) -> list[str]:
     try:
         anchors = load_certificates(ca_bundle)
@@ -247,9 +238,7 @@ def _check_issuer(
 
 
 def _issuer_among(
-    candidates: list[x509.Certificate],
-    certificate: x509.Certificate,
-    now: datetime,
+    candidates: list[x509.Certificate], certificate: x509.Certificate, now: datetime
 ) -> x509.Certificate | None:
     for candidate in candidates:
         info = _info(candidate)

@@ -341,10 +341,7 @@ def _is_foreign(secret: Object | None) -> bool:
 
 
 def self_managed_source(
-    settings: Certificates,
-    client: Client,
-    observe: Observe,
-    client_cas: bytes,
+    settings: Certificates, client: Client, observe: Observe, client_cas: bytes
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 

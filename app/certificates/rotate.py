@@ -119,10 +119,7 @@ def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None
 
 
 def new_holdings(
-    names: Sequence[str],
-    now: datetime,
-    terms: Terms,
-    former: Iterable[bytes] = (),
+    names: Sequence[str], now: datetime, terms: Terms, former: Iterable[bytes] = ()
 ) -> Holdings:
     """Return new holdings, whose bundle also trusts the CAs (PEM) in `former`."""
     ca = _new_ca(now, terms)
@@ -130,11 +127,7 @@ def new_holdings(
 
 
 def rotated(
-    reason: Reason,
-    holdings: Holdings,
-    names: Sequence[str],
-    now: datetime,
-    terms: Terms,
+    reason: Reason, holdings: Holdings, names: Sequence[str], now: datetime, terms: Terms
 ) -> Holdings:
     """Return the holdings after the step `reason`."""
     if reason == "issue":

@@ -97,10 +97,7 @@ class ServingCertificate:
         return context
 
     def _hand_over(
-        self,
-        connection: ssl.SSLObject,
-        _name: str,
-        _context: ssl.SSLContext,
+        self, connection: ssl.SSLObject, _name: str, _context: ssl.SSLContext
     ) -> int | None:
         """Choose the certificate of a handshake, as its `sni_callback`."""
         if self._newest is None:
@@ -456,10 +453,7 @@ class ClientCas(Part):
     """
 
     def __init__(
-        self,
-        path: Path,
-        certificate: ServingCertificate,
-        changed: Callable[[], None],
+        self, path: Path, certificate: ServingCertificate, changed: Callable[[], None]
     ) -> None:
         self._path = path
         self._certificate = certificate

@@ -40,10 +40,7 @@ class Cluster:
     """
 
     def __init__(
-        self,
-        client: Objects,
-        configuration: Configuration,
-        discovery: Discovery | None = None,
+        self, client: Objects, configuration: Configuration, discovery: Discovery | None = None
     ) -> None:
         settings = configuration.cluster_topology
         self.client = client
@@ -180,10 +177,7 @@ class Listing(Value):
 
 
 async def read_into(
-    cluster: Cluster,
-    client: Client,
-    levels: tuple[Level, ...],
-    namespace: str | None,
+    cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
     """Fill each store of `cluster` once (`stores/listed`).
 

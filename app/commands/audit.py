@@ -66,10 +66,7 @@ async def need_namespace(client: Client, name: str) -> None:
 
 
 async def audit(
-    client: Client,
-    configuration: Configuration,
-    namespace: str | None,
-    output: str,
+    client: Client, configuration: Configuration, namespace: str | None, output: str
 ) -> int:
     """Print all findings, as text or as JSON lines, and the summary. Returns the exit code."""
     progress = Progress(sys.stderr)

@@ -44,10 +44,7 @@ class ApiServer(Protocol):
 
 @contextlib.asynccontextmanager
 async def beside(
-    api: ApiServer,
-    configuration: Configuration,
-    state_dir: Path,
-    readable: bool,
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool
 ) -> AsyncIterator[Running]:
     """Run our server as the user operator of `api`, with its webhooks registered."""
     async with unregistered(api, configuration, state_dir, readable) as served:
@@ -64,10 +61,7 @@ def trusts(served: Running) -> bool:
 
 @contextlib.asynccontextmanager
 async def unregistered(
-    api: ApiServer,
-    configuration: Configuration,
-    state_dir: Path,
-    readable: bool,
+    api: ApiServer, configuration: Configuration, state_dir: Path, readable: bool
 ) -> AsyncIterator[Running]:
     """Run our server as the user operator of `api`, ready, but without webhook configurations."""
     await api.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}])

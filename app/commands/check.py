@@ -57,9 +57,7 @@ def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker
 
 
 async def check(
-    configuration: Configuration,
-    objects: Sequence[Object],
-    asker: Asker,
+    configuration: Configuration, objects: Sequence[Object], asker: Asker
 ) -> list[Judgement]:
     """Verdicts on `objects` without a cluster.
 
@@ -70,9 +68,7 @@ async def check(
 
 
 def _document(
-    names: Sequence[str],
-    judged: Sequence[Judgement],
-    outcomes: Mapping[str, int],
+    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Object:
     reports = [
         {"file": name, **judgement.report()} for name, judgement in zip(names, judged, strict=True)
@@ -82,9 +78,7 @@ def _document(
 
 
 def _lines(
-    names: Sequence[str],
-    judged: Sequence[Judgement],
-    outcomes: Mapping[str, int],
+    names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Iterator[str]:
     before = ""
     for name, judgement in zip(names, judged, strict=True):

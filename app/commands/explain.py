@@ -112,10 +112,7 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 
 
 async def _listed(
-    client: Reader,
-    resource: Resource,
-    namespace: str | None,
-    selector: str,
+    client: Reader, resource: Resource, namespace: str | None, selector: str
 ) -> list[Object]:
     """Return one page of metadata, or nothing if it can't be read: a hint must not fail."""
     try:
@@ -309,11 +306,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 
 
 async def watch(
-    client: Reader,
-    ref: Ref,
-    arguments: argparse.Namespace,
-    *,
-    every: float,
+    client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
     """Look again every so many seconds, and print a line if the answer is another than before."""
     before = ""

@@ -118,9 +118,7 @@ def show(text: str) -> None:
 
 
 def show_answer(
-    output: str,
-    document: Callable[[], dict[str, Any]],
-    text: Callable[[], str],
+    output: str, document: Callable[[], dict[str, Any]], text: Callable[[], str]
 ) -> None:
     """Print an answer in the form that --output names."""
     if output == "json":

@@ -333,10 +333,7 @@ def _report_effects(
 
 
 def _effects_text(
-    found: Effects,
-    after: Index,
-    room: RoomSearch | None,
-    arguments: argparse.Namespace,
+    found: Effects, after: Index, room: RoomSearch | None, arguments: argparse.Namespace
 ) -> str:
     parts = [effects_text(found, everything=arguments.all)]
     if room:

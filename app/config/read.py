@@ -142,9 +142,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def with_overrides(
-    configuration: Configuration,
-    environment: Mapping[str, str],
-    flags: Mapping[str, Any],
+    configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
     """Return `configuration` with the overrides of flags and environment variables.
 

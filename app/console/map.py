@@ -178,12 +178,7 @@ def _free_and_room(groups: Sequence[Values]) -> list[str]:
 
 
 def _cell(
-    parent: Path,
-    report: DomainReport,
-    *,
-    asked: _RoomOnMap,
-    here: set[Path | None],
-    named: bool,
+    parent: Path, report: DomainReport, *, asked: _RoomOnMap, here: set[Path | None], named: bool
 ) -> Cell:
     free = "?" if report.free is None else plain(report.free)
     of_all = f"{free} of {plain(report.gpus)}"

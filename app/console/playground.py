@@ -110,10 +110,7 @@ class Judge(Value):
         return Asker(values["user"] or default, values["operation"])
 
     async def _cluster(
-        self,
-        read: Sequence[Object],
-        *,
-        with_cluster: bool,
+        self, read: Sequence[Object], *, with_cluster: bool
     ) -> tuple[Cluster, list[str]]:
         """Return the facts for verdicts, and what could not be read.
 
@@ -148,10 +145,7 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
 
 
 def _verdicts(
-    index: Index,
-    judged: Sequence[Judgement],
-    nodes: Sequence[yaml.Node],
-    placing: bool,
+    index: Index, judged: Sequence[Judgement], nodes: Sequence[yaml.Node], placing: bool
 ) -> list[Values]:
     """Return what is shown of judgements; with `placing`, also whether there is room now."""
     aligned = len(judged) == len(nodes)

@@ -116,8 +116,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _groups(
-    rows: Sequence[WorkloadRow],
-    chosen: Ref | None,
+    rows: Sequence[WorkloadRow], chosen: Ref | None
 ) -> Iterator[tuple[Sequence[WorkloadRow], int]]:
     """Yield equal rows together, in the place of their first, and how many more there are.
 

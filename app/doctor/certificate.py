@@ -128,11 +128,7 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
 
 
 async def check_bundle(
-    bundle: Bundle,
-    endpoints: Iterable[Endpoint],
-    shown: Shown,
-    shake: Shake,
-    now: datetime,
+    bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> Checks:
     """Return the problems of a caBundle.
 

@@ -88,10 +88,7 @@ async def check_lost_claims(client: Client) -> Checks:
 
 
 def _check_cliques(
-    cliques: Sequence[StoredClique],
-    sets: Mapping[Key, PodCliqueSet],
-    *,
-    reads_groups: bool,
+    cliques: Sequence[StoredClique], sets: Mapping[Key, PodCliqueSet], *, reads_groups: bool
 ) -> Check:
     lacking = sorted(
         f"{clique.namespace}/{clique.name}"

@@ -81,9 +81,7 @@ def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
 
 
 def _further_questions(
-    patient: Patient,
-    installed: list[Object],
-    endpoints: list[Endpoint],
+    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Iterator[tuple[str, Awaitable[Checks]]]:
     """Yield the subjects that need nothing of each other, each with what looks at it."""
     client = patient.client
@@ -172,9 +170,7 @@ async def _service(patient: Patient, installed: list[Object], endpoints: list[En
 
 
 async def _certificates(
-    patient: Patient,
-    installed: list[Object],
-    endpoints: list[Endpoint],
+    patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Checks:
     settings = patient.configuration.certificates
     bundles = certificate.bundles_of(installed)

@@ -125,9 +125,7 @@ def _what_to_check(configuration: Configuration) -> str:
 
 
 def _authorizer(
-    webhook: Object | None,
-    operator: Operator | None,
-    configuration: Configuration,
+    webhook: Object | None, operator: Operator | None, configuration: Configuration
 ) -> Check:
     """Return whether the authorizer lets our leader change PodGangs and PodCliques."""
     account = own_account(configuration.certificates.namespace)
@@ -153,10 +151,7 @@ def _authorizer(
 
 
 def _topology(
-    operator: Operator | None,
-    configuration: Configuration,
-    *,
-    writes_topology: bool,
+    operator: Operator | None, configuration: Configuration, *, writes_topology: bool
 ) -> Checks:
     """Check whether Grove's topology feature is on.
 

@@ -134,9 +134,7 @@ def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check
 
 
 def _stopped(
-    webhook: StoredWebhook,
-    needed: Mapping[tuple[str, str], str],
-    scope: str,
+    webhook: StoredWebhook, needed: Mapping[tuple[str, str], str], scope: str
 ) -> dict[str, str]:
     """Return what of `needed` a webhook sees, with the harm if it can't be written."""
     return {
@@ -227,10 +225,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 
 
 async def _check_bundle(
-    bundle: Bundle,
-    surroundings: Surroundings,
-    shake: Shake,
-    now: datetime,
+    bundle: Bundle, surroundings: Surroundings, shake: Shake, now: datetime
 ) -> Checks:
     """Return the checks of a caBundle. A URL without one is verified with the API server's own."""
     target = bundle.target

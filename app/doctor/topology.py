@@ -25,11 +25,7 @@ _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
 
 
 async def check_topology(
-    client: Client,
-    name: str,
-    *,
-    enabled: bool,
-    levels: Sequence[Level],
+    client: Client, name: str, *, enabled: bool, levels: Sequence[Level]
 ) -> Checks:
     """Return the checks of the topology.
 
@@ -65,10 +61,7 @@ async def check_topology(
 
 
 async def _binding(
-    client: Client,
-    name: str,
-    dialect: Dialect,
-    configured: Sequence[Level] | None,
+    client: Client, name: str, dialect: Dialect, configured: Sequence[Level] | None
 ) -> Checks:
     """Return the checks of the ClusterTopologyBinding.
 

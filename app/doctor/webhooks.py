@@ -30,9 +30,7 @@ _DEFAULTS: JsonMap = {
 
 
 def check_webhooks(
-    installed: JsonMap | None,
-    desired: JsonMap,
-    others: Iterable[JsonMap] = (),
+    installed: JsonMap | None, desired: JsonMap, others: Iterable[JsonMap] = ()
 ) -> Checks:
     """Return the checks of a webhook configuration.
 

@@ -201,10 +201,7 @@ class Live:
                 self.touch()
 
     async def _trouble(
-        self,
-        message: str,
-        since: float,
-        errors: Iterable[ClusterError | None],
+        self, message: str, since: float, errors: Iterable[ClusterError | None]
     ) -> Trouble:
         expired = next((error for error in errors if error and is_expired(error)), None)
         if not expired:

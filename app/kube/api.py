@@ -28,12 +28,7 @@ class ClusterError(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: int = 0,
-        reason: str = "",
-        retry_after: float | None = None,
+        self, message: str, *, code: int = 0, reason: str = "", retry_after: float | None = None
     ) -> None:
         message = without_tokens(message)  # an API server shows the URL of a webhook
         super().__init__(message)
@@ -140,11 +135,7 @@ class Lists(Protocol):
     """Lists of objects in the version that discovery gives."""
 
     async def list(
-        self,
-        selection: Selection,
-        *,
-        limit: int = 500,
-        continue_token: str = "",
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page: ...
 
     def served_version(self, resource: Resource) -> str | None:
@@ -165,18 +156,11 @@ class Objects(Lists, Protocol):
     """
 
     async def get(
-        self,
-        ref: ObjectRef,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
+        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object: ...
 
     async def create(
-        self,
-        resource: Resource,
-        obj: Object,
-        namespace: str | None = None,
+        self, resource: Resource, obj: Object, namespace: str | None = None
     ) -> Object: ...
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
@@ -214,11 +198,7 @@ class Client(Objects, Reader, Protocol):
     """All calls: objects, watches and deletion."""
 
     async def delete(
-        self,
-        ref: ObjectRef,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
+        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
         """Delete an object in the background.
 
@@ -228,11 +208,7 @@ class Client(Objects, Reader, Protocol):
 
 
 async def find(
-    client: Objects,
-    ref: ObjectRef,
-    *,
-    metadata_only: bool = False,
-    version: str | None = None,
+    client: Objects, ref: ObjectRef, *, metadata_only: bool = False, version: str | None = None
 ) -> Object | None:
     """Return the object as `client.get` does, or None.
 
@@ -366,10 +342,7 @@ class _Position:
 
 
 async def pages(
-    client: Reader,
-    selection: Selection,
-    *,
-    limit: int = PAGE,
+    client: Reader, selection: Selection, *, limit: int = PAGE
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 

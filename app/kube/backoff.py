@@ -11,11 +11,7 @@ class Backoff:
     """
 
     def __init__(
-        self,
-        random: Callable[[], float],
-        *,
-        first: float = 0.5,
-        most: float = 30.0,
+        self, random: Callable[[], float], *, first: float = 0.5, most: float = 30.0
     ) -> None:
         self._random = random
         self._first = first

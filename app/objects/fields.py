@@ -165,9 +165,7 @@ def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> li
 
 
 def walk_maps(
-    items: Sequence[Any],
-    path: FieldPath,
-    findings: Findings,
+    items: Sequence[Any], path: FieldPath, findings: Findings
 ) -> Iterator[tuple[FieldPath, Object]]:
     """Yield the maps in `items`, a list at `path`, each with its path.
 

@@ -158,11 +158,7 @@ class ClusterTopologyReconciler:
         return None
 
     def _is_rejected(
-        self,
-        dialect: Dialect,
-        desired: Object,
-        old: Object | None,
-        regarding: Regarding,
+        self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding
     ) -> bool:
         """Return whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"

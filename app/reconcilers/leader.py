@@ -87,11 +87,7 @@ class Leader:
     _working = False
 
     def __init__(
-        self,
-        configuration: Configuration,
-        cluster: Cluster,
-        client: HttpClient,
-        observe: Observe,
+        self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
     ) -> None:
         self.identity = f"{socket.gethostname()}_{uuid4()}"
         """The name of this process among all that were ever started, in the Lease."""
@@ -314,10 +310,7 @@ class Leader:
         return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
 
     def _writing(
-        self,
-        name: str,
-        tolerated: int = TOLERATED,
-        window: float = WINDOW_SECONDS,
+        self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
     ) -> Writing:
         self._rewrites[name] = Rewrites(tolerated=tolerated, window=window)
         return Writing(self._client, self.events, self._rewrites[name])

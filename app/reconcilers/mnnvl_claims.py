@@ -176,10 +176,7 @@ class MnnvlClaimsReconciler:
     name = "mnnvl-claims"
 
     def __init__(
-        self,
-        writing: Writing,
-        cliques: WatchStore[StoredClique],
-        facts: ClusterView,
+        self, writing: Writing, cliques: WatchStore[StoredClique], facts: ClusterView
     ) -> None:
         self._client = writing.client
         self._cliques = cliques
@@ -299,11 +296,7 @@ class MnnvlClaimsReconciler:
     # Reports.
 
     def _report(
-        self,
-        pcs: PodCliqueSet,
-        lacking: list[str],
-        contested: list[str],
-        repairs: Repairs,
+        self, pcs: PodCliqueSet, lacking: list[str], contested: list[str], repairs: Repairs
     ) -> None:
         remaining = len(lacking) - len(repairs.restored)
         self._lacking[pcs.namespace, pcs.name] = remaining

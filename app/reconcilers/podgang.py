@@ -217,9 +217,7 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
     """Reconcile a PodGang after a change of its resources, or of a PodClique that asks for them."""
 
     def resource_changed(
-        key: Key,
-        before: MnnvlResource | None,
-        after: MnnvlResource | None,
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
     ) -> None:
         for resource in (before, after):
             if resource is not None:

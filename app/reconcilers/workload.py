@@ -184,10 +184,7 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     async def _members(
-        self,
-        key: Key,
-        group: DefinedGroup,
-        pods: list[StoredPod],
+        self, key: Key, group: DefinedGroup, pods: list[StoredPod]
     ) -> Members | None:
         """Return the members among `pods`, or None if all of them have opted out.
 
@@ -207,9 +204,7 @@ class WorkloadReconciler:
         return Members(first, waiting, {**top_owners, **await self._top_owners([first])})
 
     async def _not_opted_out(
-        self,
-        key: Key,
-        pods: list[StoredPod],
+        self, key: Key, pods: list[StoredPod]
     ) -> tuple[list[StoredPod], TopOwners]:
         """Return those of `pods` whose top owner has not opted out, and their top owners.
 
@@ -280,10 +275,7 @@ class WorkloadReconciler:
         return None
 
     def _forget_former(
-        self,
-        key: Key,
-        before: StoredPodGroup | None,
-        after: StoredPodGroup | None,
+        self, key: Key, before: StoredPodGroup | None, after: StoredPodGroup | None
     ) -> None:
         if before is not None and (after is None or after.uid != before.uid):
             self._empty_since.pop(before.uid, None)

@@ -44,10 +44,7 @@ class PodGroupWriter(Value):
     rewrites: Rewrites
 
     async def put(
-        self,
-        namespace: str,
-        group: DefinedGroup,
-        desired: Object,
+        self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
         """Create or correct the PodGroup of `group`, so that it becomes as `desired`.
 
@@ -64,10 +61,7 @@ class PodGroupWriter(Value):
         return await self._put(namespace, group, desired)
 
     async def _put(
-        self,
-        namespace: str,
-        group: DefinedGroup,
-        desired: Object,
+        self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = cached.view() if cached else await self._create(namespace, desired)
@@ -177,11 +171,7 @@ class PodWriter(Value):
         return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
 
     async def _write(
-        self,
-        key: Key,
-        pods: Sequence[StoredPod],
-        annotations: JsonMap,
-        purpose: str,
+        self, key: Key, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str
     ) -> float | None:
         pauses = [self.rewrites.pause(_counted(pod, purpose)) for pod in pods]
         paused = list(zip(pods, pauses, strict=True))
@@ -203,10 +193,7 @@ class PodWriter(Value):
             raise failures[0]
 
     async def _patch_each(
-        self,
-        pods: Iterator[StoredPod],
-        annotations: JsonMap,
-        purpose: str,
+        self, pods: Iterator[StoredPod], annotations: JsonMap, purpose: str
     ) -> list[ClusterError]:
         """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
         failures: list[ClusterError] = []

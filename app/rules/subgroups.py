@@ -135,9 +135,7 @@ def _name_problem(position: int, field: str, value: Any, findings: Findings) -> 
 
 
 def _validate_cycles(
-    members: list[_Member],
-    parents: dict[str, str | None],
-    findings: Findings,
+    members: list[_Member], parents: dict[str, str | None], findings: Findings
 ) -> None:
     """Add one finding per cycle, about the member that is first in the list.
 

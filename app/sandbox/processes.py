@@ -77,10 +77,7 @@ def etcd_flags(url: str, data: str) -> list[str]:
 
 
 def api_flags(
-    etcd: str,
-    pair: tuple[Path, Path],
-    data: str,
-    unserved: Collection[str],
+    etcd: str, pair: tuple[Path, Path], data: str, unserved: Collection[str]
 ) -> list[str]:
     """Return the flags of kube-apiserver.
 

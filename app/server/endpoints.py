@@ -146,9 +146,7 @@ def _add_health(api: FastAPI, reports: Reports) -> None:
 
 
 def _health(
-    checks: Mapping[str, str | None],
-    notes: Mapping[str, str],
-    verbose: str | None,
+    checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None
 ) -> Response:
     """Return the checks and notes, one in each line; without `verbose` only if a check fails."""
     is_failing = any(problem is not None for problem in checks.values())

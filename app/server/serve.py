@@ -64,10 +64,7 @@ class Extras(Value):
 
 
 async def serve(
-    configuration: Configuration,
-    certificates: Path,
-    connection: Connection,
-    extras: Extras,
+    configuration: Configuration, certificates: Path, connection: Connection, extras: Extras
 ) -> None:
     """Serve until SIGTERM or SIGINT.
 
@@ -287,10 +284,7 @@ async def connected(
 
 
 def certificate_source(
-    configuration: Configuration,
-    directory: Path,
-    client: HttpClient | None,
-    metrics: Metrics,
+    configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
     """Return the source of the serving certificate. Raise OSError if there is no usable one."""
     client_ca_file = configuration.server.client_ca_file

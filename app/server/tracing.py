@@ -40,11 +40,7 @@ def tracing(endpoint: str) -> Trace:
     propagator = TraceContextTextMapPropagator()
 
     def trace(
-        traceparent: str,
-        path: str,
-        request: Request,
-        verdict: Verdict,
-        seconds: float,
+        traceparent: str, path: str, request: Request, verdict: Verdict, seconds: float
     ) -> None:
         end = time.time_ns()
         span = tracer.start_span(

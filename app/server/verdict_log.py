@@ -76,12 +76,7 @@ class VerdictLog:
         self._thread.start()
 
     def record(
-        self,
-        path: str,
-        uid: str,
-        request: Request | None,
-        verdict: Verdict,
-        seconds: float,
+        self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
     ) -> None:
         subject: _Subject | None = None
         if request:

@@ -51,11 +51,7 @@ async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> No
 
 
 async def read_namespace(
-    reading: Reading,
-    namespace: str,
-    *,
-    room: bool,
-    asked: Ref | None = None,
+    reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
     """Read what tells which workloads of a namespace wait and why; of all namespaces for "".
 
@@ -75,11 +71,7 @@ async def read_namespace(
 
 
 async def _read(
-    reading: Reading,
-    resource: Resource,
-    namespace: str,
-    room: bool,
-    asked: Ref | None,
+    reading: Reading, resource: Resource, namespace: str, room: bool, asked: Ref | None
 ) -> None:
     if resource in _ONLY_FOR_ROOM and not room:
         return

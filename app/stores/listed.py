@@ -18,9 +18,7 @@ OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
 
 
 async def read(
-    stores: Stores,
-    client: Client,
-    namespace: str | None,
+    stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
     """List each of `stores` once, in their order.
 
@@ -87,11 +85,7 @@ class Reading:
         self._skipped.add(field)
 
     async def list(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        selector: str = "",
+        self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> None:
         """Read a list. What goes wrong is noted."""
         error = await self._try(resource, namespace, selector)
@@ -114,10 +108,7 @@ class Reading:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def _try(
-        self,
-        resource: Resource,
-        namespace: str | None,
-        selector: str = "",
+        self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
         """Return the error that ended a list.
 

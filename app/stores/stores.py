@@ -88,20 +88,14 @@ async def run_hints(stores: Stores, client: Client, discovery: Discovery) -> Non
 
 
 def _follow_all(
-    tasks: asyncio.TaskGroup,
-    stores: Stores,
-    client: Client,
-    discovery: Discovery,
+    tasks: asyncio.TaskGroup, stores: Stores, client: Client, discovery: Discovery
 ) -> None:
     for row, store in stores:
         tasks.create_task(follow(row, store, client, discovery), name=f"watch {row.resource}")
 
 
 async def follow(
-    row: Row[Any],
-    store: WatchStore[Any],
-    client: Client,
-    discovery: Discovery,
+    row: Row[Any], store: WatchStore[Any], client: Client, discovery: Discovery
 ) -> NoReturn:
     """Keep the store of one row in step until cancelled.
 

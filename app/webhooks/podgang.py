@@ -66,10 +66,7 @@ class PodGangWebhook(Value):
         return gang if "adoptable" in self.owners.states_of(gang) else None
 
     async def _complete(
-        self,
-        request: Request,
-        gang: SlimPodGang,
-        adopting: SlimPodGang | None,
+        self, request: Request, gang: SlimPodGang, adopting: SlimPodGang | None
     ) -> Verdict:
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
@@ -95,11 +92,7 @@ class PodGangWebhook(Value):
         return self._verdict(request, gang, pcs, effects)
 
     def _verdict(
-        self,
-        request: Request,
-        gang: SlimPodGang,
-        pcs: PodCliqueSet | None,
-        effects: list[Effect],
+        self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
     ) -> Verdict:
         dialect = self.facts.dialect()
         changes = dialect.podgang_changes(request.object, pcs, self.facts)

@@ -295,9 +295,7 @@ def guarded_kinds(topology: ClusterTopology) -> list[str]:
 
 
 def routes_over(
-    configuration: Configuration,
-    cluster: Cluster,
-    authorized: Collection[str] | None = None,
+    configuration: Configuration, cluster: Cluster, authorized: Collection[str] | None = None
 ) -> dict[str, Route]:
     """Return the routes of all webhooks by path.
 

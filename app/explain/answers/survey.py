@@ -312,9 +312,7 @@ def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> b
 
 
 def _effects(
-    pcs: SetWithStatus,
-    before: ClusterTopology | None,
-    after: ClusterTopology,
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
 ) -> Iterator[ConstraintChange]:
     for where, asked in pcs.constraints:
         of = f" of {where}" if where else ""
@@ -329,9 +327,7 @@ def _effects(
 
 
 def _broadened(
-    pcs: SetWithStatus,
-    before: ClusterTopology | None,
-    after: ClusterTopology,
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
 ) -> Iterator[ConstraintChange]:
     """Yield the constraints that become broader than that of their set."""
     whole = pcs.asked.required
@@ -346,10 +342,7 @@ def _broadened(
 
 
 def _effect(
-    constraint: str,
-    domain: str,
-    before: ClusterTopology | None,
-    after: ClusterTopology,
+    constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology
 ) -> str:
     old = before.key_of(domain) if before else None
     new = after.key_of(domain)

@@ -69,10 +69,7 @@ class Join(_ByKey[Mapping[K, Sequence[T]]]):
     """How facts are grouped: each has some `keys`, and a place in its groups by `order`."""
 
     def __init__(
-        self,
-        field: str,
-        keys: Callable[[T], Iterable[K]],
-        order: Callable[[T], Any],
+        self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]
     ) -> None:
         self.field = field
         self.keys = keys

@@ -24,12 +24,7 @@ async def read_for(client: Reader, ref: Ref, *, room: bool, now: float) -> Snaps
 
 
 async def read_list(
-    client: Reader,
-    namespace: str,
-    *,
-    room: bool,
-    now: float,
-    asked: Ref | None = None,
+    client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
     """Return what tells which workloads of a namespace wait and why; of all namespaces for "".
 
@@ -42,10 +37,7 @@ async def read_list(
 
 
 async def read_all(
-    client: Reader,
-    *,
-    now: float,
-    only: Iterable[Resource] = BY_RESOURCE,
+    client: Reader, *, now: float, only: Iterable[Resource] = BY_RESOURCE
 ) -> Snapshot:
     """Return every kind, or `only` these, for the whole cluster."""
     reading = Reading(client, BY_RESOURCE)

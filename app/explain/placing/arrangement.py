@@ -118,11 +118,7 @@ class Search(Board):
         return spread(0, count)
 
     def _able(
-        self,
-        ground: Ground,
-        shape: Shape,
-        count: int,
-        nodes: Sequence[int],
+        self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]
     ) -> Sequence[Taker]:
         """Return the nodes that take pods, the fullest first; none if there is room for fewer."""
         self._look(len(nodes))

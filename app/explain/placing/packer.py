@@ -152,11 +152,7 @@ class Packer(Trial):
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _descend(
-        self,
-        asked: Vector,
-        path: Path,
-        depth: int,
-        fits: Callable[[Path], bool],
+        self, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
     ) -> Iterator[Path]:
         """Yield the domains of a level with enough room, the fullest first at each level."""
         if len(path) == depth:

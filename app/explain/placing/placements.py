@@ -123,11 +123,7 @@ class Placements:
     """
 
     def __init__(
-        self,
-        topology: Topology,
-        demand: Demand,
-        pool: str = ANY_POOL,
-        own: Own = NOBODY,
+        self, topology: Topology, demand: Demand, pool: str = ANY_POOL, own: Own = NOBODY
     ) -> None:
         self.demand = demand
         self.pool = pool

@@ -185,10 +185,7 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
 
 
 def _untold(
-    pcs: SetWithStatus,
-    whole: Unit,
-    cluster: ClusterTopology,
-    keys: Sequence[str],
+    pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
     """Yield the levels that the set, its groups and its cliques ask for and the PodGang lacks."""
 

@@ -178,9 +178,7 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
 
 
 def _wider_levels(
-    obstacle: Obstacle,
-    demand: Demand,
-    short: Demand,
+    obstacle: Obstacle, demand: Demand, short: Demand
 ) -> Iterator[tuple[str, Demand]]:
     """Yield the demand with each wider level for a part of it, the next one first."""
     topology = obstacle.gang.topology

@@ -155,11 +155,7 @@ def _coloured(words: str, state: State) -> str:
 
 
 def _rows(
-    branch: Branch,
-    first: str,
-    rest: str,
-    everything: bool,
-    parent: str = "",
+    branch: Branch, first: str, rest: str, everything: bool, parent: str = ""
 ) -> Iterator[tuple[State, tuple[str, ...]]]:
     yield branch.state, tuple(map(visible, _cells(branch, first, parent)))
     shown = (

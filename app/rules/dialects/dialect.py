@@ -79,11 +79,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def problem(
-        self,
-        resource: MnnvlResource,
-        gang: SlimPodGang | None,
-        *,
-        set_exists: bool,
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource that we made, or None.
 
@@ -207,12 +203,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def validate_levels(
-        self,
-        obj: JsonMap,
-        old: JsonMap | None,
-        operation: str,
-        facts: TopologyFacts,
-        managed: bool,
+        self, obj: JsonMap, old: JsonMap | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         """Validate `operation` on an object of `resource`.
 
@@ -222,10 +213,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def validate_set(
-        self,
-        template: Template,
-        old: Template | None,
-        facts: TopologyFacts,
+        self, template: Template, old: Template | None, facts: TopologyFacts
     ) -> SetVerdict:
         """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
@@ -241,10 +229,7 @@ class Dialect(ABC):
         return []
 
     def podgang_changes(
-        self,
-        gang: JsonMap,
-        pcs: PodCliqueSet | None,
-        facts: TopologyFacts,
+        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
         """Return the changes that make the constraints of a PodGang those of its set.
 
@@ -257,11 +242,7 @@ class Dialect(ABC):
         return []
 
     def drifted(
-        self,
-        name: str,
-        gang: JsonMap,
-        pcs: PodCliqueSet,
-        facts: TopologyFacts,
+        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
         """Return the wrong constraints of the stored PodGang `name`.
 

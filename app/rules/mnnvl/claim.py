@@ -61,9 +61,7 @@ class Injection(Value):
 
 
 def claim_mode(
-    configured: ConfiguredMode,
-    annotations: MnnvlAnnotations,
-    classes: Collection[str],
+    configured: ConfiguredMode, annotations: MnnvlAnnotations, classes: Collection[str]
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
@@ -77,10 +75,7 @@ def claim_mode(
 
 
 def inject(
-    carrier: Carrier,
-    old: Carrier | None,
-    facts: CliqueFacts,
-    configured: ConfiguredMode,
+    carrier: Carrier, old: Carrier | None, facts: CliqueFacts, configured: ConfiguredMode
 ) -> Injection:
     """Return the resources that `carrier` needs, and the patch that injects the claim.
 
@@ -127,11 +122,7 @@ def _without_gpus(carrier: Carrier) -> list[str]:
 
 
 def _with_claim(
-    plan: Plan,
-    new_mode: ClaimMode,
-    carrier: Carrier,
-    stored: Entry | None,
-    findings: Findings,
+    plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None, findings: Findings
 ) -> Plan:
     """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 

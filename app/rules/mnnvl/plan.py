@@ -315,9 +315,7 @@ def wanted_by(
 
 
 def inherited_by(
-    carrier: Carrier,
-    old: Carrier | None,
-    pcs: PodCliqueSet | None,
+    carrier: Carrier, old: Carrier | None, pcs: PodCliqueSet | None
 ) -> MnnvlAnnotations:
     """Return the annotations that `carrier` inherits from its scaling group and `pcs`.
 

@@ -25,9 +25,7 @@ GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 
 
 def validate_annotations(
-    template: Template,
-    old: Template | None,
-    others: Sequence[PodCliqueSet] | None,
+    template: Template, old: Template | None, others: Sequence[PodCliqueSet] | None
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the MNNVL annotations of a PodCliqueSet.
 
@@ -154,9 +152,7 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
 
 
 def _collisions(
-    template: Template,
-    names: Collection[str],
-    others: Iterable[PodCliqueSet],
+    template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
 ) -> Iterator[FieldError]:
     parts = {part.group: part for part in reversed(template.parts)}
     ours = (template.name, template.replicas, names)
@@ -228,10 +224,7 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 
 
 def ignored_annotations(
-    template: Template,
-    *,
-    groups_read: bool,
-    compute_domains: bool,
+    template: Template, *, groups_read: bool, compute_domains: bool
 ) -> list[str]:
     """Return warnings about annotations that no component reads.
 

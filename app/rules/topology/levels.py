@@ -84,11 +84,7 @@ def validate_levels(
 
 
 def _validate_text(
-    value: Any,
-    at: FieldPath,
-    rule: TextRule,
-    seen: set[str],
-    findings: Findings,
+    value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: Findings
 ) -> None:
     """Add a problem of `value` to `findings`, or the valid value to `seen`."""
     if value is None or value == "":
@@ -104,11 +100,7 @@ def _validate_text(
 
 
 def refusal_to_write(
-    kind: str,
-    name: str,
-    operation: str,
-    username: str,
-    authorized: Collection[str],
+    kind: str, name: str, operation: str, username: str, authorized: Collection[str]
 ) -> str | None:
     """Return the reason why `username` may not do `operation` to the managed topology `name`.
 

@@ -7,9 +7,7 @@ from app.objects.shape import JsonMap, labels_of
 
 
 def binding_changes(
-    binding: JsonMap,
-    node_labels: Mapping[str, str],
-    keys: Collection[str],
+    binding: JsonMap, node_labels: Mapping[str, str], keys: Collection[str]
 ) -> list[Edit]:
     """Return the changes that give the Binding the node's value of each label in `keys`.
 

@@ -71,12 +71,7 @@ class Authorizer:
         return any(allows(rule, access, within) for within, rule in bound_rules(objects, user))
 
     def check_owners(
-        self,
-        user: User,
-        access: Access,
-        new: Object,
-        old: Object | None,
-        registry: Registry,
+        self, user: User, access: Access, new: Object, old: Object | None, registry: Registry
     ) -> None:
         """Raise 403 if `user` may not change owner references in this way.
 

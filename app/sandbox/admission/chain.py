@@ -48,9 +48,7 @@ class Admission:
         self._policies = StoredPolicies(storage, registry, authorizer)
 
     async def mutate(
-        self,
-        attributes: Attributes,
-        settle: Callable[[Object], object],
+        self, attributes: Attributes, settle: Callable[[Object], object]
     ) -> Object | None:
         """Return the object after all mutating webhooks.
 
@@ -124,10 +122,7 @@ class Admission:
         return None if patched == attributes.obj else patched
 
     async def _call(
-        self,
-        hook: Hook,
-        matched: Served,
-        attributes: Attributes,
+        self, hook: Hook, matched: Served, attributes: Attributes
     ) -> WebhookAnswer | None:
         """Return the answer of a webhook that allows the request.
 
@@ -182,9 +177,7 @@ class Admission:
         return problem is None
 
     def _matching(
-        self,
-        table: tuple[str, str],
-        attributes: Attributes,
+        self, table: tuple[str, str], attributes: Attributes
     ) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []

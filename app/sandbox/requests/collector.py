@@ -35,11 +35,7 @@ class Collector:
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        registry: Registry,
-        writer: Writer,
-        retry_seconds: float = 2.0,
+        self, storage: Storage, registry: Registry, writer: Writer, retry_seconds: float = 2.0
     ) -> None:
         self._storage = storage
         self._registry = registry

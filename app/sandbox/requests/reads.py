@@ -121,10 +121,7 @@ class ReadHandlers:
         self._snapshots.clear()
 
     async def watch(
-        self,
-        served: Served,
-        query: Query,
-        shown: Representation,
+        self, served: Served, query: Query, shown: Representation
     ) -> AsyncIterator[bytes]:
         """Yield the lines of a watch, until its timeout or until the storage closes.
 
@@ -149,11 +146,7 @@ class ReadHandlers:
             table.watchers.discard(watcher)
 
     async def _later_lines(
-        self,
-        watcher: Watcher,
-        served: Served,
-        query: Query,
-        shown: Representation,
+        self, watcher: Watcher, served: Served, query: Query, shown: Representation
     ) -> AsyncIterator[bytes]:
         clock = asyncio.get_running_loop().time
         end = clock() + query.timeout

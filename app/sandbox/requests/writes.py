@@ -48,11 +48,7 @@ class Writer(Frozen):
     admission: Admission
 
     async def create(
-        self,
-        served: Served,
-        obj: Object,
-        caller: Caller,
-        namespace: str = "",
+        self, served: Served, obj: Object, caller: Caller, namespace: str = ""
     ) -> Object:
         obj = copy(obj)
         lifecycle.check_identity(served, obj, namespace, "")
@@ -77,12 +73,7 @@ class Writer(Frozen):
         return served.read(self._defined(served, self.storage.insert(served.table, stored)))
 
     async def update(
-        self,
-        served: Served,
-        key: Key,
-        obj: Object,
-        caller: Caller,
-        subresource: str = "",
+        self, served: Served, key: Key, obj: Object, caller: Caller, subresource: str = ""
     ) -> Object:
         """Replace an object.
 
@@ -164,12 +155,7 @@ class Writer(Frozen):
         return served.read(self._remove_or_mark(served, key, stored))
 
     async def _change(
-        self,
-        served: Served,
-        key: Key,
-        change: Change,
-        caller: Caller,
-        subresource: str,
+        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
     ) -> Object:
         for _ in range(_ATTEMPTS):
             attempted = Caller(caller.user, caller.options)
@@ -180,12 +166,7 @@ class Writer(Frozen):
         raise errors.conflict(served.table, key[1])
 
     async def _change_once(
-        self,
-        served: Served,
-        key: Key,
-        change: Change,
-        caller: Caller,
-        subresource: str,
+        self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
     ) -> Object:
         stored = self.storage.existing(served.table, key)
         old = served.read(stored)

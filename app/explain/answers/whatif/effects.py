@@ -95,9 +95,7 @@ class Effects(Value):
 
 
 def effects(
-    facts: Snapshot,
-    edits: Iterable[Supposition],
-    topology: str = "",
+    facts: Snapshot, edits: Iterable[Supposition], topology: str = ""
 ) -> tuple[Effects, Index]:
     """Return what edits would do, and the index of the facts after them.
 
@@ -122,10 +120,7 @@ def effects(
 
 
 def _fates(
-    before: Index,
-    after: Index,
-    moving: Sequence[Seeker],
-    waiting: Sequence[Seeker],
+    before: Index, after: Index, moving: Sequence[Seeker], waiting: Sequence[Seeker]
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return what becomes of the gangs that must move, and of those that wait."""
     had_place = _placed_now(before)

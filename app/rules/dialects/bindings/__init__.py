@@ -43,12 +43,7 @@ class Bindings(Dialect):
         return facts.bindings()
 
     def validate_levels(
-        self,
-        obj: JsonMap,
-        old: JsonMap | None,
-        operation: str,
-        facts: TopologyFacts,
-        managed: bool,
+        self, obj: JsonMap, old: JsonMap | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         name = str(map_at(obj, "metadata").get("name", ""))
         if operation == "DELETE":
@@ -69,11 +64,7 @@ class Bindings(Dialect):
         return gang_warnings(gang, facts.kai_topology)
 
     def drifted(
-        self,
-        name: str,
-        gang: JsonMap,
-        pcs: PodCliqueSet,
-        facts: TopologyFacts,
+        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
         return [] if levels is None else drifted_constraints(name, gang, pcs, levels)

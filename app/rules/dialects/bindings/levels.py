@@ -42,10 +42,7 @@ _HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE
 
 
 def validate_binding(
-    obj: JsonMap,
-    old: JsonMap | None,
-    kai: KaiTopology | None,
-    users: Sequence[PodCliqueSet],
+    obj: JsonMap, old: JsonMap | None, kai: KaiTopology | None, users: Sequence[PodCliqueSet]
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about a ClusterTopologyBinding that is written.
 

@@ -46,11 +46,7 @@ class PodCliqueSetOwns(OwnerRule):
         return of_gangs and all(_may_yield(owner, resource) for owner in owners)
 
     def problem(
-        self,
-        resource: MnnvlResource,
-        gang: SlimPodGang | None,
-        *,
-        set_exists: bool,
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         if not resource.is_ours:
             return None

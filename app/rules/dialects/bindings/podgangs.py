@@ -32,10 +32,7 @@ from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_wa
 
 
 def drifted_constraints(
-    name: str,
-    gang: JsonMap,
-    pcs: PodCliqueSet,
-    levels: Sequence[Level],
+    name: str, gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]
 ) -> list[str]:
     """Return the constraints of the PodGang `name` that Grove would write otherwise.
 
@@ -114,10 +111,7 @@ def _pairs(name: str, gang: JsonMap, pcs: PodCliqueSet, keys: Mapping[str, str])
 
 
 def _owner_of_whole(
-    name: str,
-    gang: JsonMap,
-    pcs: PodCliqueSet,
-    members: Sequence[PodGroupClique],
+    name: str, gang: JsonMap, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
@@ -130,9 +124,7 @@ def _owner_of_whole(
 
 
 def _group_pairs(
-    gang: JsonMap,
-    members: Sequence[PodGroupClique],
-    keys: Mapping[str, str],
+    gang: JsonMap, members: Sequence[PodGroupClique], keys: Mapping[str, str]
 ) -> Iterator[Pair]:
     """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
     desired = {

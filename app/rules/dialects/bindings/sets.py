@@ -109,10 +109,7 @@ def read_packings(template: Template, findings: Findings) -> Packings:
 
 
 def _read(
-    part: SetPart,
-    fields: JsonMap,
-    parents: tuple[Packing, ...],
-    findings: Findings,
+    part: SetPart, fields: JsonMap, parents: tuple[Packing, ...], findings: Findings
 ) -> Packing:
     path = part.path.child("topologyConstraint")
     texts = read_constraint(fields, path, findings)
@@ -187,9 +184,7 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 
 
 def _judge(
-    problems: Problems,
-    packings: Packings,
-    stored: Packings | None,
+    problems: Problems, packings: Packings, stored: Packings | None
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings. `stored` are the constraints that an UPDATE replaces."""
     findings = problems.findings
@@ -256,9 +251,7 @@ def _unknown_domains(packing: Packing, name: str, domains: Sequence[str]) -> Ite
 
 
 def _too_broad(
-    packing: Packing,
-    names: Mapping[Owner, str],
-    domains: Sequence[str],
+    packing: Packing, names: Mapping[Owner, str], domains: Sequence[str]
 ) -> Iterator[FieldError]:
     """Yield findings about domains that are broader than those of the constraints above."""
     parents = [
@@ -342,9 +335,7 @@ def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
 
 
 def _shared_domain(
-    packing: Packing,
-    levels: Sequence[Level],
-    nodes_with: NodesWith,
+    packing: Packing, levels: Sequence[Level], nodes_with: NodesWith
 ) -> Iterator[str]:
     """Yield a warning about a required domain without a preferred one.
 

@@ -50,12 +50,7 @@ class Unserved(Dialect):
         return {topology.name: topology.levels} if topology.enabled else {}
 
     def validate_levels(
-        self,
-        obj: JsonMap,
-        old: JsonMap | None,
-        operation: str,
-        facts: TopologyFacts,
-        managed: bool,
+        self, obj: JsonMap, old: JsonMap | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
         if operation == "DELETE":
             removed = self._removal_warnings(obj, set(), facts) if managed else ()
@@ -74,10 +69,7 @@ class Unserved(Dialect):
         return LevelsVerdict(warnings=warnings)
 
     def _removal_warnings(
-        self,
-        before: JsonMap,
-        remaining: set[str],
-        facts: TopologyFacts,
+        self, before: JsonMap, remaining: set[str], facts: TopologyFacts
     ) -> list[str]:
         """Return a warning if sets have constraints on levels that do not remain."""
         removed = {level.domain for level in self.read_levels(before)} - remaining
@@ -95,10 +87,7 @@ class Design(Unserved):
     validate_podgang = staticmethod(validate_shape)
 
     def podgang_changes(
-        self,
-        gang: JsonMap,
-        pcs: PodCliqueSet | None,
-        facts: TopologyFacts,
+        self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 

@@ -58,11 +58,7 @@ class PodGangOwns(OwnerRule):
         return False
 
     def problem(
-        self,
-        resource: MnnvlResource,
-        gang: SlimPodGang | None,
-        *,
-        set_exists: bool,
+        self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
         if not resource.is_ours:
             return None

@@ -42,9 +42,7 @@ def _validate_constraint_shape(holder: Object, at: FieldPath, findings: Findings
 
 
 def constraint_changes(
-    obj: JsonMap,
-    pcs: PodCliqueSet | None,
-    topology: ClusterTopology,
+    obj: JsonMap, pcs: PodCliqueSet | None, topology: ClusterTopology
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
@@ -93,9 +91,7 @@ def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
 
 
 def _pack(
-    domain: str,
-    members: Sequence[PodGroupClique | None],
-    topology: ClusterTopology,
+    domain: str, members: Sequence[PodGroupClique | None], topology: ClusterTopology
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
@@ -131,9 +127,7 @@ def _constraint(obj: JsonMap, holder: Path, pack: Mapping[str, str]) -> list[Edi
 
 
 def _group_configs(
-    obj: Any,
-    topology: ClusterTopology,
-    members: Sequence[tuple[str, PodGroupClique | None]],
+    obj: Any, topology: ClusterTopology, members: Sequence[tuple[str, PodGroupClique | None]]
 ) -> list[Edit]:
     """Return the change to the list of group constraints.
 
@@ -156,10 +150,7 @@ def _group_configs(
 
 
 def _group_config(
-    name: str,
-    replica: Mapping[str, PodGroupClique],
-    entry: JsonMap,
-    topology: ClusterTopology,
+    name: str, replica: Mapping[str, PodGroupClique], entry: JsonMap, topology: ClusterTopology
 ) -> Object | None:
     """Return the constraint of a scaling group replica, whose stored one is `entry`.
 

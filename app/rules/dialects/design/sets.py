@@ -73,9 +73,7 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 
 
 def validate_constraints(
-    constraints: Constraints,
-    old: Template | None,
-    topology: ClusterTopology,
+    constraints: Constraints, old: Template | None, topology: ClusterTopology
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
 
@@ -163,10 +161,7 @@ def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
 
 
 def _too_broad(
-    constraint: Constraint,
-    narrowest: Owner,
-    ranks: Mapping[Owner, int],
-    topology: ClusterTopology,
+    constraint: Constraint, narrowest: Owner, ranks: Mapping[Owner, int], topology: ClusterTopology
 ) -> Iterator[FieldError]:
     """Yield a finding if the `narrowest` constraint above this one is narrower.
 
