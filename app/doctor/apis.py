@@ -133,9 +133,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
 
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
-        return ok(
-            f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}",
-        )
+        return ok(f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")
 
     others = await _other_versions(read, resource)
     if others:
@@ -143,10 +141,7 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
             f"{resource} is served as {', '.join(others)}; this version knows"
             f" {', '.join(resource.versions)}"
         )
-        return problem(
-            f"{message}: {api.means}",
-            "Find the grove-admission that knows it.",
-        )
+        return problem(f"{message}: {api.means}", "Find the grove-admission that knows it.")
 
     return Check(api.absent, f"{resource} is not installed: {api.means}", api.remedy)
 
@@ -196,11 +191,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
             else "is not established, and its API is not served"
         )
         message = f"CRD {name} {state}: {accepted.get('message')}{by} ({accepted.get('reason')})"
-        return Check(
-            "warning" if served else "problem",
-            message,
-            _remedy(name, taken_by, accepted),
-        )
+        return Check("warning" if served else "problem", message, _remedy(name, taken_by, accepted))
 
     if served:
         return None
@@ -213,10 +204,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         " finalizers."
     )
 
-    return problem(
-        f"CRD {name} is not established, and its API is not served: {reasons}",
-        remedy,
-    )
+    return problem(f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
 
 
 def _group(crd: Object) -> str:

@@ -215,10 +215,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
 
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
     if findings:
-        return problem(
-            f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}",
-            _KEEPER,
-        )
+        return problem(f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
 
     message = (
         f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was"

@@ -80,10 +80,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
     message = f"its {part} could not be read: {error.message}"
     remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
-    return unknown(
-        message,
-        f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.",
-    )
+    return unknown(message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
 
 async def _read_operator(client: Client) -> Operator | None:

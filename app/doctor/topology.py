@@ -43,12 +43,7 @@ async def check_topology(
             f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all"
             " PodGangs, wait"
         )
-        return [
-            problem(
-                message,
-                f"{_LEADER} Or, where topology support is off, give --config.",
-            )
-        ]
+        return [problem(message, f"{_LEADER} Or, where topology support is off, give --config.")]
 
     current = DESIGN.read_levels(stored)
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
@@ -89,10 +84,7 @@ async def _binding(
 def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
         remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
-        return problem(
-            f"{message}; the configuration has {_listed(configured)}",
-            remedy,
-        )
+        return problem(f"{message}; the configuration has {_listed(configured)}", remedy)
     return ok(message)
 
 

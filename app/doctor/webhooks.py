@@ -77,10 +77,7 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
     ours = _webhook_names(desired)
     names = [other["metadata"]["name"] for other in others if ours & _webhook_names(other)]
     if not names:
-        return problem(
-            f"{title} is not installed: nothing is checked or injected",
-            _INSTALL,
-        )
+        return problem(f"{title} is not installed: nothing is checked or injected", _INSTALL)
 
     message = (
         f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is"
