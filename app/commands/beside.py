@@ -8,7 +8,7 @@ from typing import Protocol
 
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits
-from app.commands.duties import further_duties
+from app.commands.serve import further_duties
 from app.config.schema import Configuration
 from app.kube.api import Object
 from app.kube.client import HttpClient

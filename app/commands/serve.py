@@ -2,12 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import uvloop
 
 from app.base import logs
-from app.commands.duties import further_duties
 from app.commands.files import objects_in
 from app.commands.options import (
     REFUSED,
@@ -19,10 +19,13 @@ from app.commands.options import (
     port_number,
 )
 from app.config.error import ConfigurationError
+from app.config.schema import Configuration
 from app.dry_run.budget import UnusableInput
+from app.facts.kinds import ALL
 from app.kube.api import ClusterError
+from app.objects.resource import Resource
 from app.reconcilers.cluster_topology import CreationFailed
-from app.server.serve import Extras, connected, serve
+from app.server.serve import Duties, Extras, connected, no_duties, serve
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,6 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
         return REFUSED
 
     return 0
+
+
+def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Duties]:
+    """Return the resources that the server uses, and what its leader does beside reconciling."""
+    if not configuration.waiting.enabled:
+        return ALL, no_duties
+
+    # loads explain, which a server without it doesn't need
+    from app.waiting.watcher import RESOURCES, WaitingDuty
+
+    resources = dict.fromkeys((*ALL, *RESOURCES))
+    return resources, lambda client, events: [WaitingDuty(client, events, configuration)]
 
 
 COMMAND = Command(

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from app.commands.duties import further_duties
+from app.commands.serve import further_duties
 from app.config.schema import Configuration, Waiting
 from app.facts.kinds import ALL
 from app.server.serve import no_duties
@@ -12,7 +12,7 @@ from app.waiting.watcher import RESOURCES
 IMPORTED = """
 import sys
 import app.commands.serve
-from app.commands.duties import further_duties
+from app.commands.serve import further_duties
 from app.config.schema import Configuration, Waiting
 further_duties(Configuration(waiting=Waiting(enabled={enabled})))
 print(*(name for name in ("app.waiting", "app.explain.known.index", "app.explain.live") if name in sys.modules))
