@@ -5,7 +5,7 @@ It has their limits, the exchange, and the hand-over.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -75,6 +75,9 @@ HandOver = Callable[["Serving", asyncio.Transport, bytes], None]
 """Answers a complete request that is not for a verdict, as the last one of its connection."""
 
 
+Answers = list[tuple[Asking, Answer | Awaitable[Answer] | None]]
+
+
 @dataclass(eq=False, slots=True)
 class Line:
     """Requests that wait for a turn of the event loop, in the order in which they came."""
@@ -84,10 +87,6 @@ class Line:
     """Whether short reviews come first in the next turn."""
     is_resting: bool = False
     """Whether none is judged for now."""
-
-    @property
-    def is_ready(self) -> bool:
-        return bool(self.waiting) and not self.is_resting
 
 
 @dataclass(eq=False, slots=True)
@@ -155,14 +154,16 @@ class Serving:
 
     def _judge_all(self) -> None:
         """Judge what waits, API servers before strangers, and answer it."""
-        answers = [*self._judge(self._callers), *self._judge(self._strangers)]
-        if self._callers.is_ready or self._strangers.is_ready:
-            self._plan_turn()
+        answers: Answers = []
+        for line in (self._callers, self._strangers):
+            if line.waiting and not line.is_resting:
+                self._judge(line, answers)
+
         for connection, answer in answers:
             if answer is not None:
                 connection.take(answer)
 
-    def _judge(self, line: Line) -> Iterator[tuple[Asking, Answer | Awaitable[Answer] | None]]:
+    def _judge(self, line: Line, answers: Answers) -> None:
         """Judge what waits in a line, or as much as takes TURN_SECONDS.
 
         If some requests are left over, the next turn begins with short reviews, and the one after
@@ -170,25 +171,24 @@ class Serving:
         TURN_SECONDS, strangers rest for as long as they took: a review of 500 KiB is read in 32
         turns, and each of them could otherwise have a verdict of 400 ms in it.
         """
-        if not line.is_ready:
-            return
-
         begin = time.perf_counter()
-        seconds = 0.0
+        now = begin
         waiting = list(line.waiting)
         if line.is_by_size:
             waiting.sort(key=lambda asking: asking.review_size)
         for connection in waiting:
             del line.waiting[connection]
-            yield connection, connection.judge()
-            seconds = time.perf_counter() - begin
-            if seconds > TURN_SECONDS:
+            answers.append((connection, connection.judge()))
+            now = time.perf_counter()
+            if now - begin > TURN_SECONDS:
                 break
 
         line.is_by_size = bool(line.waiting) and not line.is_by_size
-        if line is self._strangers and seconds > TURN_SECONDS:
+        if line is self._strangers and now - begin > TURN_SECONDS:
             line.is_resting = True
-            asyncio.get_running_loop().call_later(seconds, self._end_rest)
+            asyncio.get_running_loop().call_later(now - begin, self._end_rest)
+        elif line.waiting:
+            self._plan_turn()
 
     def _end_rest(self) -> None:
         self._strangers.is_resting = False
