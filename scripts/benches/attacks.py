@@ -10,6 +10,7 @@ is printed too: the CPU time of its event loop.
 import asyncio
 import contextlib
 import os
+import resource
 import ssl
 import statistics
 import subprocess
@@ -21,21 +22,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx
 import msgspec
 
 from app.certificates.source import ensure_development_certificate
 from app.sandbox.processes import free_port
 from benches import known
+from benches import memory as bench_memory
 from benches import verdicts as bench_verdicts
-from benches.common import BODY, ROOT, Connection, answer, memory, until
-from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files
+from benches.common import BODY, ROOT, Connection, answer, memory, process, server_options, until
+from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files, deletion
 
 SIZES = (2, 50, 200, 500)
 """KiB of the reviews, which come over a path with a token, as those of an API server."""
 PATIENCE = 5.0
 """Seconds after which an API server gives up."""
 BESIDE_SECONDS = 10.0
-"""For which the client asks beside an attack, at least."""
+"""For which the client asks beside an attack, once all clients of that are there."""
 AFTER_SECONDS = 15.0
 """After which memory is read again: the server gives it back at most every 10 s."""
 
@@ -44,14 +47,16 @@ AFTER_SECONDS = 15.0
 class Effect:
     """Milliseconds of the client's verdicts and of /healthz, and bytes of resident memory.
 
+    Verdicts are on PodGroups of SIZES, and on the deletion of a PodGang.
+
     `busy` is the most CPU time, in milliseconds, that the server has used while the client waited
-    for one of them. `failed` are the sizes of reviews that got no verdict, and 0 for /healthz.
+    for one of them. `failed` are the names of what was not answered.
     """
 
     verdicts: list[float]
     healthz: list[float]
     busy: float
-    failed: list[int]
+    failed: list[str]
     before: int
     peak: int
     after: int
@@ -70,16 +75,27 @@ async def nobody(_: Address) -> AsyncIterator[None]:
 
 
 ATTACKS: dict[str, Crowd] = {"nobody": nobody, **CROWDS}
+BESIDE_API = {"deletions"}
+"""Attacks on a server that asks an API server, the sandbox. The others have facts from a file."""
+
+GIVING_BACK = "mnnvl: {owner: PodCliqueSet}\n"
+"""So that each deletion of a PodGang needs calls, as beside later releases of Grove."""
 
 
-async def report(tree: Path, names: list[str]) -> None:
-    """Print a row for each attack on the server of a checkout."""
+async def report(tree: Path, names: list[str], memory_limit: int | None) -> None:
+    """Print a row for each attack on the server of a checkout.
+
+    `memory_limit` are the MiB of data that the server may have.
+    """
     allow_many_files()
     print(f"\n{'attack':12} {'longest ms':>10} {'p99 ms':>8} {'healthz':>8}", end="")
     print(f" {'CPU ms':>8} {'failed':>6} {'verdicts':>8}", end="")
     print(f" {'MiB':>9} {'peak':>9} {'later':>9}")
     for name in names or ATTACKS:
-        with started(tree) as (pid, address, ca_file):
+        with started(tree, beside_api=name in BESIDE_API) as (pid, address, ca_file):
+            if memory_limit is not None:
+                most = memory_limit * 2**20
+                resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
             effect = await attacked(ATTACKS[name], pid, address, ca_file)
         print(effect.row(name), flush=True)
 
@@ -88,11 +104,10 @@ async def attacked(attack: Crowd, pid: int, address: Address, ca_file: Path) -> 
     with probe(address.port, ca_file, pid) as probing:
         await asyncio.sleep(0.5)
         before = peak_from_here(pid)
-        begin = time.monotonic()
         # a server of another checkout may answer otherwise, or not at all
         with contextlib.suppress(OSError, EOFError, AssertionError):
             async with attack(address):
-                await asyncio.sleep(max(0.0, BESIDE_SECONDS - (time.monotonic() - begin)))
+                await asyncio.sleep(BESIDE_SECONDS)
         peak = memory(pid, "VmHWM")
         taken, _ = await asyncio.to_thread(probing.communicate, b"\n")
 
@@ -109,7 +124,7 @@ def peak_from_here(pid: int) -> int:
 
 
 @contextlib.contextmanager
-def started(tree: Path) -> Iterator[tuple[int, Address, Path]]:
+def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Address, Path]]:
     """A server of the checkout: its process, its address, and the file of its CA."""
     port = free_port()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -120,6 +135,9 @@ def started(tree: Path) -> Iterator[tuple[int, Address, Path]]:
         (directory / "config.yaml").write_text(bench_verdicts.CONFIGURATION)
         log = stack.enter_context((directory / "log").open("wb"))
         options = bench_verdicts.arguments("ours", port, directory, "")[3:]
+        if beside_api:
+            beside = stack.enter_context(api())
+            options = [*server_options(beside, port)[2:], "--certs", str(directory)]
         server = subprocess.Popen(
             [sys.executable, known.__file__, *options],
             cwd=tree,
@@ -131,7 +149,22 @@ def started(tree: Path) -> Iterator[tuple[int, Address, Path]]:
         bench_verdicts.wait_for(port, server, directory / "log")
         ca_file = directory / "ca.crt"
         context = ssl.create_default_context(cafile=ca_file)
+        if beside_api:
+            with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
+                until(lambda: client.get("/readyz").status_code == 200)
         yield server.pid, Address(port, context), ca_file
+
+
+@contextlib.contextmanager
+def api() -> Iterator[Path]:
+    """An empty API server. The folder has its kubeconfig, and a configuration for a server."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        configuration = bench_verdicts.CONFIGURATION + bench_memory.FOLLOWING + GIVING_BACK
+        (directory / "config.yaml").write_text(configuration)
+        with process([sys.executable, bench_memory.__file__, "--api", name, "--scale", "0"]):
+            until((directory / "loaded").exists)
+            yield directory
 
 
 @contextlib.contextmanager
@@ -157,9 +190,11 @@ def request(size: int) -> bytes:
     return b"%bcontent-length: %d\r\n\r\n%b" % (head % known.TOKEN_PATH.encode(), len(body), body)
 
 
+HEALTHZ = "/healthz"
 REQUESTS = {
-    0: b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
-    **{size: request(size) for size in SIZES},
+    HEALTHZ: b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n",
+    **{f"{size} KiB": request(size) for size in SIZES},
+    "deletion": deletion("gone", known.TOKEN_GANG_PATH),
 }
 
 
@@ -179,30 +214,32 @@ async def ask(port: int, ca_file: str, pid: int) -> None:
 
     print("ready", flush=True)
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.readline))
-    taken: dict[int, list[float]] = {size: [] for size in REQUESTS}
+    taken: dict[str, list[float]] = {name: [] for name in REQUESTS}
     busy = [0.0]
     failed = []
     connection: Connection | None = None
     while not ended.done():
-        for size, sent in REQUESTS.items():
+        for name, sent in REQUESTS.items():
             begin = time.perf_counter()
             begin_busy = cpu_milliseconds(pid)
             try:
                 async with asyncio.timeout(PATIENCE):
                     connection = connection or await opened()
-                    head, _ = await answer(connection, sent)
+                    head, body = await answer(connection, sent)
                     assert b" 200 " in head.splitlines()[0]
+                    assert name == HEALTHZ or b'"allowed":true' in body
             except (OSError, EOFError, TimeoutError, AssertionError):
-                failed.append(size)
+                failed.append(name)
                 connection = None
-            if size == 0:
+            if name == HEALTHZ:
                 connection = None
-            taken[size].append((time.perf_counter() - begin) * 1000)
+            taken[name].append((time.perf_counter() - begin) * 1000)
             busy.append(cpu_milliseconds(pid) - begin_busy)
             await asyncio.sleep(0.005)
 
-    verdicts = [milliseconds for size in SIZES for milliseconds in taken[size]]
-    sys.stdout.buffer.write(msgspec.json.encode([verdicts, taken[0], max(busy), failed]))
+    healthz = taken.pop(HEALTHZ)
+    verdicts = [milliseconds for each in taken.values() for milliseconds in each]
+    sys.stdout.buffer.write(msgspec.json.encode([verdicts, healthz, max(busy), failed]))
 
 
 if __name__ == "__main__":

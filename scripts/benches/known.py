@@ -1,8 +1,11 @@
-"""The server, with a token for reviews of PodGroups that needs no API server to write it.
+"""The server, with a token for PodGroups and PodGangs that nobody has to write.
 
-With one, its webhook configurations have the token. `known.py serve ...` runs the server of the
-checkout that is first in PYTHONPATH.
+With an API server, its webhook configurations have another one, too. `known.py serve ...` runs the
+server of the checkout that is first in PYTHONPATH.
 """
+
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -11,16 +14,30 @@ from app.cli import main
 from app.server import serve
 
 PATH = "/validate/podgroup"
+GANG_PATH = "/validate/podgang"
 TOKEN_PATH = f"/token{PATH}"
+TOKEN_GANG_PATH = f"/token{GANG_PATH}"
 
 
-def with_token(*arguments: object) -> dict[str, Route]:
-    routes = served(*arguments)
-    return {**routes, TOKEN_PATH: replace(routes[PATH], trusted=True)}
+def with_token(routes: Mapping[str, Route]) -> dict[str, Route]:
+    known = {f"/token{path}": replace(routes[path], trusted=True) for path in (PATH, GANG_PATH)}
+    return {**routes, **known}
+
+
+def keeping_token(base: type[Any]) -> type[Any]:
+    """The tokens of a server, which would delete the paths with ours."""
+
+    class Keeping(base):
+        def _accept(self, tokens: Collection[str]) -> None:
+            super()._accept(tokens)
+            self._routes.update(with_token(self._routes))
+
+    return Keeping
 
 
 if __name__ == "__main__":
     names = vars(serve)
     served = names["served_routes"]
-    names["served_routes"] = with_token
+    names["served_routes"] = lambda *arguments: with_token(served(*arguments))
+    names["ReviewTokens"] = keeping_token(names["ReviewTokens"])
     raise SystemExit(main())

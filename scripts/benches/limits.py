@@ -64,8 +64,11 @@ async def main() -> int:
     parser.add_argument(
         "--tree", type=Path, default=ROOT, help="the checkout whose server is attacked"
     )
+    parser.add_argument(
+        "--memory", type=int, metavar="MIB", help="the data that an attacked server may have"
+    )
     arguments = parser.parse_args()
-    await bench_attacks.report(arguments.tree, arguments.attacks or [])
+    await bench_attacks.report(arguments.tree, arguments.attacks or [], arguments.memory)
     if arguments.attacks is not None:
         return 0
 

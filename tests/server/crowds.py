@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -280,6 +281,37 @@ async def wrong(address: Address, clients: int = 4, parts: int = 9999) -> AsyncI
         yield
 
 
+def deletion(name: str, path: str = "/validate/podgang") -> bytes:
+    """A review of the deletion of a PodGang that has no resources."""
+    review = load("podgang.update")
+    gang = review["request"]["object"]
+    gang["metadata"] |= {"name": name, "uid": name}
+    review["request"] |= {"operation": "DELETE", "name": name, "object": None, "oldObject": gang}
+    request = post(json.dumps(review).encode())
+    return request.replace(b"/validate/podgroup", path.encode(), 1)
+
+
+@contextlib.asynccontextmanager
+async def deletions(
+    address: Address, clients: int = 480, seconds: float = 3.0
+) -> AsyncIterator[None]:
+    """Each client asks every few seconds whether a PodGang may be deleted that doesn't exist.
+
+    For each of them, the server has to ask the API server, 160 times a second.
+    """
+
+    async def send(opened: Opened, number: int) -> None:
+        reader, writer = opened
+        await asyncio.sleep(seconds * number / clients)
+        for turn in itertools.count():
+            writer.write(deletion(f"invented-{number}-{turn}"))
+            await reader.read(65536)
+            await asyncio.sleep(seconds)
+
+    async with _busy(address.open, clients, send):
+        yield
+
+
 @contextlib.asynccontextmanager
 async def _asking(address: Address, clients: int, request: bytes) -> AsyncIterator[None]:
     """Each client sends a request again and again, and reads the answers.
@@ -354,6 +386,7 @@ CROWDS: dict[str, Crowd] = {
     "key-updates": key_updates,
     "zeros": zeros,
     "heads": heads,
+    "deletions": deletions,
     "wrong": wrong,
     "wrong-40": partial(wrong, clients=40),
     "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),

@@ -24,6 +24,7 @@ from tests.server.crowds import (
     CROWDS,
     Address,
     allow_many_files,
+    deletions,
     half_open,
     heads,
     idle,
@@ -51,6 +52,7 @@ FEWER = {
     "half-open": partial(half_open, clients=3000),
     "idle": partial(idle, clients=1250),
     "heads": partial(heads, clients=980),
+    "deletions": partial(deletions, clients=100),
     "wrong": partial(wrong, parts=1000),
     "wrong-40": partial(wrong, clients=40, parts=1000),
 }
@@ -73,6 +75,7 @@ MEBIBYTES = {
     "key-updates": 30,
     "zeros": 100,
     "heads": 130,
+    "deletions": 30,
     "wrong": 60,
     "wrong-40": 110,
     "large": 110,
