@@ -72,19 +72,20 @@ class Losses:
     async def _settle(self, index: Index, group: KaiPodGroup, event: Event) -> bool:
         """Tell an eviction, unless the gang has kept what it needs. False if that failed."""
         pods = index.pods_of_group.get(group.key, ())
-        podgang = next((pod.place.podgang for pod in pods), "")
-        name = f"{group.namespace}/{podgang or group.name}"
         time = event.time or 0.0
         age = index.facts.now - time
-        if not pods or age > RECENT or time - self._settled.get(name, 0.0) <= APART:
+        if not pods or age > RECENT:
+            return True
+
+        name = f"{group.namespace}/{pods[0].place.podgang or group.name}"
+        if time - self._settled.get(name, 0.0) <= APART:
             return True
 
         kept = tuple(pod for pod in pods if pod.is_alive and (pod.created or 0.0) < time)
         if not unit_of_pod_group(index, group, kept).is_satisfied:
-            ref = next(filter(None, (workload_of(index, pod) for pod in pods)), group.ref)
-            words = event.message.partition("\n")[0]
+            ref = workload_of(index, pods[0]) or group.ref
             try:
-                await self._write(ref, f"{name} {LOST}{words}", time)
+                await self._write(ref, f"{name} {LOST}{event.message}", time)
             except (Conflict, NotFound):
                 pass
             except ClusterError:

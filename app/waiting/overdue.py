@@ -49,11 +49,6 @@ class Blocked(Value):
     who: str
     queue: str
 
-    @property
-    def rank(self) -> tuple[bool, int]:
-        """The order of reasons: the one of a workload is the first of those of its gangs."""
-        return _ORDER.get(self.reason, _LAST)
-
 
 class Overdue(Value):
     """What has waited too long.
@@ -174,18 +169,19 @@ def _since(
 
 
 def _blocked(gang: Gang, since: float) -> Blocked:
-    queue = gang.pod_group.queue if gang.pod_group else ""
     examined = examine([gang])
-    if examined.problems:
-        first = examined.problems[0]
-        return Blocked(gang.ref, since, first.id, message(first), first.who, queue)
-    if examined.unknown:
-        needs = sorted({need for unknown in examined.unknown for need in unknown.needs})
-        return Blocked(gang.ref, since, NOT_KNOWN, f"Not known: {needs}", "", queue)
-
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""
-    return Blocked(gang.ref, since, UNEXPLAINED, f"No known reason applies.{words}", "", queue)
+    why = (UNEXPLAINED, f"No known reason applies.{words}", "")
+    if examined.problems:
+        first = examined.problems[0]
+        why = (first.id, message(first), first.who)
+    elif examined.unknown:
+        needs = sorted({need for unknown in examined.unknown for need in unknown.needs})
+        why = (NOT_KNOWN, f"Not known: {needs}", "")
+
+    queue = gang.pod_group.queue if gang.pod_group else ""
+    return Blocked(gang.ref, since, *why, queue)
 
 
 def message(reason: Reason) -> str:
@@ -201,6 +197,7 @@ def message(reason: Reason) -> str:
 
 
 def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
-    first = min(gangs, key=lambda blocked: (blocked.rank, blocked.since, blocked.ref))
-    since = min(blocked.since for blocked in gangs)
-    return Blocked(ref, since, first.reason, first.message, first.who, first.queue)
+    """Return the workload with the first of the reasons of its gangs, in the order of the table."""
+    in_order = sorted(gangs, key=lambda blocked: (blocked.since, blocked.ref))
+    first = min(in_order, key=lambda blocked: _ORDER.get(blocked.reason, _LAST))
+    return Blocked(ref, in_order[0].since, first.reason, first.message, first.who, first.queue)

@@ -216,7 +216,8 @@ class Teller:
     ) -> None:
         conditions = (obj.get("status") or {}).get("conditions")
         if blocked:
-            condition = _condition(obj, blocked)
+            generation = obj["metadata"].get("generation", 0)
+            condition = Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
             conditions = with_condition(conditions, condition, timestamp(self._now()))
         else:
             conditions = without_condition(conditions, CONDITION)
@@ -238,8 +239,3 @@ class Teller:
         self.writes += 1
         self._times.append(self._clock())
         self._next[ref] = self._clock() + self._pacing.pause
-
-
-def _condition(obj: Object, blocked: Blocked) -> Condition:
-    generation = obj["metadata"].get("generation", 0)
-    return Condition(CONDITION, "True", blocked.reason, blocked.message, generation)

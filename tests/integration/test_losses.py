@@ -178,7 +178,7 @@ async def test_evictions_are_told_once_though_the_leader_is_killed(
     assert set(numbers(events).values()) == {1}
     for event in events:
         (number,) = numbers([event])
-        assert event["note"].endswith(_words(number).partition("\n")[0])
+        assert event["note"].endswith(_words(number))
         assert event["regarding"]["kind"] == ("PodGroup" if number % 2 else "PodCliqueSet")
     assert len(by_leader) == 2
     assert sum(counts.values()) in by_leader.values()

@@ -85,7 +85,7 @@ async def test_an_eviction_is_told_once_on_the_set_with_its_cause(cause: str) ->
     leader = Leader()
     for after in range(30):
         assert await leader.tell(said(cause), now=NOW + after)
-    words = SAYS[cause].format("inference/p").splitlines()[0]
+    words = SAYS[cause].format("inference/p")
     assert leader.told == [("uid-set", f"{NAMESPACE}/{GROUP} lost its place: {words}")]
     assert leader.counts == {cause: 1}
     assert [event.time for event in told(leader.client)] == [NOW - 5]
@@ -238,8 +238,6 @@ async def test_40_evictions_are_told_once_though_leaders_are_killed(seed: int) -
     events = sorted(told(client), key=lambda event: event.time or 0.0)
     assert len(events) == COUNT
     for number, (cause, event) in enumerate(zip(causes, events, strict=True)):
-        words = [
-            SAYS[cause].format(f"inference/{number}-{pod}").splitlines()[0] for pod in range(2)
-        ]
+        words = [SAYS[cause].format(f"inference/{number}-{pod}") for pod in range(2)]
         assert event.message.partition(" lost its place: ")[2] in words
     assert all(not obj.get("series") for obj in client.objects(EVENT))

@@ -3,7 +3,6 @@
 It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
@@ -64,15 +63,10 @@ class _Grower:
 
         gangs = tuple(map(self._gang, subject.siblings))
         inside = {member.name for gang in subject.siblings for member in gang.members}
-        pods = self._index.pods_of_set.get(pcs.key, ())
-        cliques = dict(Counter(pod.place.clique for pod in pods if pod.place.clique))
-        stored = self._index.cliques_of_set.get(pcs.key, ())
-        cliques |= {clique.name: clique.replicas for clique in stored}
-        others = tuple(
-            self._lone_clique(Ref("PodClique", pcs.namespace, name), replicas)
-            for name, replicas in sorted(cliques.items())
-            if name not in inside
-        )
+        names = {pod.place.clique for pod in self._index.pods_of_set.get(pcs.key, ())}
+        names |= {clique.name for clique in self._index.cliques_of_set.get(pcs.key, ())}
+        lone = sorted(names - inside - {""})
+        others = tuple(self._lone_clique(Ref("PodClique", pcs.namespace, name)) for name in lone)
         if not gangs and not others and self._seen:
             return self._nothing(pcs)
         return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
@@ -153,10 +147,12 @@ class _Grower:
             children=tuple(children),
         )
 
-    def _lone_clique(self, ref: Ref, replicas: int) -> Branch:
+    def _lone_clique(self, ref: Ref) -> Branch:
         """Return the branch of a PodClique that is in no PodGang yet, or that does not exist."""
         pods = self._index.pods_of_clique(*ref.key)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
+        clique = self._index.cliques.get(ref.key)
+        replicas = clique.replicas if clique else len(pods)
         total = replicas if self._seen else None
         state, _ = state_of(placed, total, True)
         children = tuple(self._pod(pod) for pod in pods)

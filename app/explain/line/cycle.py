@@ -46,10 +46,10 @@ class Turn(Value):
     queue: str
     number: int
     count: int
-    order: int = 0
-    after: int = 0
-    used: frozenset[int] = frozenset()
-    full: str = ""
+    order: int
+    after: int
+    used: frozenset[int]
+    full: str
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
@@ -109,23 +109,22 @@ class _Cycle:
 
     def turns(self) -> Iterator[Turn]:
         """Yield the turns in KAI's order, with what each gang gets in its first one."""
-        first = {
-            own.gang.ref: Turn(
-                own.gang.ref, queue, number, len(waiting), full=self._queues.full(own)
-            )
-            for queue, waiting in self._queues.in_order.items()
+        places = {
+            own.gang.ref: (queue, number, len(waiting), self._queues.full(own))
+            for queue, waiting in self._queues.waiting.items()
             for number, own in enumerate(waiting, 1)
         }
         order = 0
         while own := self._queues.pop():
-            turn = first.pop(own.gang.ref, None)
+            place = places.pop(own.gang.ref, None)
             full = self._queues.full(own)
             used = frozenset[int]() if full else self._place(own, order + 1)
-            if turn:
+            if place:
                 order += 1
+                queue, number, count, is_full = place
                 key = (_domains(own.gang), own.gang.demand.profile)
-                after = 0 if turn.full else self._failed.get(key, order)
-                yield replace(turn, order=order, after=after, used=used, full=full)
+                after = 0 if is_full else self._failed.get(key, order)
+                yield Turn(own.gang.ref, queue, number, count, order, after, used, full)
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
         """Give a gang its place, and return the nodes; none if it has no place.
@@ -154,8 +153,6 @@ class _Cycle:
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if it has more pods than it has got places for."""
         gang = own.gang
-        if len(gang.waiting) <= gang.demand.count:
-            return
         nodes = (self._index.nodes[position].name for position, count in kept for _ in range(count))
         places = by_key(zip(_names(gang.demand), nodes, strict=True))
         after = replace(gang, whole=_on(gang.whole, places))
@@ -185,14 +182,13 @@ def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
     return replace(unit, members=members, units=units)
 
 
-def _member_on(member: Member, nodes: Sequence[str]) -> Member:
+def _member_on(member: Member, nodes: Iterable[str]) -> Member:
     pairs = [pair for pair in zip(member.pods, member.shapes, strict=True) if not pair[0].gates]
-    known = enumerate(pod for pod, _ in pairs)
-    waiting = sorted((pod.created or 0.0, pod.uid, at) for at, pod in known if not pod.node)
-    places = {at: node for (*_, at), node in zip(waiting, nodes, strict=False)}
-    pods = (replace(pod, node=places.get(at, pod.node)) for at, (pod, _) in enumerate(pairs))
+    pairs.sort(key=lambda pair: (pair[0].created or 0.0, pair[0].uid))
+    left = iter(nodes)
+    pods = tuple(pod if pod.node else replace(pod, node=next(left, "")) for pod, _ in pairs)
     shapes = tuple(shape for _, shape in pairs)
-    return replace(member, pods=tuple(pods), shapes=shapes, replicas=len(pairs))
+    return replace(member, pods=pods, shapes=shapes, replicas=len(pairs))
 
 
 def _total(gang: Gang) -> Quantities:

@@ -4,8 +4,8 @@ See `pkg/scheduler/actions/utils/job_order_by_queue.go` of KAI, `plugins/priorit
 `plugins/elastic`. Queues are compared anew after each gang, by what they have then.
 """
 
-from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable
+from heapq import heappop, heappush
 from operator import itemgetter
 
 from app.base.groups import by_key
@@ -74,12 +74,11 @@ class Queues:
         self._count(index, pool)
         divide(self._accounts.values(), total)
         usable = (own for own in waiters if not unusable_because(index, own.group.queue))
-        self._waiting = by_key((own.group.queue, own) for own in usable)
-        for own in self._waiting.values():
-            heapify(own)
+        self.waiting = by_key((own.group.queue, own) for own in sorted(usable))
+        """What waits in each queue: heaps, which are in order at first."""
         self._below = by_key((account.queue.parent, account) for account in self._accounts.values())
         self._best: dict[str, tuple[tuple[object, ...], Waiter] | None] = {}
-        self._changed = set(self._waiting)
+        self._changed = set(self.waiting)
 
     def _count(self, index: Index, pool: str) -> None:
         """Count what each queue has and asks for; KAI leaves out what it has given up."""
@@ -93,30 +92,25 @@ class Queues:
                 account.take(placed, preemptible=preemptible)
                 account.requested = added(account.requested, added(placed, waiting))
 
-    @property
-    def in_order(self) -> Mapping[str, list[Waiter]]:
-        """What waits in each queue, the first of it first."""
-        return {name: sorted(waiting) for name, waiting in self._waiting.items()}
-
     def pop(self) -> Waiter | None:
         """Take out the gang that KAI takes up next."""
         for queue in self._changed:
             self._rank(queue)
         best = self._best_below("")
         if best:
-            heappop(self._waiting[best.group.queue])
+            heappop(self.waiting[best.group.queue])
             self._changed = {best.group.queue}
         return best
 
     def push(self, own: Waiter) -> None:
         """Put the gang back that was taken out, because it has more pods to place."""
-        heappush(self._waiting[own.group.queue], own)
+        heappush(self.waiting[own.group.queue], own)
 
     def _rank(self, queue: str) -> None:
         """Rank a queue and those above it, each by the next gang of it or of those below it."""
         for account in self._above[queue]:
             name = account.queue.name
-            waiting = self._waiting.get(name)
+            waiting = self.waiting.get(name)
             own = waiting[0] if waiting else self._best_below(name)
             self._best[name] = (account.rank(own.asked, self._total), own) if own else None
 
