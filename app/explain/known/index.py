@@ -123,6 +123,11 @@ class Index(Belongings):
         return [node.takes_pods and all(t.key == GPU for t in node.taints) for node in self.nodes]
 
     @cached_property
+    def dead_nodes(self) -> set[str]:
+        """The names of the nodes that are not ready: their pods don't end by themselves."""
+        return {node.name for node in self.nodes if not node.ready}
+
+    @cached_property
     def gpu_names(self) -> tuple[str, ...]:
         """What GPUs are called as resources of nodes: by device plugins, and by drivers of DRA."""
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
@@ -269,6 +274,7 @@ MADE_OF = {
     "open_nodes": _OF_NODES,
     "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},
+    "dead_nodes": {"nodes"},
     "gpu_names": {_CAPACITY},
     "gpus": {_CAPACITY},
     "left_gpus": _OF_ROOM,

@@ -1,5 +1,7 @@
 """The topology that a gang is placed by."""
 
+from functools import cached_property
+
 from app.base.value import Value
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
@@ -11,7 +13,7 @@ from app.facts.kubernetes.node import Node
 DEFAULT_TOPOLOGY = "grove-topology"
 
 
-class Topology(Value):
+class Topology(Value, dict=True):
     """The topology that a gang is placed by.
 
     It is what Grove has and what KAI has, each None if it does not exist. `index` has the nodes.
@@ -21,7 +23,7 @@ class Topology(Value):
     cluster: ClusterTopology | None
     kai: KaiTopology | None
 
-    @property
+    @cached_property
     def levels(self) -> tuple[Level, ...]:
         """KAI's levels, named as Grove names them.
 
@@ -35,7 +37,7 @@ class Topology(Value):
             named.setdefault(key, key.rpartition("/")[2])
         return tuple(Level(named[key], key) for key in self.kai.keys)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         return tuple(level.key for level in self.levels)
 

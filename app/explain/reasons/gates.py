@@ -91,18 +91,13 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:
         return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
-    dead = sorted({pod.node for pod in pods} & dead_nodes(gang.index))
+    dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
     if dead:
         return (
             f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
             f" ends {names}"
         )
     return f"wait for the end of {names}"
-
-
-def dead_nodes(index: Index) -> set[str]:
-    """Return the names of the nodes that are not ready: their pods don't end by themselves."""
-    return {node.name for node in index.nodes if not node.ready}
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:

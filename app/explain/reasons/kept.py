@@ -8,7 +8,7 @@ from operator import attrgetter
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, waits_for_domain
-from app.explain.reasons.gates import dead_nodes, grouped, refs
+from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, ago, counted, listed
 from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import is_of_kai
@@ -68,7 +68,7 @@ def node_gone(gang: Gang) -> Reasons:
 
 def node_not_ready(gang: Gang) -> Reasons:
     """Pods are on nodes whose kubelet does not answer, or says that it can't run pods."""
-    dead = dead_nodes(gang.index)
+    dead = gang.index.dead_nodes
     remedy = (
         "see what it says; Kubernetes deletes its pods after five minutes, and they end once the"
         " node is back or deleted"
