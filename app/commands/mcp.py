@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST = 60_000
 """Characters of an answer. Longer lists are cut, and the answer says by how much."""
+LONGEST = 2_000
+"""Characters of a text in an answer that is too long."""
 SHORT = 8
 """A list of fewer entries is not cut."""
 SECONDS = 60.0
@@ -136,7 +138,7 @@ class Questions:
             raise ValueError(f"no answer within {SECONDS:g} s") from None
         problems = {"problems": answered.err.splitlines()} if answered.err else {}
         if not answered.out.strip():
-            raise ValueError(marked(problems))
+            raise ValueError(marked(bounded(problems)))
         return marked(bounded(from_json(answered.out) | problems))
 
 
@@ -158,10 +160,13 @@ def marked(answer: Object) -> str:
 
 
 def bounded(answer: Object) -> Object:
-    """Return an answer whose lists are cut until it is short enough.
+    """Return an answer whose texts are cut, and then its lists, until it is short enough.
 
     `leftOut` then has the number of entries that are missing, by the path of their list.
     """
+    if len(visible_json(answer)) > MOST:
+        answer = _with_short_texts(answer)
+
     left_out: Counter[str] = Counter()
     while len(visible_json(answer)) > MOST:
         lists = sorted(_lists(answer), key=lambda found: (len(found[1]), found[0]))
@@ -173,6 +178,16 @@ def bounded(answer: Object) -> Object:
         del longest[half:]
 
     return {**answer, "leftOut": dict(left_out)} if left_out else answer
+
+
+def _with_short_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_short_texts(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_with_short_texts, value))
+    if isinstance(value, str) and len(value) > LONGEST:
+        return f"{value[:LONGEST]} … ({len(value):,} characters)"
+    return value
 
 
 def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:

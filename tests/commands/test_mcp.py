@@ -154,7 +154,25 @@ def test_a_long_answer_is_cut_at_its_longest_lists_and_says_so() -> None:
     assert len(json.dumps(kept)) <= MOST
     assert short["leftOut"] == {"tree.children": 5000 - len(kept)}
     assert short["few"] == [1, 2]
-    assert "ask for a part of it" in bounded({"text": "x" * (MOST + 1)})["error"]
+    few = {"few": [{str(key): "x" * 2_000 for key in range(5)} for _ in range(7)]}
+    assert "ask for a part of it" in bounded(few)["error"]
+
+
+@pytest.mark.parametrize("letter", ["x", "\x00", "ä", '"'])
+def test_a_long_text_is_cut_and_says_so(letter: str) -> None:
+    short = bounded({"a": {"texts": [letter * (MOST + 1), "short"]}, "leftOut": 1})
+    text, other = short["a"]["texts"]
+    assert (text, other) == (f"{letter * 2_000} … (60,001 characters)", "short")
+    assert len(json.dumps(short)) <= MOST
+
+
+async def test_an_error_is_not_longer_than_an_answer() -> None:
+    async def fails(words: list[str], given: str) -> Answered:
+        return Answered("", "no such file: " + "x" * MOST)
+
+    with pytest.raises(ValueError, match="no such file") as raised:
+        await Questions(fails, []).topology()
+    assert len(str(raised.value)) < MOST
 
 
 async def test_a_command_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
