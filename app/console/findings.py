@@ -166,7 +166,9 @@ class Examination:
                 if check.status == "ok":
                     result.passed.append((subject, check))
                 else:
-                    result.rows.append(_of_doctor(subject, check))
+                    group = "undecided" if check.status == "unknown" else check.status
+                    text = f"{subject}: {check.message}"
+                    result.rows.append(FindingRow(group, "doctor", text, "", check.remedy))
 
     def count(self, index: Index) -> int:
         """Return the number of findings of the last examination and of the topology of now."""
@@ -187,7 +189,11 @@ class Examination:
         options = {"q": True, "show": show in GROUPS}
         if not options["show"]:
             show = ""
-        kept = [row for row in rows if show in ("", row.group) and text in _searched(row)]
+        kept = []
+        for row in rows:
+            searched = " ".join((row.source, row.text, row.detail, *row.objects))
+            if show in ("", row.group) and text in searched.lower():
+                kept.append(row)
 
         return {
             "result": self.result,
@@ -221,11 +227,6 @@ def _of_audit(finding: Finding) -> FindingRow:
     )
 
 
-def _of_doctor(subject: str, check: Check) -> FindingRow:
-    group = "undecided" if check.status == "unknown" else check.status
-    return FindingRow(group, "doctor", f"{subject}: {check.message}", "", check.remedy)
-
-
 def _of_topology(reason: Reason) -> FindingRow:
     group = "problem" if reason.severity == "problem" else "warning"
     names = tuple(ref.name for ref in reason.objects)
@@ -248,10 +249,6 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
     merged = [replace(row, objects=tuple(chain(*objects))) for row, objects in alike.items()]
     order = list(GROUPS)
     return sorted(merged, key=lambda row: order.index(row.group))
-
-
-def _searched(row: FindingRow) -> str:
-    return " ".join((row.source, row.text, row.detail, *row.objects)).lower()
 
 
 def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> str:

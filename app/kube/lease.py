@@ -129,14 +129,11 @@ class Elector:
                 if await self._try_to_acquire():
                     return
             except (ClusterError, TimeoutError) as error:
-                self._complain(str(error) or "no answer in time")
+                why = str(error) or "no answer in time"
+                if why != self._complaint:
+                    log.warning("lease %s/%s: %s", self._namespace, self._name, why)
+                self._complaint = why
             await asyncio.sleep(self._timing.retry * (1 + self._random() / 5))
-
-    def _complain(self, why: str) -> None:
-        """Log `why` if it differs from the last reason."""
-        if why != self._complaint:
-            log.warning("lease %s/%s: %s", self._namespace, self._name, why)
-        self._complaint = why
 
     async def _try_to_acquire(self) -> bool:
         async with asyncio.timeout(self._timing.attempt):

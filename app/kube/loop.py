@@ -226,7 +226,10 @@ class Loop:
             return "conflict"
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
-            self._warn("%s: %s; again in %.1f s", step, error.message, wait)
+            self._warned += 1
+            # thousands of keys may fail for one reason: the others are only counted
+            if self._warned <= WARNINGS:
+                logger.warning("%s: %s; again in %.1f s", step, error.message, wait)
             return "error"
         except Exception:
             wait = self._back_off(key, None)
@@ -239,15 +242,6 @@ class Loop:
         self.add_after(key, after)
 
         return "again"
-
-    def _warn(self, text: str, *values: object) -> None:
-        """Log the first failures.
-
-        The others are counted, because thousands of keys may fail for one reason.
-        """
-        self._warned += 1
-        if self._warned <= WARNINGS:
-            logger.warning(text, *values)
 
     def _back_off(self, key: Key, at_least: float | None) -> float:
         backoff = self._backoffs.setdefault(key, Backoff(self._random))

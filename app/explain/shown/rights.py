@@ -45,7 +45,9 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     """Yield who gives the rights that are missing in `unseen`, and with which command."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
-    wide = fields & _cluster_wide()
+    # only a ClusterRoleBinding can give the right to read these
+    cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
+    wide = fields & {ROOM, CHANNELS, *cluster_scoped}
     in_namespace = fields - wide if namespace else set()
     role = f"--clusterrole={VIEWER} --user=USER"
     if in_namespace:
@@ -60,12 +62,6 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
             f"a platform admin gives the right to read {what}:"
             f" kubectl create clusterrolebinding USER-view {role}"
         )
-
-
-def _cluster_wide() -> set[str]:
-    """Return the fields that only a ClusterRoleBinding can give the right to read."""
-    cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
-    return {ROOM, CHANNELS} | cluster_scoped
 
 
 def _field_of(kind: str) -> str:
