@@ -23,7 +23,7 @@ from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import ABSENT, Edit, Path, operations, value_at
-from app.objects.shape import map_at, text_at
+from app.objects.shape import map_of, text_at
 from app.webhooks.mnnvl import patience
 
 PATIENCE_SECONDS = 2.5
@@ -128,7 +128,7 @@ def _stored_uid(request: Request) -> str:
     The new object may contain another one, for example that of an exported object, and the API
     server rejects an UPDATE with such a uid only after mutating admission.
     """
-    return text_at(map_at(request.old or {}, "metadata"), "uid")
+    return text_at(map_of((request.old or {}).get("metadata")), "uid")
 
 
 def _unknown_set(gang: SlimPodGang) -> str:
