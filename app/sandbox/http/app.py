@@ -38,9 +38,8 @@ from app.sandbox.objects.objects import (
     key_of,
     metadata,
 )
-from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
-from app.sandbox.requests.binding import Binder, scale_of, scaled
+from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
 
@@ -90,7 +89,7 @@ class SandboxApi(Frozen):
         parts = list(filter(None, request.path_params["path"].split("/")))
         is_resource = bool(parts) and len(parts) > {"api": 2, "apis": 3}.get(parts[0], len(parts))
         if not is_resource:
-            document = discovery.document(self.registry, parts, request.headers.get("host", ""))
+            document = discovery.document(self.registry, parts)
             if document is None:
                 raise errors.not_served()
             return document
@@ -118,9 +117,6 @@ class SandboxApi(Frozen):
 
     def _read(self, request: Request, target: RequestTarget) -> Object | Response:
         shown = representation_of(request)
-        if target.subresource == "scale":
-            return scale_of(self.reader.get(target.served, target.key, Representation()))
-
         if target.name:
             return self.reader.get(target.served, target.key, shown)
 
@@ -150,11 +146,6 @@ class SandboxApi(Frozen):
     async def _change(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         body = await read_body(request)
         where = (target.served, target.key)
-        if target.subresource == "scale":
-            return scale_of(
-                await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
-            )
-
         if request.method == "PUT":
             changed = await self.writer.update(
                 *where, require_object(body), caller, target.subresource

@@ -18,29 +18,18 @@ VERSION = {
     "platform": "sandbox",
 }
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-CREATED_ONLY = ("binding", "token")
-"""The subresources that can only be created. All others can be read and changed."""
-_KINDS: dict[str, Object] = {
+CREATED_ONLY: dict[str, Object] = {
     "binding": {"kind": "Binding"},
-    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
     "token": {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"},
 }
-"""The kinds of the subresources whose kind is not that of the resource."""
+"""The subresources that can only be created, and have a kind of their own."""
 
 
-def document(registry: Registry, parts: list[str], address: str) -> Object | None:
-    """Return the document at a path, split into `parts`, of the server at `address`.
-
-    None if there is none.
-    """
+def document(registry: Registry, parts: list[str]) -> Object | None:
+    """Return the document at a path, split into `parts`, or None if there is none."""
     match parts:
         case ["api"]:
-            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
-            return {
-                "kind": "APIVersions",
-                "versions": ["v1"],
-                "serverAddressByClientCIDRs": addresses,
-            }
+            return {"kind": "APIVersions", "versions": ["v1"]}
         case ["apis"]:
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": _groups(registry)}
         case ["apis", name]:
@@ -122,12 +111,11 @@ def _resources(item: Served) -> Iterator[Object]:
     }
     for name in item.subresources:
         verbs = ("create",) if name in CREATED_ONLY else ("get", "patch", "update")
-        kind = _KINDS.get(name, {})
         yield {
             "name": f"{item.plural}/{name}",
             "singularName": "",
             **common,
-            **kind,
+            **CREATED_ONLY.get(name, {}),
             "verbs": verbs,
         }
 

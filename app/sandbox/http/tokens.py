@@ -2,21 +2,11 @@
 
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 
-from app.sandbox.objects.objects import (
-    Key,
-    Object,
-    User,
-    copy,
-    metadata,
-    service_account,
-    timestamp,
-)
+from app.sandbox.objects.objects import Key, Object, User, copy, metadata, service_account
 from app.sandbox.storage import Storage
 
 _ACCOUNTS = ("", "serviceaccounts")
-_SECONDS = 3600
 
 
 class Tokens:
@@ -56,6 +46,4 @@ class Tokens:
         token = secrets.token_urlsafe(24)
         self._accounts[token] = key, metadata(account)["uid"]
         self._free.discard(service_account(*key).name)
-        seconds = (request.get("spec") or {}).get("expirationSeconds") or _SECONDS
-        expiry = timestamp(datetime.now(UTC) + timedelta(seconds=seconds))
-        return {**copy(request), "status": {"token": token, "expirationTimestamp": expiry}}
+        return {**copy(request), "status": {"token": token}}

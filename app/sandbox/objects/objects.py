@@ -113,5 +113,5 @@ def at(obj: Any, *path: str | int) -> Any:
     return obj
 
 
-def timestamp(now: datetime | None = None) -> str:
-    return (now or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

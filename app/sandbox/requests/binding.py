@@ -1,7 +1,6 @@
-"""The subresources pods/binding and `scale`.
+"""The subresource pods/binding.
 
-The first assigns a pod to a node and adds the labels and annotations of the Binding; the second is
-that of autoscaling/v1, of objects with replicas.
+It assigns a pod to a node, and adds the labels and annotations of the Binding.
 """
 
 from msgspec.structs import replace
@@ -16,7 +15,6 @@ from app.sandbox.objects.objects import (
     Object,
     at,
     copy,
-    labels,
     metadata,
     resource_version,
     timestamp,
@@ -24,8 +22,6 @@ from app.sandbox.objects.objects import (
 from app.sandbox.objects.patching import STRATEGIC, apply_patch
 from app.sandbox.objects.resources import Served
 from app.sandbox.storage import Storage
-
-_TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 
 
 class Binder(Frozen):
@@ -42,7 +38,7 @@ class Binder(Frozen):
         of the Binding.
         """
         bindings = replace(pods, kind="Binding")
-        binding = self._with_topology(_completed(bindings, binding, key))
+        binding = _completed(bindings, binding, key)
         attributes = Attributes(bindings, "CREATE", *key, caller, binding, subresource="binding")
         binding = await self.admission.mutate(attributes, lambda obj: None) or binding
         await self.admission.validate(replace(attributes, obj=binding))
@@ -50,21 +46,6 @@ class Binder(Frozen):
         lifecycle.check_preconditions(pods, pod, metadata(binding))
         if not caller.options.dry_run:
             self.storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
-
-    def _with_topology(self, binding: Object) -> Object:
-        """Add the region and zone of the node to the labels.
-
-        The admission plugin PodTopologyLabels does so:
-        https://github.com/kubernetes/kubernetes/blob/v1.34.0/plugin/pkg/admission/podtopologylabels/admission.go.
-        It ignores a target without a kind.
-        """
-        if binding["target"].get("kind") != "Node":
-            return binding
-        node = self.storage.get(("", "nodes"), ("", binding["target"]["name"])) or {}
-        topology = {name: labels(node)[name] for name in _TOPOLOGY_LABELS if name in labels(node)}
-        if topology:
-            binding["metadata"]["labels"] = {**labels(binding), **topology}
-        return binding
 
 
 def _completed(bindings: Served, binding: Object, key: Key) -> Object:
@@ -97,26 +78,3 @@ def _bound(pod: Object, binding: Object) -> Object:
     }
 
     return apply_patch(pod, patch, STRATEGIC)
-
-
-def scale_of(obj: Object) -> Object:
-    """Return the Scale of a stored object."""
-    spec = {"replicas": (obj.get("spec") or {}).get("replicas", 1)}
-    status = {"replicas": at(obj, "status", "replicas") or 0}
-    identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    meta = {key: metadata(obj)[key] for key in identity}
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": meta,
-        "spec": spec,
-        "status": status,
-    }
-
-
-def scaled(scale: Object) -> Object:
-    """Return the merge patch for an object that sets the replicas of a Scale.
-
-    The input is a Scale, or a merge patch of one.
-    """
-    return {"spec": {"replicas": at(scale, "spec", "replicas")}}
