@@ -27,7 +27,7 @@ def with_token(routes: Mapping[str, Route]) -> dict[str, Route]:
 def keeping_token(base: type[Any]) -> type[Any]:
     """The tokens of a server, which would delete the paths with ours."""
 
-    class Keeping(base):
+    class Keeping(base):  # type: ignore[misc]
         def _accept(self, tokens: Collection[str]) -> None:
             super()._accept(tokens)
             self._routes.update(with_token(self._routes))

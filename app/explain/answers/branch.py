@@ -119,3 +119,11 @@ def asked_words(asked: UserConstraint) -> str:
     if asked.required:
         return f"{asked.required} required"
     return f"{asked.preferred} preferred" if asked.preferred else ""
+
+
+def state_of_pod(pod: Pod) -> tuple[State, str]:
+    if pod.node:
+        return ("waits", pod.waiting[0]) if pod.waiting else ("well", pod.phase.lower())
+    if pod.gates:
+        return "waits", "gated"
+    return "waits", "unschedulable" if pod.unscheduled else "waits"

@@ -3,7 +3,7 @@
 It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from app.explain.answers.branch import (
     asked_words,
     place_words,
     state_of,
+    state_of_pod,
     together,
     told_words,
 )
@@ -62,14 +63,10 @@ class _Grower:
             return gangs[0] if len(gangs) == 1 else self._bundle(subject.ref, gangs)
 
         gangs = tuple(map(self._gang, subject.siblings))
-        inside = {member.name for gang in subject.siblings for member in gang.members}
-        names = {pod.place.clique for pod in self._index.pods_of_set.get(pcs.key, ())}
-        names |= {clique.name for clique in self._index.cliques_of_set.get(pcs.key, ())}
-        lone = sorted(names - inside - {""})
-        others = tuple(self._lone_clique(Ref("PodClique", pcs.namespace, name)) for name in lone)
-        if not gangs and not others and self._seen:
+        children = (*gangs, *self._lone_cliques(pcs, subject.siblings))
+        if not children and self._seen:
             return self._nothing(pcs)
-        return self._bundle(pcs.ref, (*gangs, *others), asked_words(pcs.asked))
+        return self._bundle(pcs.ref, children, asked_words(pcs.asked))
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
         """Return the branch of a set of which nothing is made."""
@@ -97,7 +94,7 @@ class _Grower:
         children += [self._unit(gang, unit) for unit in gang.whole.units]
         children += [*self._pod_group(gang), *self._claims(gang), *self._nvlink_units(gang)]
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
-        waits = _pod_state(gang.pods[0])[1] if lone else waits
+        waits = state_of_pod(gang.pods[0])[1] if lone else waits
         return self._part(gang, gang.ref, gang.whole, children, waits)
 
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
@@ -147,8 +144,15 @@ class _Grower:
             children=tuple(children),
         )
 
+    def _lone_cliques(self, pcs: SetWithStatus, gangs: Iterable[Gang]) -> Iterator[Branch]:
+        """Yield the branches of PodCliques that are in no PodGang yet, or that don't exist."""
+        names = {pod.place.clique for pod in self._index.pods_of_set.get(pcs.key, ())}
+        names |= {clique.name for clique in self._index.cliques_of_set.get(pcs.key, ())}
+        names -= {member.name for gang in gangs for member in gang.members}
+        for name in sorted(filter(None, names)):
+            yield self._lone_clique(Ref("PodClique", pcs.namespace, name))
+
     def _lone_clique(self, ref: Ref) -> Branch:
-        """Return the branch of a PodClique that is in no PodGang yet, or that does not exist."""
         pods = self._index.pods_of_clique(*ref.key)
         placed = sum(1 for pod in pods if pod.node) if self._seen else None
         clique = self._index.cliques.get(ref.key)
@@ -167,7 +171,7 @@ class _Grower:
         )
 
     def _pod(self, pod: Pod) -> Branch:
-        state, words = _pod_state(pod)
+        state, words = state_of_pod(pod)
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
     def _pod_group(self, gang: Gang) -> list[Branch]:
@@ -281,11 +285,3 @@ class _Grower:
 
 def grow(subject: Subject, reasons: Sequence[Reason]) -> Branch:
     return _Grower(subject, reasons).root(subject)
-
-
-def _pod_state(pod: Pod) -> tuple[State, str]:
-    if pod.node:
-        return ("waits", pod.waiting[0]) if pod.waiting else ("well", pod.phase.lower())
-    if pod.gates:
-        return "waits", "gated"
-    return "waits", "unschedulable" if pod.unscheduled else "waits"
