@@ -32,6 +32,15 @@ open(sys.argv[1] + "/peak", "w").write(str(usage.ru_maxrss))
 """
 """Runs the server. Files have its pid, and in the end how many KiB the largest process had."""
 
+PATIENT = """
+import sys
+from app.cli import main
+from app.commands import mcp
+mcp.SECONDS = 600.0
+sys.exit(main())
+"""
+"""The command, which waits for an answer also on a busy machine."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -62,7 +71,7 @@ def questions(fleet: Fleet) -> Mapping[str, Mapping[str, Any]]:
 
 
 async def asked(directory: Path, fleet: Fleet) -> None:
-    words = ["-m", "app", "mcp", "--kubeconfig", str(directory / "kubeconfig")]
+    words = ["-c", PATIENT, "mcp", "--kubeconfig", str(directory / "kubeconfig")]
     server = StdioServerParameters(
         command=sys.executable,
         args=["-c", WEIGHED, str(directory), *words],

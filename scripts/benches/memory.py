@@ -3,7 +3,8 @@ and 20,000 PodCliques.
 
 The API server is our sandbox, in a process of its own. Servers are started beside an empty cluster
 and beside the full one, which a leader has brought in step. It has a ComputeDomain and a
-ResourceClaim for each PodGang too. Servers take their credentials from the files of a service
+ResourceClaim for each PodGang too. At last, they are started beside a cluster that has only 20,000
+Pods of LeaderWorkerSets that ask for MNNVL, and as many that don't. Servers take their credentials from the files of a service
 account, as in a Pod. Calls are counted from a server's own metrics.
 """
 
@@ -22,13 +23,25 @@ from typing import Any
 
 import yaml
 
-from app.facts.carrier import read_carrier
-from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
+from app.facts.carrier import read_carrier, read_pod
+from app.facts.kinds import (
+    ALL,
+    COMPUTE_DOMAIN,
+    LEADER_WORKER_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
+from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.plan import (
+    DEFAULT_DEVICE_CLASS,
+    CliqueFacts,
+    Plan,
+    desired_resource,
+)
 from app.sandbox.sandbox import Sandbox
 from benches.common import (
     ServerInPod,
@@ -40,11 +53,14 @@ from benches.common import (
     server_in_pod,
     until,
 )
+from tests import pods as pods_of
 
 NODES = 15_000
 GANGS = 10_000
 CLIQUES = 20_000
 SETS = 2_000
+PODS = 20_000
+PODS_OF_UNIT = 10
 CACHED_BY_A_FOLLOWER = NODES + SETS + 3 * GANGS
 """Objects at scale 1: each PodGang has a ComputeDomain and a ResourceClaim.
 
@@ -119,12 +135,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--api", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--scale", type=float, default=1.0, help="of the cluster (default: 1)")
+    parser.add_argument("--pods", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--plain", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--units", action="store_true", help="only Pods of units")
     arguments = parser.parse_args()
     if arguments.api:
-        asyncio.run(run_api(arguments.api, arguments.scale))
+        asyncio.run(run_api(arguments))
         return 0
 
     empty = measured(0.0)
+    of_units(empty, int(PODS * arguments.scale))
+    if arguments.units:
+        return 0
+
     full = measured(arguments.scale)
     columns = (empty.following, full.following, empty.leading, full.leading)
     print(f"{'':28}{'empty':>12}{'full':>12}{'empty, leads':>14}{'full, leads':>14}")
@@ -151,6 +174,18 @@ def main() -> int:
             print(f"  {verb} {resource}: {count} pages")
 
     return 0
+
+
+def of_units(empty: Measured, pods: int) -> None:
+    """Print what so many Pods cost that ask for MNNVL, and as many that don't."""
+    for name, plain in (("ask for MNNVL", False), ("don't", True)):
+        beside = measured(0.0, pods, plain=plain)
+        follows = beside.following.resident - empty.following.resident
+        leads = beside.leading.resident - empty.leading.resident
+        print(
+            f"{pods:,} Pods that {name}: {follows / 2**20:+.1f} MiB, and {leads / 2**20:+.1f} MiB"
+            f" of the leader, {leads / max(1, pods):,.0f} bytes for each"
+        )
 
 
 def cost(empty: Started, full: Started) -> float:
@@ -234,6 +269,31 @@ def objects(scale: float) -> Iterator[dict[str, Any]]:
         yield pod_clique(f"training-job-{gang % sets:05}", gang // sets, clique)
 
 
+def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
+    """Pods of one LeaderWorkerSet, with the ComputeDomain of each unit."""
+    owner = pods_of.owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "a")
+    owner["spec"] = {"replicas": pods // PODS_OF_UNIT}
+    yield owner
+    for number in range(pods):
+        unit = number // PODS_OF_UNIT
+        pod = pods_of.pod("lws-worker", {"leaderworkerset.sigs.k8s.io/group-index": str(unit)})
+        pod["metadata"] |= {"name": f"a-{unit}-{number % PODS_OF_UNIT}", "ownerReferences": []}
+        if plain:
+            del pod["metadata"]["annotations"]
+            yield pod
+            continue
+
+        plan = inject(read_pod(pod, "ns"), None, CliqueFacts(), "template").plan
+        if plan is None:
+            raise ValueError("the recorded Pod is of no unit")
+        pod["metadata"]["labels"]["grove.io/mnnvl-unit"] = plan.base_name
+        pod["spec"]["resourceClaims"] = [plan.entry]
+        yield pod
+        if number % PODS_OF_UNIT == 0:
+            plan = plan.owned_by(owner["metadata"]["uid"], LEADER_WORKER_SET)
+            yield desired_resource(plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
+
+
 def pod_clique(pcs: str, replica: int, clique: str) -> dict[str, Any]:
     """A PodClique that has the shared claim of its replica, so that a leader caches it."""
     base = f"{pcs}-{replica}"
@@ -281,14 +341,21 @@ def mnnvl_resources(gang: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**obj, "metadata": {**obj["metadata"], "ownerReferences": [owner]}} for obj in made]
 
 
-async def run_api(directory: Path, scale: float) -> None:
+async def run_api(arguments: argparse.Namespace) -> None:
     """The API server's process: loads the objects, says that it is ready, and stays."""
+    directory = arguments.api
+    scale = arguments.scale
     sandbox = Sandbox(state_dir=directory)
     await sandbox.start()
     await sandbox.apply(
-        [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}]
+        [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            for name in ("grove-system", "ns")
+        ]
     )
     await sandbox.apply([HELD, *(objects(scale) if scale else ())])
+    if arguments.pods:
+        await sandbox.apply(list(units(arguments.pods, plain=arguments.plain)))
     async with HttpClient(
         await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, CallLimits(qps=10_000)
     ) as client:
@@ -300,10 +367,11 @@ async def run_api(directory: Path, scale: float) -> None:
     await asyncio.Event().wait()
 
 
-def measured(scale: float) -> Measured:
+def measured(scale: float, pods: int = 0, *, plain: bool = False) -> Measured:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         api = [sys.executable, __file__, "--api", str(directory), "--scale", str(scale)]
+        api += ["--pods", str(pods), *(["--plain"] if plain else [])]
         with process(api):
             until((directory / "loaded").exists)
             cliques = int(CLIQUES * scale)

@@ -33,13 +33,15 @@ import msgspec
 
 from app.admission.review import parse
 from app.certificates.source import ensure_development_certificate
-from app.facts.carrier import read_carrier
-from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.carrier import read_carrier, read_pod
+from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import CliqueFacts, desired_resource
 from app.sandbox.processes import free_port
 from benches.common import ENVIRONMENT, ROOT
+from tests.pods import owners, pod
 
+POD = pod("lws-worker")
 REVIEWS = ROOT / "tests" / "testdata" / "reviews"
 CONNECTIONS = 16
 PODCLIQUE_BYTES = 12 * 1024
@@ -73,7 +75,7 @@ class Case:
 def cases(with_go: bool) -> list[Case]:
     podgroup = review("podgroup.valid")
     podcliqueset = review("podcliqueset.topology-three-levels")
-    podclique = padded(review("podclique.replica-scope-0-worker"))
+    podclique = padded(review("podclique.replica-scope-0-worker"), "spec", "podSpec")
     go = (
         [Case("Go, a ResourceClaim", "go", GO_PATH, claim_review(len(podgroup)))] if with_go else []
     )
@@ -115,6 +117,13 @@ def cases(with_go: bool) -> list[Case]:
             "/mutate/podclique?timeout=10s",
             podclique,
             ("floor that parses, 12 KB",),
+        ),
+        Case(
+            "/mutate/pod-mnnvl, 12 KB",
+            "ours",
+            "/mutate/pod-mnnvl?timeout=10s",
+            padded(pod_review(), "spec"),
+            ("floor that parses, 12 KB", "/mutate/podclique, 12 KB"),
         ),
     ]
 
@@ -166,10 +175,34 @@ def claim_review(size: int) -> bytes:
     return msgspec.json.encode(loaded)
 
 
-def padded(body: bytes) -> bytes:
-    """The same PodClique with as much environment as makes its review 12 KB."""
+def pod_review() -> bytes:
+    """The creation of a worker of a LeaderWorkerSet, which asks for MNNVL."""
+    loaded = msgspec.json.decode(review("podclique.replica-scope-0-worker"))
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    resource = {"group": "", "version": "v1", "resource": "pods"}
+    loaded["request"] |= {
+        "kind": kind,
+        "requestKind": kind,
+        "resource": resource,
+        "requestResource": resource,
+        "operation": "CREATE",
+        "namespace": "ns",
+        "name": POD["metadata"]["name"],
+        "object": POD,
+    }
+    return msgspec.json.encode(loaded)
+
+
+def padded(body: bytes, *path: str) -> bytes:
+    """The same PodClique or Pod with as much environment as makes its review 12 KB.
+
+    `path` is that of its pod spec.
+    """
     loaded = msgspec.json.decode(body)
-    container = loaded["request"]["object"]["spec"]["podSpec"]["containers"][0]
+    pod_spec = loaded["request"]["object"]
+    for step in path:
+        pod_spec = pod_spec[step]
+    container = pod_spec["containers"][0]
     container["env"] = []
     while len(msgspec.json.encode(loaded)) < PODCLIQUE_BYTES:
         container["env"].append(
@@ -190,8 +223,8 @@ clusterTopology:
 
 
 def facts() -> bytes:
-    """What the server under load knows beside its configuration: a PodCliqueSet whose MNNVL
-    resources are there.
+    """What the server under load knows beside its configuration: a PodCliqueSet, and a unit of a
+    LeaderWorkerSet, whose MNNVL resources are there.
     """
     pcs = msgspec.json.decode(review("podcliqueset.mnnvl-replica-scope"))["request"]["object"]
     request = parse(review("podclique.replica-scope-0-worker"))
@@ -204,7 +237,13 @@ def facts() -> bytes:
         desired_resource(injection.plan, COMPUTE_DOMAIN, "v1beta1"),
         desired_resource(injection.plan, RESOURCE_CLAIM, "v1"),
     ]
-    return msgspec.json.encode({"kind": "List", "items": [pcs, *resources]})
+    unit = inject(read_pod(POD, "ns"), None, CliqueFacts(), "template").plan
+    if unit is None:
+        raise ValueError("the recorded Pod is of no unit")
+    owned = unit.owned_by("leaderworkerset-a", LEADER_WORKER_SET)
+    resources.append(desired_resource(owned, COMPUTE_DOMAIN, "v1beta1"))
+
+    return msgspec.json.encode({"kind": "List", "items": [pcs, *resources, *owners()]})
 
 
 @contextlib.contextmanager
