@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 from app.explain.gangs.assembly import unit_of_pod_group
 from app.explain.known.index import Index
+from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.said import is_of_kai
 from app.explain.reasons.stale import LOST
 from app.facts.kai.podgroup import KaiPodGroup
-from app.facts.kubernetes.event import Event
 from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, ObjectRef
 from app.kube.events import Recorder, Regarding
@@ -56,50 +56,50 @@ class Losses:
 
     async def tell(self, index: Index) -> bool:
         """Write the recent losses that no leader has told. False if something is left."""
-        recent = index.facts.now - RECENT - APART
-        self._settled = {name: at for name, at in self._settled.items() if at > recent}
-        for event in index.facts.events:
-            if event.reason == PLACEMENT_LOST:
-                name = event.message.partition(" ")[0]
-                self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
-
+        self._follow(index.facts)
         everything_told = True
         for group in index.facts.pod_groups:
             for event in [*filter(is_of_kai, index.events.get(group.uid, ()))][:1]:
-                everything_told &= await self._settle(index, group, event)
+                time = event.time or 0.0
+                if index.facts.now - time <= RECENT and group.key in index.pods_of_group:
+                    everything_told &= await self._settle(index, group, time, event.message)
         return everything_told
 
-    async def _settle(self, index: Index, group: KaiPodGroup, event: Event) -> bool:
+    async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
         """Tell an eviction, unless the gang has kept what it needs. False if that failed."""
-        pods = index.pods_of_group.get(group.key, ())
-        time = event.time or 0.0
-        age = index.facts.now - time
-        if not pods or age > RECENT:
-            return True
-
+        pods = index.pods_of_group[group.key]
         name = f"{group.namespace}/{pods[0].place.podgang or group.name}"
         if time - self._settled.get(name, 0.0) <= APART:
             return True
 
         kept = tuple(pod for pod in pods if pod.is_alive and (pod.created or 0.0) < time)
         if not unit_of_pod_group(index, group, kept).is_satisfied:
-            ref = workload_of(index, pods[0]) or group.ref
-            try:
-                await self._write(ref, f"{name} {LOST}{event.message}", time)
-            except (Conflict, NotFound):
-                pass
-            except ClusterError:
+            ref = workload_of(index, pods[0], group.ref)
+            if not await self._write(ref, f"{name} {LOST}{said}", time):
                 return False
-        elif age <= APART:
+        elif index.facts.now - time <= APART:
             return True
         self._settled[name] = time
         return True
 
-    async def _write(self, ref: Ref, note: str, time: float) -> None:
-        """Write an event of that time. Raise Conflict if it is stored already."""
-        obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
-        event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)
-        event["metadata"]["name"] += f".{time:.0f}"
-        event["eventTime"] = precise_timestamp(datetime.fromtimestamp(time, UTC))
-        await self._client.create(EVENT, event, ref.namespace)
-        self.counts[next(cause for cause in CAUSES if CAUSES[cause] in note)] += 1
+    def _follow(self, facts: Snapshot) -> None:
+        """Take note of what is told, also by former leaders, and forget what is long ago."""
+        recent = facts.now - RECENT - APART
+        self._settled = {name: at for name, at in self._settled.items() if at > recent}
+        for event in facts.events:
+            if event.reason == PLACEMENT_LOST:
+                name = event.message.partition(" ")[0]
+                self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
+
+    async def _write(self, ref: Ref, note: str, time: float) -> bool:
+        """Write an event of that time, unless it is stored already. False if that failed."""
+        try:
+            obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
+            event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)
+            event["metadata"]["name"] += f".{time:.0f}"
+            event["eventTime"] = precise_timestamp(datetime.fromtimestamp(time, UTC))
+            await self._client.create(EVENT, event, ref.namespace)
+            self.counts[next(cause for cause in CAUSES if CAUSES[cause] in note)] += 1
+        except ClusterError as error:
+            return isinstance(error, Conflict | NotFound)
+        return True

@@ -139,16 +139,16 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
         if pod.scheduler == KAI_SCHEDULER or (pod.namespace, pod.group) in index.pod_groups
     )
     for gang, pod in gangs_of_pods(index, of_kai):
-        yield gang, workload_of(index, pod) or gang.ref
+        yield gang, workload_of(index, pod, gang.ref)
 
 
-def workload_of(index: Index, pod: Pod) -> Ref | None:
-    """Return the PodCliqueSet or the Workload that a pod names, None if there is none."""
+def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
+    """Return the PodCliqueSet or the Workload that a pod names, `alone` if there is none."""
     pcs = index.sets.get((pod.namespace, pod.place.pcs))
     if pcs:
         return pcs.ref
     key = index.workload_of(pod)
-    return Ref("Workload", *key) if key in index.workloads else None
+    return Ref("Workload", *key) if key in index.workloads else alone
 
 
 def _since(
