@@ -161,6 +161,7 @@ def test_the_document_has_the_place_in_the_line() -> None:
         "order": 2,
         "next": "next",
         "where": ("zone-a/rack-a1",),
+        "first": True,
     }
 
 

@@ -435,7 +435,7 @@ def pod_group(fact: KaiPodGroup) -> Object:
     spec |= {"preemptibility": fact.preemptibility} if fact.preemptibility else {}
     reasons = [said(item) for item in fact.said]
     status: Object = {}
-    if fact.given_up:
+    if fact.tries_once:
         spec["schedulingBackoff"] = 1
     if reasons or fact.given_up:
         conditions = [

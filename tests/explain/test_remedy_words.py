@@ -232,6 +232,8 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ),
     ("NothingMade", "the set is new", nothing(59), f"wait: Grove makes it within seconds; if it lasts, {LOG}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
+    ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000, allocated=41_000)},
+     "wait until others of the queue end, ask for less, or have the limit raised"),
 ]  # fmt: skip
 
 

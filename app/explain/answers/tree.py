@@ -23,7 +23,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.queues import chain, unusable_because
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
 from app.explain.reasons.gates import grouped
-from app.explain.reasons.queue import exceeded_quota, over_limit, use_words
+from app.explain.reasons.queue import over_limit, over_quota, use_words
 from app.explain.reasons.reason import Reason, amount, counted, listed, plain
 from app.facts.carrier import CLAIM
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -224,9 +224,7 @@ class _Grower:
             return "not used by KAI"
         if over_limit(gang, queue.name) is not None:
             return "at its limit"
-        group = gang.pod_group
-        is_over = group is not None and exceeded_quota(gang, group) is not None
-        return "at its quota" if is_over else ""
+        return "at its quota" if over_quota(gang, queue.name) else ""
 
     def _claims(self, gang: Gang) -> Iterator[Branch]:
         """Yield the claims that pods share by name, and ComputeDomains."""

@@ -58,7 +58,8 @@ class InLine(Value, rename=AS_JSON):
     """A gang in KAI's line.
 
     It is the `number`th of `count` in its queue, and the `order`th of all. `where` are the domains
-    that it gets next.
+    that it gets next. If it is not the `first` of those that get no place, what becomes free may go
+    to others before it.
     """
 
     ref: Ref
@@ -68,12 +69,15 @@ class InLine(Value, rename=AS_JSON):
     order: int
     next: Next
     where: tuple[str, ...] = ()
+    first: bool = True
 
     @property
     def words(self) -> str:
         """`second of 5 in queue team-a, placed next in r3`."""
         place = place_words(self.number, self.count, self.queue)
         where = f" in {listed(self.where)}" if self.where else ""
+        if self.next == "waits" and not self.first:
+            where = "; others that wait come before it"
         return f"{place}, {NEXT[self.next]}{where}"
 
 
@@ -81,13 +85,15 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
     """Return the places of those gangs that are in the line, in its order."""
     found = []
     for gang in gangs:
-        turn = line_of(gang.index).get(gang.ref)
+        line = line_of(gang.index)
+        turn = line.get(gang.ref)
         if turn:
             becomes = _next(gang, turn, reasons)
             used = turn.used if becomes == "next" else frozenset[int]()
             got = where(gang.placements.domains, gang.demand, used)
             place = (turn.queue, turn.number, turn.count, turn.order)
-            found.append(InLine(gang.ref, *place, becomes, got))
+            first = next(ref for ref, other in line.items() if other is turn or not other.used)
+            found.append(InLine(gang.ref, *place, becomes, got, first == gang.ref))
     return tuple(sorted(found, key=attrgetter("order")))
 
 

@@ -24,7 +24,7 @@ def after_others(gang: Gang) -> Reasons:
     names = listed((other.gang.name for other in before), 2)
     text = f"{ALONE}: {names} before it {_takes(gang, turn, before)}"
     evidence = Evidence(gang.ref, "the next cycle of KAI", f"{turn.number} of {turn.count}")
-    remedy = "wait: KAI tries again in each cycle, and nothing is wrong with it"
+    remedy = "wait until they or others end: nothing is wrong with it"
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 
 

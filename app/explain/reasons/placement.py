@@ -252,7 +252,7 @@ def _elsewhere(obstacle: Obstacle) -> str:
         return ""
     if not pool:
         return "leave the node pool out of the workload and its queue: it fits there"
-    return f'use node pool "{pool}", if a scheduler serves it: it fits there'
+    return f'use node pool "{pool}" and a queue in it, if a scheduler serves it: it fits there'
 
 
 def _ending(obstacle: Obstacle) -> str:

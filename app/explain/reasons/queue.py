@@ -21,14 +21,15 @@ from app.explain.known.queues import (
     priority_of,
     unusable_because,
 )
+from app.explain.line.cycle import line_of
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
     Reasons,
     about,
+    ago,
     amount,
-    clock,
     listed,
     plain,
 )
@@ -81,7 +82,11 @@ def over_limit(gang: Gang, name: str) -> Excess | None:
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
-    """Return the first quota that the gang would exceed if it is not preemptible."""
+    """Return the first quota that the gang would exceed, if it is bound to quotas."""
+    group = gang.pod_group
+    surplus = group and group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
+    if not group or surplus or group_is_preemptible(gang.index, group):
+        return None
     return _exceeded(gang, name, lambda _, share: (share.quota, share.allocated_fixed))
 
 
@@ -179,12 +184,14 @@ def queue_missing(gang: Gang) -> Reasons:
 
 
 def given_up(gang: Gang) -> Reasons:
-    """KAI has tried once to place the gang, as its PodGroup asks, and passes over it since then."""
+    """KAI tries once to place the gang, as its PodGroup asks, and has no place for it then."""
     group = gang.pod_group
-    if not group or not group.given_up:
+    turn = line_of(gang.index).get(gang.ref)
+    if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
         return
 
-    text = f"KAI tried once to place {group.name} and won't again: its schedulingBackoff is 1"
+    tries = "tries only once, and has no place now for" if turn else "tried only once to place"
+    text = f"KAI {tries} {group.name}: its schedulingBackoff is 1"
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
     named = f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
@@ -203,7 +210,7 @@ def queue_limit(gang: Gang) -> Reasons:
     if not group:
         return
 
-    remedy = "wait, ask for less, or have the limit raised"
+    remedy = "wait until others of the queue end, ask for less, or have the limit raised"
     over = over_limit(gang, group.queue)
     said = _said(gang, "OverLimit")
     if over:
@@ -224,7 +231,9 @@ def queue_quota(gang: Gang) -> Reasons:
         return
     said = _said(gang, "NonPreemptibleOverQuota")
     bound = _binding_quota(gang, group, said)
-    remedy = "make the workload preemptible, or use another queue"
+    remedy = (
+        "make the workload preemptible, or use a queue with so much quota left, if there is one"
+    )
     if bound is not None:
         name, words = bound
         semi = group.preemptibility == SEMI_PREEMPTIBLE
@@ -236,20 +245,12 @@ def queue_quota(gang: Gang) -> Reasons:
         yield _as_said(group, said, "QueueQuota", remedy)
 
 
-def exceeded_quota(gang: Gang, group: KaiPodGroup) -> Excess | None:
-    """Return the first quota that the gang would exceed, if it is bound to quotas."""
-    surplus = group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
-    if surplus or group_is_preemptible(gang.index, group):
-        return None
-    return over_quota(gang, group.queue)
-
-
 def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
     """Return the name of the queue whose quota stands in the way, and its numbers.
 
     These are ours, else KAI's, else those of its status.
     """
-    over = exceeded_quota(gang, group)
+    over = over_quota(gang, group.queue)
     if over:
         return over.queue.name, over.words
     if not said:
@@ -285,33 +286,33 @@ def fair_share(gang: Gang) -> Reasons:
             return
 
 
-def _siblings_over_quota(index: Index, queue: Queue) -> list[tuple[Queue, int]]:
-    """Return the siblings of a queue that hold more than their quota, with that; most first."""
-    siblings = [other for other in index.facts.queues if other.parent == queue.parent]
+def _siblings_over_quota(index: Index, queue: Queue) -> list[Queue]:
+    """Return the siblings of a queue that hold more than their quota; most first."""
     over = [
-        (other, other.quota)
-        for other in siblings
-        if other != queue and other.quota is not None and other.allocated > other.quota
+        (other.quota - other.allocated, other.name, other)
+        for other in index.facts.queues
+        if other.parent == queue.parent and other != queue
+        if other.quota is not None and other.allocated > other.quota
     ]
-    return sorted(over, key=lambda pair: (pair[1] - pair[0].allocated, pair[0].name))
+    return [other for *_, other in sorted(over)]
 
 
-def _held_by(over: Sequence[tuple[Queue, int]], queue: Queue) -> Reason:
+def _held_by(over: Sequence[Queue], queue: Queue) -> Reason:
     holds = (
-        f"{other.name} holds {plain(other.allocated)} of its {plain(quota)}"
-        for other, quota in over
+        f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}"
+        for other in over
     )
     text = (
         f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
         f" {plain(queue.quota or 0)}"
     )
-    first, _ = over[0]
+    first = over[0]
     evidence = Evidence(first.ref, "status.allocated", plain(first.allocated))
     remedy = (
         "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
         " runtimes of the queues"
     )
-    refs = tuple(other.ref for other, _ in over)
+    refs = tuple(other.ref for other in over)
     return about(evidence, "FairShare", text, remedy, "wait", objects=refs)
 
 
@@ -322,12 +323,12 @@ def preemption_delay(gang: Gang) -> Reasons:
         return
 
     text = "May not push others out yet"
-    since = max(filter(None, (group.created, group.evicted)), default=None)
-    if since is not None and group.delay:
-        end = since + group.delay
-        if end <= gang.facts.now:
+    since = max(group.created or 0.0, group.evicted or 0.0)
+    if since and group.delay:
+        lasts = since + group.delay - gang.facts.now
+        if lasts <= 0:
             return
-        text = f"May push others out from {clock(end)} on"
+        text = f"May push others out in {ago(lasts)}"
 
     evidence = Evidence(group.ref, CONDITION, said.reason)
     yield about(evidence, "PreemptionDelay", text, "wait", "wait")

@@ -140,15 +140,15 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], fits: s
     """Return the reason for nodes that lack labels; `fits` says if these would help a gang."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     names = [node.name for node in nodes]
-    is_guessed = len(keys) == 1 and value
-    label_value = value if is_guessed else "VALUE"
-    labels = [f"{key}={label_value}" for key in keys]
+    labels = [f"{key}={value or 'VALUE'}" for key in keys]
     refs = tuple(Ref("Node", "", name) for name in names)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
-    command = f"kubectl label node {shlex.join([*names, *labels])}"
     text = _missing_text(keys, value, len(nodes), gpus, fits)
-    meaning = "" if is_guessed else "; VALUE is the domain that a node is in"
-    remedy = f"label {_them(len(nodes))}{meaning}"
+    remedy = f"label {_them(len(nodes))}"
+    if not value:  # they may be in several domains
+        remedy = f"{remedy}; VALUE is the domain that a node is in"
+        names = names if len(nodes) == 1 else ["NODE"]
+    command = f"kubectl label node {shlex.join([*names, *labels])}"
     severity: Severity = "warning" if gpus else "note"
 
     return Reason(

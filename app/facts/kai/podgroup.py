@@ -57,9 +57,9 @@ class KaiPodGroup(Namespaced):
     """A PodGroup of scheduling.run.ai.
 
     `owners` are uids. `delay` is preemptionDelay in seconds. `aimless` are the names of the parts,
-    its own too, that name a topology and no level of it. `given_up` is whether KAI has tried to
-    place it, and won't again. `stale` is since when it is below its minimum, and `grace` its own
-    stalenessGracePeriod, in seconds.
+    its own too, that name a topology and no level of it. If it `tries_once`, KAI doesn't try again
+    to place it once it is `given_up`. `stale` is since when it is below its minimum, and `grace`
+    its own stalenessGracePeriod, in seconds.
     """
 
     kind = "PodGroup"
@@ -80,6 +80,7 @@ class KaiPodGroup(Namespaced):
     unnamed: SchedulerConstraint = UNBOUND
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
+    tries_once: bool = False
     given_up: bool = False
     stale: float | None = None
     grace: float | None = None
@@ -127,6 +128,7 @@ def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
     tries_once = int_of(map_at(obj, "spec").get("schedulingBackoff"), -1) != -1
     return {
         "said": _said(conditions),
+        "tries_once": tries_once,
         "given_up": tries_once and _is_tried(conditions, pool),
     }
 

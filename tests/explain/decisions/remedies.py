@@ -316,5 +316,5 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"correct the selector$", _select_all),
     (r"correct the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"remove the label kai.scheduler/node-pool from nodes", _out_of_pools),
-    (r'use node pool "(?P<pool>.+)", if a scheduler serves it: it fits there', _into_pool),
+    (r'use node pool "(?P<pool>.+)" and a queue in it, if a scheduler', _into_pool),
 )
