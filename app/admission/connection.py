@@ -160,6 +160,11 @@ class Connection(asyncio.Protocol):
         return len(self._review)
 
     @property
+    def is_caller(self) -> bool:
+        """Whether an API server has shown that it is one, so that all it sends is read at once."""
+        return self._rank is _CALLER
+
+    @property
     def is_trusted(self) -> bool:
         return self._exchange.only_known or (self._route is not None and self._route.trusted)
 

@@ -227,8 +227,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # the two states
 
     def _go_on(self, tls: ssl.SSLObject, data: bytes | memoryview) -> None:
-        """Decrypt as much of `data` as belongs to one turn. The rest waits for the next one."""
-        if len(data) > _TURN:
+        """Decrypt as much of `data` as belongs to one turn. The rest waits for the next one.
+
+        Of an API server, that is all: its review would wait for a turn of all others with each
+        piece.
+        """
+        is_first = self._is_open and getattr(self._above, "is_caller", False)
+        if len(data) > _TURN and not is_first:
             whole = memoryview(data)
             data = whole[:_TURN]
             self._undecrypted = whole[_TURN:]

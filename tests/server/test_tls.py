@@ -8,13 +8,18 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.admission.serving import ConnectionLimits
+from app.certificates.source import ensure_development_certificate
+from app.server.door import Handshakes
 from app.server.listener import Listener
+from app.server.tls import TlsTransport
+from tests.admission.test_connection import Wire
 from tests.server.crowds import hello
 from tests.server.records import Records, open_records
 from tests.server.test_listener import (
@@ -292,6 +297,53 @@ async def test_a_client_that_sends_very_much_takes_turns_with_others(waiting: Wa
     for client in (greedy, other):
         client.writer.close()
     await waiting.until_closed()
+
+
+class Above(asyncio.Protocol):
+    """A protocol that notes how much data comes at once."""
+
+    def __init__(self, *, is_caller: bool) -> None:
+        self.is_caller = is_caller
+        self.sizes: list[int] = []
+
+    def data_received(self, data: bytes) -> None:
+        self.sizes.append(len(data))
+
+
+@pytest.mark.parametrize(
+    ("is_caller", "sizes"),
+    [
+        pytest.param(True, [200_000], id="an API server"),
+        pytest.param(False, [16384] * 11, id="a stranger"),
+    ],
+)
+async def test_all_that_an_api_server_sends_is_read_in_one_turn(
+    tmp_path: Path, is_caller: bool, sizes: list[int]
+) -> None:
+    ensure_development_certificate(tmp_path, ["localhost"], datetime.now(UTC))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context(cafile=tmp_path / "ca.crt").wrap_bio(
+        incoming, outgoing, server_hostname="localhost"
+    )
+    raw = Wire()
+    above = Above(is_caller=is_caller)
+    transport = TlsTransport(context, lambda: above, Handshakes(10), PATIENCE)
+    transport.connection_made(raw)
+    for _ in range(2):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        transport.data_received(outgoing.read())
+        incoming.write(bytes(raw.written))
+        raw.written.clear()
+
+    client.write(b"x" * 200_000)
+    transport.data_received(outgoing.read())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (above.sizes[: len(sizes)], sum(above.sizes)) == (sizes, 200_000)
+    transport.connection_lost(None)
 
 
 LITTLE_DATA: dict[str, Callable[[Records], bytes]] = {
