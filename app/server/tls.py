@@ -232,8 +232,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         Of an API server, that is all: its review would wait for a turn of all others with each
         piece.
         """
-        is_first = self._is_open and getattr(self._above, "is_caller", False)
-        if len(data) > _TURN and not is_first:
+        if len(data) > _TURN and not (self._is_open and getattr(self._above, "is_caller", False)):
             whole = memoryview(data)
             data = whole[:_TURN]
             self._undecrypted = whole[_TURN:]
