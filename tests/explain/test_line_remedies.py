@@ -51,9 +51,8 @@ CASES = [
         112,
         "w9",
         "OutsidePool",
-        "remove the label kai.scheduler/node-pool from nodes, or have the workload and its queue"
-        " use their pool",
-        id="so does the scheduler of the only pool that it fits in",
+        "remove the label kai.scheduler/node-pool from nodes",
+        id="it fits in no other pool alone",
     ),
     pytest.param(
         0,

@@ -92,8 +92,8 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             used = turn.used if becomes == "next" else frozenset[int]()
             got = where(gang.placements.domains, gang.demand, used)
             place = (turn.queue, turn.number, turn.count, turn.order)
-            first = next(ref for ref, other in line.items() if other is turn or not other.used)
-            found.append(InLine(gang.ref, *place, becomes, got, first == gang.ref))
+            first = next(other for other in line.values() if other is turn or not other.used)
+            found.append(InLine(gang.ref, *place, becomes, got, first is turn))
     return tuple(sorted(found, key=attrgetter("order")))
 
 

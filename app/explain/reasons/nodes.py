@@ -236,8 +236,7 @@ def _outside_words(gang: Gang) -> tuple[str, str]:
         )
     return (
         f"It is in no node pool, and there is no place for it on the {number} in none; {where}",
-        f"remove the label {NODE_POOL} from nodes, or have the workload and its queue use their"
-        " pool",
+        f"remove the label {NODE_POOL} from nodes",
     )
 
 

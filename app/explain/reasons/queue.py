@@ -190,8 +190,7 @@ def given_up(gang: Gang) -> Reasons:
     if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
         return
 
-    tries = "tries only once, and has no place now for" if turn else "tried only once to place"
-    text = f"KAI {tries} {group.name}: its schedulingBackoff is 1"
+    text = f"KAI tries only once to place {group.name}: its schedulingBackoff is 1"
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
     named = f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
@@ -306,8 +305,7 @@ def _held_by(over: Sequence[Queue], queue: Queue) -> Reason:
         f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
         f" {plain(queue.quota or 0)}"
     )
-    first = over[0]
-    evidence = Evidence(first.ref, "status.allocated", plain(first.allocated))
+    evidence = Evidence(over[0].ref, "status.allocated", plain(over[0].allocated))
     remedy = (
         "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
         " runtimes of the queues"
@@ -322,13 +320,10 @@ def preemption_delay(gang: Gang) -> Reasons:
     if not group or not said:
         return
 
-    text = "May not push others out yet"
-    since = max(group.created or 0.0, group.evicted or 0.0)
-    if since and group.delay:
-        lasts = since + group.delay - gang.facts.now
-        if lasts <= 0:
-            return
-        text = f"May push others out in {ago(lasts)}"
+    lasts = max(group.created or 0.0, group.evicted or 0.0) + group.delay - gang.facts.now
+    if group.delay and lasts <= 0:
+        return
+    text = f"May push others out in {ago(lasts)}" if group.delay else "May not push others out yet"
 
     evidence = Evidence(group.ref, CONDITION, said.reason)
     yield about(evidence, "PreemptionDelay", text, "wait", "wait")

@@ -261,13 +261,8 @@ def joined_by(gang: Gang, key: str, names: Iterable[str]) -> Iterator[tuple[Path
     for first, others in joined_names(domains).items():
         same = (first, *others)
         inside = [path for path in paths if path[: len(first)] in same]
-        if all(len(_at(depth, inside)) > 1 for depth in (level, len(first))):
+        if all(len({path[:depth] for path in inside}) > 1 for depth in (level, len(first))):
             yield same
-
-
-def _at(depth: int, paths: Iterable[Path]) -> set[Path]:
-    """Return the domains of a level in which paths are."""
-    return {path[:depth] for path in paths}
 
 
 def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:

@@ -51,7 +51,7 @@ LINE = (
         "GivenUp",
         "KAI may try once to place it, and an older gang takes its place",
         once(3600),
-        "KAI tries only once, and has no place now for llm-0: its schedulingBackoff is 1",
+        "KAI tries only once to place llm-0: its schedulingBackoff is 1",
         "you",
         once(60),
         also=("AfterOthers",),

@@ -46,7 +46,7 @@ QUEUES = (
         "GivenUp",
         "KAI may try once to place it, and has done so",
         {"pod_groups": (pod_group(tries_once=True, given_up=True),)},
-        "KAI tried only once to place llm-0: its schedulingBackoff is 1",
+        "KAI tries only once to place llm-0: its schedulingBackoff is 1",
         "you",
         {},
     ),
