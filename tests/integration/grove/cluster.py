@@ -50,11 +50,11 @@ async def _advance(clients: Users, pod: Object, node: str) -> None:
         await clients.answer("admin", "POST", f"{path}/binding", binding)
     elif spec.get("nodeName") and pod["status"]["phase"] == "Pending":
         await clients.answer(
-            "admin", "PATCH", f"{path}/status", {"status": _running(spec["containers"])}
+            "admin", "PATCH", f"{path}/status", {"status": running(spec["containers"])}
         )
 
 
-def _running(containers: list[Object]) -> Object:
+def running(containers: list[Object]) -> Object:
     state = {"running": {"startedAt": STARTED}}
     common = {"ready": True, "started": True, "restartCount": 0, "imageID": "", "state": state}
     conditions = [{"type": each, "status": "True", "lastTransitionTime": STARTED} for each in TYPES]
