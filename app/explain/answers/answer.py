@@ -92,10 +92,7 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         ref=ref,
         state=state,
         headline=_headline(
-            about,
-            of,
-            state,
-            is_looked_at="RequiredViolated" not in examined.skipped,
+            about, of, state, is_looked_at="RequiredViolated" not in examined.skipped
         ),
         placed=of.placed,
         total=of.total,

@@ -85,22 +85,16 @@ def survey(index: Index, name: str = "") -> Survey:
     reasons = _reasons(topology)
     levels = tuple(_level(topology, level, reasons) for level in topology.levels)
     outside = tuple(node.name for node in topology.outside)
-    rules = [
-        rule for rule in RULES if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
-    ]
+    unseen = index.facts.unseen
     missing = {
-        rule.id: tuple(need for need in rule.needs if need in index.facts.unseen) for rule in rules
+        rule.id: tuple(filter(unseen.__contains__, rule.needs))
+        for rule in RULES
+        if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
     }
     unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
 
     return Survey(
-        topology.cluster,
-        topology.kai,
-        levels,
-        len(index.nodes),
-        outside,
-        reasons,
-        unknown,
+        topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown
     )
 
 
@@ -121,12 +115,7 @@ def _level(topology: Topology, level: Level, reasons: Sequence[Reason]) -> Level
     field = f"metadata.labels[{level.key}]"
     findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
     depth = domains.depth(level.key) or 0
-    return LevelReport(
-        level,
-        len(domains.nodes) - lacking,
-        len(domains.at(depth)),
-        findings,
-    )
+    return LevelReport(level, len(domains.nodes) - lacking, len(domains.at(depth)), findings)
 
 
 def domain_reports(topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
@@ -143,12 +132,7 @@ def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
     free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
     soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None
     return DomainReport(
-        domain.path,
-        len(domain.nodes),
-        len(domain.nodes) - opened,
-        gpus,
-        free,
-        soon,
+        domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon
     )
 
 

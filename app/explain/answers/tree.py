@@ -100,13 +100,7 @@ class _Grower:
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
-        return self._part(
-            gang,
-            Ref("Replica", gang.namespace, unit.name),
-            unit,
-            children,
-            "waits",
-        )
+        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits")
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
@@ -121,12 +115,7 @@ class _Grower:
         return replace(branch, asked=f"{level} (replica)") if level and not branch.asked else branch
 
     def _part(
-        self,
-        gang: Gang,
-        ref: Ref,
-        part: Unit | Member,
-        children: Sequence[Branch],
-        waits: str,
+        self, gang: Gang, ref: Ref, part: Unit | Member, children: Sequence[Branch], waits: str
     ) -> Branch:
         """Return the branch of a part of a gang. `waits` are the words for this state."""
         well = "" if ref.kind == "Replica" else "placed"
@@ -162,12 +151,7 @@ class _Grower:
         children = tuple(self._pod(pod) for pod in pods)
         words = {"unknown": "", "well": "in no gang"}.get(state, "in no gang yet")
         return self._branch(
-            ref,
-            placed=placed,
-            total=total,
-            state=state,
-            words=words,
-            children=children,
+            ref, placed=placed, total=total, state=state, words=words, children=children
         )
 
     def _pod(self, pod: Pod) -> Branch:

@@ -3,7 +3,7 @@
 A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from math import inf
 
 from msgspec.structs import replace
@@ -62,14 +62,8 @@ def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
 
 def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
     """Return the rows of some workloads: what waits first, in the order of KAI's line."""
-    return sorted(_rows(index, refs), key=place)
-
-
-def _rows(index: Index, refs: Iterable[Ref]) -> Iterator[WorkloadRow]:
-    for ref in refs:
-        answer = explain(index, ref)
-        if answer:
-            yield row_of(index, answer)
+    answers = filter(None, (explain(index, ref) for ref in refs))
+    return sorted((row_of(index, answer) for answer in answers), key=place)
 
 
 def row_of(index: Index, answer: Answer) -> WorkloadRow:

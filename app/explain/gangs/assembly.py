@@ -55,12 +55,7 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     topology = topology_of(index, pod_gang.topology or (pcs.topology_name if pcs else ""))
 
     return Gang(
-        pod_gang.ref,
-        whole,
-        topology,
-        pod_gang,
-        index.pod_group_of(pod_gang, whole.pods),
-        pcs,
+        pod_gang.ref, whole, topology, pod_gang, index.pod_group_of(pod_gang, whole.pods), pcs
     )
 
 

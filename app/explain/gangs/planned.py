@@ -109,10 +109,7 @@ class _Plan:
 
     def _gang_of(self, whole: Unit) -> Gang:
         return Gang(
-            Ref("PodGang", self._pcs.namespace, whole.name),
-            whole,
-            self._topology,
-            pcs=self._pcs,
+            Ref("PodGang", self._pcs.namespace, whole.name), whole, self._topology, pcs=self._pcs
         )
 
     def _member(self, owner: str, template: Clique) -> Member:

@@ -10,7 +10,7 @@ from app.explain.known.amounts import ByNode, current, is_gpu, taken_gpus, with_
 from app.explain.known.domains import Domains
 from app.explain.known.lookup import change
 from app.explain.known.snapshot import PODS_ON, Belongings, Snapshot
-from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -219,27 +219,21 @@ class Index(Belongings):
         return taken_gpus(self.facts.claims, self.slices)
 
     @property
-    def _claims_of_terminating(self) -> Sequence[ResourceClaim]:
-        """The claims that only terminating pods have reserved."""
-        ending = {pod.key for pod in self.terminating}
-        claims = (claim for claim in self.facts.claims if claim.consumers)
-        return [
-            claim
-            for claim in claims
-            if all((claim.namespace, user.name) in ending for user in claim.consumers)
-        ]
-
-    @property
     def terminating(self) -> Sequence[Pod]:
         """The pods on nodes that are being deleted."""
         return [pod for pods in self._terminating_on.values() for pod in pods]
 
     @cached_property
     def used_by_lasting(self) -> ByNode:
-        ending = {id(claim) for claim in self._claims_of_terminating}
-        taken = taken_gpus(
-            (claim for claim in self.facts.claims if id(claim) not in ending), self.slices
+        """Likewise, without what only terminating pods ask for or have reserved."""
+        ending = {pod.key for pod in self.terminating}
+        lasting = (
+            claim
+            for claim in self.facts.claims
+            if not claim.consumers
+            or any((claim.namespace, user.name) not in ending for user in claim.consumers)
         )
+        taken = taken_gpus(lasting, self.slices)
         return amounts.added(self.lookup(PODS_ON).each(amounts.requests_of_lasting), taken)
 
     def domains(self, keys: Sequence[str], pool: str | None = None) -> Domains:

@@ -14,40 +14,63 @@ from msgspec import convert, to_builtins
 from app.explain.known.snapshot import Snapshot
 from app.facts.unit_owners import OWNER_KINDS
 
-NAMES = frozenset(
-    (
-        *(
-            "base_podgang",
-            "clique",
-            "cliques",
-            "foreign_group",
-            "unit",
-            "group",
-            "groups",
-            "parts",
-            "pcs",
-            "podgang",
-            "pods",
-        ),
-        *("aimless", "pods", "subgroup", "workload", "workload_group", "workload_part"),
-        *("claim", "mnnvl_groups", "pool", "storage_class", "template", "volume", "volumes"),
-        *("kai", "name", "namespace", "node", "parent", "queue", "topology", "topology_name"),
-        *("labels", "value", "values"),
-    )
-)
+NAMES = {
+    "aimless",
+    "base_podgang",
+    "claim",
+    "clique",
+    "cliques",
+    "foreign_group",
+    "group",
+    "groups",
+    "kai",
+    "labels",
+    "mnnvl_groups",
+    "name",
+    "namespace",
+    "node",
+    "parent",
+    "parts",
+    "pcs",
+    "podgang",
+    "pods",
+    "pool",
+    "queue",
+    "storage_class",
+    "subgroup",
+    "template",
+    "topology",
+    "topology_name",
+    "unit",
+    "value",
+    "values",
+    "volume",
+    "volumes",
+    "workload",
+    "workload_group",
+    "workload_part",
+}
 """The fields whose texts are names. A field that has fields decides for those that it names."""
 
-TEXTS = frozenset(("drift", "message", "text", "unscheduled"))
+TEXTS = {"drift", "message", "text", "unscheduled"}
 """The fields whose texts are sentences with names in them."""
 
-_KEPT_KINDS = frozenset(("device_classes", "priorities", "unseen", "skipped", "absent"))
-_KEPT_WORDS = frozenset(
-    (
-        *("cd", "claim", "default", "mnnvl", "queue", "template"),
-        *("grove", "kai", "kube", "scheduler", "system", "topology"),
-        *(scope.prefix for kind in OWNER_KINDS for scope in kind.scopes),
-    )
-)
+_KEPT_KINDS = {"device_classes", "priorities", "unseen", "skipped", "absent"}
+_KEPT_WORDS = {
+    "cd",
+    "claim",
+    "default",
+    "grove",
+    "kai",
+    "kube",
+    "mnnvl",
+    "queue",
+    "scheduler",
+    "system",
+    "template",
+    "topology",
+    *(scope.prefix for kind in OWNER_KINDS for scope in kind.scopes),
+}
 """The words that rules look for in names."""
 
 _WORD = re.compile(r"[A-Za-z0-9]+")

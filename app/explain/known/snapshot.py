@@ -7,13 +7,13 @@ and owner references.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar
 
 from msgspec import field
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.explain.known.lookup import Change, Groups, Join, Names, Naming
+from app.explain.known.lookup import Change, Groups, Join, Naming
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
 from app.facts.grove.podgang import PodGang, PodGangMap
@@ -140,17 +140,12 @@ class Belongings:
         self.facts = facts
         self._lookups: dict[Any, Any] = {}
 
-    @overload
-    def lookup(self, by: Join[K, T]) -> Groups[K, T]: ...
-
-    @overload
-    def lookup(self, by: Naming[K, T]) -> Names[K, T]: ...
-
-    def lookup(self, by: Join[K, T] | Naming[K, T]) -> Groups[K, T] | Names[K, T]:
+    def lookup(self, by: Join[K, T]) -> Groups[K, T]:
         """Return the facts by key, which follow the cluster too."""
         if by not in self._lookups:
             self._lookups[by] = by.over(getattr(self.facts, by.field))
-        return cast("Groups[K, T] | Names[K, T]", self._lookups[by])
+        lookup: Groups[K, T] = self._lookups[by]
+        return lookup
 
     def follow_changes(self, changes: Mapping[str, Change]) -> None:
         """Change the lookups that are made of changed fields of the snapshot."""
@@ -299,15 +294,11 @@ def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):
-        row = _row_of(obj)
+        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+        row = _BY_KIND.get((group, str(obj.get("kind", ""))))
         if row:
             metadata = map_at(obj, "metadata")
             name = text_at(metadata, "name") or position
             latest[row.name, text_at(metadata, "namespace"), name] = (row.name, row.read(obj))
 
     return by_key(latest.values())
-
-
-def _row_of(obj: JsonMap) -> Row[Any] | None:
-    group = str(obj.get("apiVersion", "")).rpartition("/")[0]
-    return _BY_KIND.get((group, str(obj.get("kind", ""))))

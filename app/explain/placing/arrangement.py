@@ -194,13 +194,9 @@ class Arrangement:
         self._start = list(free)
         self._free = list(free)
         self._wishes: list[Wish] = []
-        self._used: list[frozenset[int]] = []
-        self._budget = MOST_TRIED
-
-    @property
-    def used(self) -> tuple[frozenset[int], ...]:
+        self.used: list[frozenset[int]] = []
         """The nodes (positions) that each wish has, in their order."""
-        return tuple(self._used)
+        self._budget = MOST_TRIED
 
     def add(self, wish: Wish) -> bool:
         """Give a wish its place, beside all before it, which may get other places for that.
@@ -220,7 +216,7 @@ class Arrangement:
         for rules in (Rules(), _FREELY):
             packer = Packer(ground, rules)
             if packer.places(wish.demand):
-                self._used.append(packer.used())
+                self.used.append(packer.used())
                 self._free = packer.free
                 return True
         return False
@@ -241,7 +237,7 @@ class Arrangement:
             return False
         if found is None:
             return False
-        self._used, self._free = found
+        self.used, self._free = found
         return True
 
     def _search(self, pairs: Sequence[Placing]) -> tuple[list[frozenset[int]], list[Vector]] | None:

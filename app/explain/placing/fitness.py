@@ -27,11 +27,6 @@ def is_selected(shape: Shape, node: Node) -> bool:
     return not shape.affinity or matches_any(shape.affinity, node)
 
 
-def untolerated(shape: Shape, node: Node) -> Taint | None:
-    """Return the first taint of the node that the pod doesn't tolerate."""
-    return next((taint for taint in node.taints if not _tolerates(shape.tolerations, taint)), None)
-
-
 def unfit_because(shape: Shape, node: Node) -> str:
     """Return why new pods of this shape may not be bound to this node.
 
@@ -43,9 +38,9 @@ def unfit_because(shape: Shape, node: Node) -> str:
         return "cordoned"
     if node.pressure:
         return f"with {node.pressure}"
-    taint = untolerated(shape, node) if node.taints else None
-    if taint:
-        return f"tainted {taint.key}"
+    for taint in node.taints:
+        if not _tolerates(shape.tolerations, taint):
+            return f"tainted {taint.key}"
     return "" if is_selected(shape, node) else "not selected by the pods"
 
 

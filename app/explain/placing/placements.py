@@ -205,7 +205,13 @@ class Placements:
         """Return which nodes may take each shape."""
         if assumption not in self._fits:
             fits = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
-            self._fits[assumption] = _limited_to(assumption.only, fits)
+            only = assumption.only
+            if only is not None:
+                fits = {
+                    shape: [ok and position in only for position, ok in enumerate(fit)]
+                    for shape, fit in fits.items()
+                }
+            self._fits[assumption] = fits
         return self._fits[assumption]
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> "Placements":
@@ -292,17 +298,6 @@ def _open_to(shape: Shape, index: Index) -> Sequence[bool]:
         return index.open_nodes
     pairs = zip(index.open_nodes, index.nodes, strict=True)
     return [is_open or not unfit_because(shape, node) for is_open, node in pairs]
-
-
-def _limited_to(
-    only: frozenset[int] | None, fits: Mapping[Shape, Sequence[bool]]
-) -> Mapping[Shape, Sequence[bool]]:
-    if only is None:
-        return fits
-    return {
-        shape: [ok and position in only for position, ok in enumerate(fit)]
-        for shape, fit in fits.items()
-    }
 
 
 def _by_node(pods: Iterable[Pod]) -> Mapping[str, Sequence[Pod]]:

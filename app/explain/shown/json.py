@@ -12,17 +12,13 @@ from msgspec.structs import replace
 from app.explain.answers.answer import Answer
 from app.explain.answers.survey import DomainReport, Preview, RoomAnswer, RoomSearch, Survey
 from app.explain.known.snapshot import Snapshot
-from app.explain.placing.room import DomainRoom
 from app.objects.shape import Object
 
 
 def document(answer: Answer) -> Object:
     """One answer. `placed` and `total` are null if they are not known."""
-    return {**to_builtins(replace(answer, room=())), "room": [_room(room) for room in answer.room]}
-
-
-def _room(room: DomainRoom) -> Object:
-    return {"domain": room.domain.path, "pods": room.pods}
+    rooms = [{"domain": room.domain.path, "pods": room.pods} for room in answer.room]
+    return {**to_builtins(replace(answer, room=())), "room": rooms}
 
 
 def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:

@@ -14,6 +14,7 @@ from app.explain.answers.survey import (
 from app.explain.known.amounts import gpus_of
 from app.explain.known.levels import Topology
 from app.explain.known.snapshot import Snapshot
+from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import amount, counted, listed, plain, pods_of_size
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen, reason_lines, table
@@ -153,15 +154,15 @@ def room_text(answer: RoomAnswer) -> str:
     what = f"room for {pods_of_size(answer.pods, answer.gpus)} in one {answer.level}"
     labels = {room.domain.path: room.pods for room in answer.with_labels}
 
-    def words(path: tuple[str, ...], pods: int) -> str:
-        more = f" ({labels[path]} with its unlabelled nodes)" if path in labels else ""
-        return f"{'/'.join(path)} {pods}{more}"
+    def words(room: DomainRoom) -> str:
+        more = labels.get(room.domain.path)
+        with_more = f" ({more} with its unlabelled nodes)" if more else ""
+        return f"{'/'.join(room.domain.path)} {room.pods}{with_more}"
 
     if answer.enough:
         names = listed("/".join(room.domain.path) for room in answer.enough)
         return f"{what}: {len(answer.enough)} of {counted(answer.rooms, answer.level)}; {names}"
-    roomiest = answer.rooms[:MOST_INSIDE]
-    best = ", ".join(words(room.domain.path, room.pods) for room in roomiest)
+    best = ", ".join(map(words, answer.rooms[:MOST_INSIDE]))
     return f"{what}: none" + (f"; {best}" if best else "")
 
 

@@ -34,12 +34,7 @@ _NARROWEST = 44
 
 
 def list_text(
-    rows: Sequence[WorkloadRow],
-    facts: Snapshot,
-    namespace: str,
-    *,
-    everything: bool,
-    width: int,
+    rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str, *, everything: bool, width: int
 ) -> str:
     """Return what waits as a table, after one line that says how much it is.
 

@@ -37,13 +37,13 @@ def effects_text(effects: Effects, *, everything: bool) -> str:
 
 def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from (f"if: {line}" for line in effects.lines)
-    yield from _section("must move", "must move", effects.moves, most)
+    yield from _section("gang must move", "gangs must move", effects.moves, most)
     if effects.others:
         yield f"{counted(effects.others, 'pod')} without a gang must move too: not examined"
     yield from _cut_lines(effects)
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
-    yield from _section("gets a place", "get a place", placed, most)
+    yield from _section("gang gets a place", "gangs get a place", placed, most)
     yield from _still_waiting(effects, placed)
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
@@ -86,8 +86,7 @@ def _cut_lines(effects: Effects) -> Iterator[str]:
 def _section(singular: str, plural: str, fates: Sequence[Fate], most: int | None) -> Iterator[str]:
     if not fates:
         return
-    verb = singular if len(fates) == 1 else plural
-    yield f"{counted(fates, 'gang')} {verb}:"
+    yield f"{counted(fates, singular, plural)}:"
     yield from table([_cells(fate) for fate in fates[:most]])
     if most is not None and len(fates) > most:
         yield f"… {len(fates) - most} more: --all"

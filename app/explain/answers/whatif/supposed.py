@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 from msgspec.structs import replace
@@ -259,9 +259,7 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     made = {set_ref(document): document for document in of_sets}.values()
 
     return supposed.then(
-        line,
-        facts=replace(facts, **changes),
-        made=(*_others(supposed.made, made), *made),
+        line, facts=replace(facts, **changes), made=(*_others(supposed.made, made), *made)
     )
 
 
@@ -278,10 +276,6 @@ def _with_namespace(document: JsonMap) -> JsonMap:
 
 def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
     """Return the facts without what was made for these PodCliqueSets: that is planned anew."""
-
-    def others(field: str, key: Callable[[Any], Key]) -> tuple[Any, ...]:
-        return tuple(fact for fact in getattr(facts, field) if key(fact) not in sets)
-
     if not sets:
         return facts
     gangs = {gang.uid for gang in facts.gangs if (gang.namespace, gang.place.pcs) in sets}
@@ -289,7 +283,9 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
         group for group in facts.pod_groups if not (gangs - {""}).intersection(group.owners)
     )
     of_place: dict[str, Any] = {
-        field: others(field, lambda fact: (fact.namespace, fact.place.pcs))
+        field: tuple(
+            fact for fact in getattr(facts, field) if (fact.namespace, fact.place.pcs) not in sets
+        )
         for field in ("gangs", "cliques", "pods")
     }
     return replace(facts, pod_groups=groups, **of_place)
