@@ -48,10 +48,7 @@ class HttpClient(Part):
     """
 
     def __init__(
-        self,
-        credentials: Credentials,
-        resources: Iterable[Resource],
-        limits: CallLimits,
+        self, credentials: Credentials, resources: Iterable[Resource], limits: CallLimits
     ) -> None:
         self._transport = Transport(credentials, limits)
         self.call: Call = self._transport.call
@@ -83,12 +80,7 @@ class HttpClient(Part):
         for (verb, resource, code), count in self.calls.items():
             text = "Calls of the API server."
             yield counter(
-                "api_requests_total",
-                text,
-                count,
-                verb=verb,
-                resource=resource,
-                code=code,
+                "api_requests_total", text, count, verb=verb, resource=resource, code=code
             )
 
     async def __aenter__(self) -> Self:
@@ -109,11 +101,7 @@ class HttpClient(Part):
         return self.discovery.served_version(resource)
 
     async def get(
-        self,
-        ref: ObjectRef,
-        *,
-        version: str | None = None,
-        metadata_only: bool = False,
+        self, ref: ObjectRef, *, version: str | None = None, metadata_only: bool = False
     ) -> Object:
         path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
@@ -121,11 +109,7 @@ class HttpClient(Part):
         return await self.call(request)
 
     async def list(
-        self,
-        selection: Selection,
-        *,
-        limit: int = 500,
-        continue_token: str = "",
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
     ) -> Page:
         resource = selection.resource
         params = _selectors(selection)
@@ -187,11 +171,7 @@ class HttpClient(Part):
         return await self.call(request)
 
     async def delete(
-        self,
-        ref: ObjectRef,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
+        self, ref: ObjectRef, *, uid: str | None = None, resource_version: str | None = None
     ) -> None:
         conditions = {"uid": uid, "resourceVersion": resource_version}
         preconditions = {field: value for field, value in conditions.items() if value}

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
-from app.kube.watch import run_store
+from app.kube.watch import run_store, wait_for
 from app.objects.resource import CRD, Resource
 
 Read = Callable[[str], Awaitable[Object]]
@@ -150,7 +150,8 @@ class Discovery:
                     pause = 4 * self.settle_seconds
                     again = False
 
-            if await self._is_triggered(pause):
+            await wait_for(self._triggered.wait, pause)
+            if self._triggered.is_set():
                 await asyncio.sleep(self.settle_seconds)
                 self._triggered.clear()
                 again = True
@@ -228,7 +229,14 @@ class Discovery:
         )
 
     async def _served_groups(self) -> set[GroupVersion]:
-        return _group_versions(await self._read("/apis")) | {("", "v1")}
+        """Return the group versions that the cluster names, and the core one."""
+        answer = await self._read("/apis")
+        named = {
+            (str(group.get("name", "")), str(version.get("version", "")))
+            for group in answer.get("groups") or []
+            for version in group.get("versions") or []
+        }
+        return named | {("", "v1")}
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:
         group, version = group_version
@@ -249,14 +257,6 @@ class Discovery:
         if differing:
             self._changed.set()
             self._changed = asyncio.Event()
-
-    async def _is_triggered(self, seconds: float) -> bool:
-        """Wait for a trigger, up to `seconds`. Returns whether there was one."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._triggered.wait()
-        except TimeoutError:
-            return False
 
 
 async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
@@ -283,14 +283,6 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
 
 def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
     return {(resource.group, version) for resource in resources for version in resource.versions}
-
-
-def _group_versions(answer: Object) -> set[GroupVersion]:
-    return {
-        (str(group.get("name", "")), str(version.get("version", "")))
-        for group in answer.get("groups") or []
-        for version in group.get("versions") or []
-    }
 
 
 def _best(resource: Resource, lists: dict[GroupVersion, frozenset[str]]) -> str | None:

@@ -75,11 +75,7 @@ class Recorder:
     """
 
     def __init__(
-        self,
-        client: Client,
-        identity: str,
-        *,
-        now: Callable[[], datetime] = utc_now,
+        self, client: Client, identity: str, *, now: Callable[[], datetime] = utc_now
     ) -> None:
         self.lost = 0
         self._client = client
@@ -117,10 +113,7 @@ class Recorder:
                 self.lost += 1
                 regarding = event["regarding"]["name"]
                 logger.info(
-                    "event %s on %s not written: %s",
-                    event["reason"],
-                    regarding,
-                    error.message,
+                    "event %s on %s not written: %s", event["reason"], regarding, error.message
                 )
             finally:
                 self._waiting.task_done()

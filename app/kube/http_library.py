@@ -5,25 +5,16 @@ processor time and 2 MiB. Our connections never use it: they have contexts of th
 authorities of the cluster.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator
 
 _FILE = "SSL_CERT_FILE"
 """The variable in which OpenSSL looks for the file with the authorities."""
 
-
-@contextlib.contextmanager
-def _without_authorities() -> Iterator[None]:
-    before = os.environ.get(_FILE)
-    os.environ[_FILE] = os.devnull
-    try:
-        yield
-    finally:
-        del os.environ[_FILE]
-        if before is not None:
-            os.environ[_FILE] = before
-
-
-with _without_authorities():
+_before = os.environ.get(_FILE)
+os.environ[_FILE] = os.devnull
+try:
     import aiohttp as aiohttp
+finally:
+    del os.environ[_FILE]
+    if _before is not None:
+        os.environ[_FILE] = _before

@@ -267,20 +267,13 @@ class Loop:
             self._warned = 0
             if failed > WARNINGS:
                 logger.warning(
-                    "%s: %d more steps failed in %g s",
-                    name,
-                    failed - WARNINGS,
-                    PROGRESS_SECONDS,
+                    "%s: %d more steps failed in %g s", name, failed - WARNINGS, PROGRESS_SECONDS
                 )
             was_busy = busy
             busy = self._waiting > PROGRESS_DEPTH
             if busy or was_busy:
                 logger.info(
-                    "%s: %d in the last %g s, %d to go",
-                    name,
-                    done,
-                    PROGRESS_SECONDS,
-                    self.depth,
+                    "%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth
                 )
 
 

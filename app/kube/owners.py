@@ -26,11 +26,7 @@ class Owners:
     """
 
     def __init__(
-        self,
-        client: Objects,
-        find_kind: FindKind,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, client: Objects, find_kind: FindKind, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = client
         self._find_kind = find_kind
@@ -148,11 +144,7 @@ class Kinds:
 
         self._lists[api_version] = {
             item["kind"]: Resource(
-                group,
-                item["name"],
-                item["kind"],
-                bool(item.get("namespaced")),
-                (version,),
+                group, item["name"], item["kind"], bool(item.get("namespaced")), (version,)
             )
             for item in answer.get("resources") or []
             if "/" not in item["name"]

@@ -132,9 +132,7 @@ class Transport:
             raise Unavailable(text, reason="Timeout") from None
 
     async def lines(
-        self,
-        request: ApiRequest,
-        accepted: Callable[[], None],
+        self, request: ApiRequest, accepted: Callable[[], None]
     ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response that has no end, such as that of a watch.
 
@@ -182,9 +180,7 @@ class Transport:
 
     @asynccontextmanager
     async def _send(
-        self,
-        request: ApiRequest,
-        timeouts: aiohttp.ClientTimeout,
+        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
         """Return the response, when its headers have arrived.
 
@@ -207,9 +203,7 @@ class Transport:
             yield response
 
     async def _answer(
-        self,
-        request: ApiRequest,
-        timeouts: aiohttp.ClientTimeout,
+        self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = await self._headers(request)
         try:

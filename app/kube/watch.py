@@ -97,7 +97,7 @@ async def run_store(
                 store.fail(f"{selection.resource}: {error}", error)
                 not_found()
                 pause = backoff.next()
-            await _wait(served_changed, pause)
+            await wait_for(served_changed, pause)
         except Gone:
             store.count_restart("gone")
             await asyncio.sleep(backoff.next())
@@ -210,7 +210,8 @@ async def events_of_connection(
             yield event
 
 
-async def _wait(changed: Callable[[], Awaitable[object]], at_most: float) -> None:
+async def wait_for(changed: Callable[[], Awaitable[object]], at_most: float) -> None:
+    """Wait until `changed` returns, for `at_most` seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(at_most):
             await changed()

@@ -20,7 +20,7 @@ from app.sandbox.admission.webhook import (
     WebhookTransport,
 )
 from app.sandbox.objects.errors import ApiError
-from app.sandbox.objects.objects import ADMIN, Caller, WriteOptions, copy
+from app.sandbox.objects.objects import ADMIN, Caller, copy
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.builtins import builtins
@@ -90,7 +90,7 @@ class Server:
 
     async def create(self, obj: Object, *, plural: str = "configmaps", **options: Any) -> Object:
         namespace = "" if plural in ("namespaces", "nodes") else NAMESPACE
-        caller = Caller(ADMIN, WriteOptions(**options))
+        caller = Caller(ADMIN, **options)
         return await self.writer.create(self.served("", "v1", plural), obj, caller, namespace)
 
     def asked(self) -> list[str]:

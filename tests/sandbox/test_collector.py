@@ -15,7 +15,6 @@ from app.sandbox.objects.objects import (
     Caller,
     Object,
     User,
-    WriteOptions,
     is_deleting,
     metadata,
 )
@@ -71,7 +70,7 @@ class Cluster:
         served = self.registry.for_kind(obj["apiVersion"], obj["kind"])
         assert served is not None
         key = (metadata(obj).get("namespace") or "", metadata(obj)["name"])
-        await self.writer.delete(served, key, Caller(ADMIN, WriteOptions(**options)))
+        await self.writer.delete(served, key, Caller(ADMIN, **options))
 
     async def release(self, name: str) -> None:
         """Takes the finalizers of a ConfigMap."""

@@ -42,7 +42,7 @@ class Attributes(Frozen):
             "userInfo": self.caller.user.info(),
             "object": self.converted(self.obj, matched),
             "oldObject": self.converted(self.old, matched),
-            "dryRun": self.caller.options.dry_run,
+            "dryRun": self.caller.dry_run,
         }
 
     def converted(self, obj: Object | None, matched: Served) -> Object | None:

@@ -19,7 +19,7 @@ from app.sandbox.admission.webhook import (
     hooks_of,
 )
 from app.sandbox.objects import cel, errors, patching
-from app.sandbox.objects.objects import Object
+from app.sandbox.objects.objects import Frozen, Object
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.storage import Storage
 
@@ -28,24 +28,16 @@ MUTATING = (_GROUP, "mutatingwebhookconfigurations")
 VALIDATING = (_GROUP, "validatingwebhookconfigurations")
 
 
-class Admission:
+class Admission(Frozen):
     """A caller of the webhooks whose configurations are stored.
 
     Before validating webhooks it checks owner references.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        registry: Registry,
-        transport: WebhookTransport,
-        authorizer: Authorizer,
-    ) -> None:
-        self._storage = storage
-        self._registry = registry
-        self._transport = transport
-        self._authorizer = authorizer
-        self._policies = StoredPolicies(storage, registry, authorizer)
+    storage: Storage
+    registry: Registry
+    transport: WebhookTransport
+    authorizer: Authorizer
 
     async def mutate(
         self, attributes: Attributes, settle: Callable[[Object], object]
@@ -78,7 +70,7 @@ class Admission:
         Raises the first rejection, in the order of the policies and webhooks.
         """
         self._check_owners(attributes)
-        self._policies.check(attributes)
+        StoredPolicies(self.storage, self.registry, self.authorizer).check(attributes)
         hooks = self._matching(VALIDATING, attributes)
         if not hooks:
             return
@@ -94,8 +86,8 @@ class Admission:
         verb = attributes.operation.lower()
         served = attributes.served
         access = Access(verb, served.group, served.plural, attributes.namespace, attributes.name)
-        self._authorizer.check_owners(
-            attributes.caller.user, access, attributes.obj, attributes.old, self._registry
+        self.authorizer.check_owners(
+            attributes.caller.user, access, attributes.obj, attributes.old, self.registry
         )
 
     async def _mutated(
@@ -132,11 +124,11 @@ class Admission:
         if not self._conditions_hold(hook, attributes, matched):
             return None
         may_write = hook.side_effects not in ("None", "NoneOnDryRun")
-        if attributes.caller.options.dry_run and may_write:
+        if attributes.caller.dry_run and may_write:
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
 
         try:
-            answer = await self._transport.call(hook, attributes.request(matched))
+            answer = await self.transport.call(hook, attributes.request(matched))
         except CallFailedError as error:
             if hook.fails_closed:
                 raise errors.internal(f'failed calling webhook "{hook.name}": {error}') from error
@@ -181,11 +173,11 @@ class Admission:
     ) -> list[tuple[Hook, Served]]:
         if attributes.served.table in (MUTATING, VALIDATING):
             return []
-        hooks = (hook for item in self._storage.table(table).items() for hook in hooks_of(item))
+        hooks = (hook for item in self.storage.table(table).items() for hook in hooks_of(item))
         return [
             (hook, matched)
             for hook in hooks
-            if (matched := hook.matched(attributes, self._registry, self._storage))
+            if (matched := hook.matched(attributes, self.registry, self.storage))
         ]
 
 

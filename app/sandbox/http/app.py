@@ -24,20 +24,10 @@ from app.sandbox.http.messages import (
     representation_of,
     require_object,
     warning,
-    write_options,
 )
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import (
-    Caller,
-    Frozen,
-    Object,
-    User,
-    WriteOptions,
-    is_deleting,
-    key_of,
-    metadata,
-)
+from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.reads import ReadHandlers, Representation
@@ -64,7 +54,10 @@ class SandboxApi(Frozen):
     async def _answer(self, request: Request) -> Response:
         warnings: list[str] = []
         try:
-            caller = Caller(self._user(request), write_options(request.query_params), warnings)
+            user = self._user(request)
+            params = request.query_params
+            dry_run = is_dry_run(params.getlist("dryRun"))
+            caller = Caller(user, dry_run, params.get("fieldValidation", ""), warnings)
             response = await self._dispatch(request, caller)
             if not isinstance(response, Response):
                 code = 201 if request.method == "POST" else 200
@@ -161,7 +154,7 @@ class SandboxApi(Frozen):
         options = await read_body(request)
         options = options if isinstance(options, dict) else {}
         if is_dry_run(options.get("dryRun") or []):
-            caller.options = WriteOptions(dry_run=True)
+            caller.dry_run = True
         if not target.name:
             return await self._delete_all(request, target, caller)
         preconditions = options.get("preconditions")
@@ -209,7 +202,4 @@ def _methods(target: RequestTarget) -> tuple[str, ...]:
 
 def _success(served: Served, deleted: Object) -> Object:
     meta = metadata(deleted)
-    return {
-        **_SUCCESS,
-        "details": errors.about(served.table, meta["name"], meta["uid"]),
-    }
+    return {**_SUCCESS, "details": errors.about(served.table, meta["name"], meta["uid"])}

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from starlette.datastructures import Headers, QueryParams
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.sandbox.admission.authorization import Access, Authorizer
 from app.sandbox.objects import errors
 from app.sandbox.objects.errors import cause
-from app.sandbox.objects.objects import Frozen, Key, Object, User, WriteOptions
+from app.sandbox.objects.objects import Frozen, Key, Object, User
 from app.sandbox.objects.resources import Registry, Served
 from app.sandbox.objects.selectors import combined, field_selector, label_selector
 from app.sandbox.requests.reads import Query, Representation
@@ -168,18 +168,11 @@ def _verb(method: str, params: Mapping[str, str], target: RequestTarget) -> str:
     return {"POST": "create", "PUT": "update"}.get(method, method.lower())
 
 
-def write_options(params: QueryParams) -> WriteOptions:
-    """Return the options in the query of a write.
+def is_dry_run(values: Any) -> bool:
+    """Return whether a write is a dry run.
 
     Raise 400 for a dry run that is misspelt, because it must not become a write.
     """
-    return WriteOptions(
-        is_dry_run(params.getlist("dryRun")), field_validation=params.get("fieldValidation", "")
-    )
-
-
-def is_dry_run(values: Any) -> bool:
-    """Return whether a write is a dry run. Raise 400 for another value of `dryRun`."""
     if any(value != "All" for value in values):
         raise errors.bad_request(f'dryRun: Unsupported value: {values}: supported values: "All"')
     return bool(values)

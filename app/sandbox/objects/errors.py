@@ -45,12 +45,7 @@ def about(table: TableId, name: str, uid: str = "") -> Object:
 
 
 def not_found(table: TableId, name: str) -> ApiError:
-    return ApiError(
-        404,
-        "NotFound",
-        f'{qualified(table)} "{name}" not found',
-        about(table, name),
-    )
+    return ApiError(404, "NotFound", f'{qualified(table)} "{name}" not found', about(table, name))
 
 
 def not_served() -> ApiError:

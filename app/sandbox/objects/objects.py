@@ -49,19 +49,13 @@ ALICE = User("alice", ("system:authenticated",))
 COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
-class WriteOptions(Frozen):
-    """The options of a write that change what is done."""
-
-    dry_run: bool = False
-    field_validation: str = ""
-
-
 @dataclass(slots=True)
 class Caller:
-    """The user and the options of a request, and the warnings for its response."""
+    """The user of a request, its options that change a write, and warnings for its response."""
 
     user: User
-    options: WriteOptions = field(default_factory=WriteOptions)
+    dry_run: bool = False
+    field_validation: str = ""
     warnings: list[str] = field(default_factory=list)
 
 

@@ -44,7 +44,7 @@ class Binder(Frozen):
         await self.admission.validate(replace(attributes, obj=binding))
         pod = self.storage.existing(pods.table, key)
         lifecycle.check_preconditions(pods, pod, metadata(binding))
-        if not caller.options.dry_run:
+        if not caller.dry_run:
             self.storage.replace(pods.table, _bound(pod, binding), resource_version(pod))
 
 

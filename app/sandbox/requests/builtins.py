@@ -102,11 +102,7 @@ _BUILTINS = (
     Builtin(_SCHEDULING, "PriorityClass", "priorityclasses", ("pc",), namespaced=False),
     Builtin(_SCHEDULING, "Workload", "workloads", versions=("v1alpha2", "v1alpha1", *_OF_1_37)),
     Builtin(
-        _SCHEDULING,
-        "PodGroup",
-        "podgroups",
-        subresources=_STATUS,
-        versions=("v1alpha2", *_OF_1_37),
+        _SCHEDULING, "PodGroup", "podgroups", subresources=_STATUS, versions=("v1alpha2", *_OF_1_37)
     ),
     Builtin(_CLAIMS, "DeviceClass", "deviceclasses", namespaced=False),
     Builtin(_CLAIMS, "ResourceSlice", "resourceslices", namespaced=False),

@@ -66,7 +66,7 @@ class Writer(Frozen):
         await self.admission.validate(replace(attributes, name=metadata(obj)["name"], obj=obj))
 
         stored = served.write(obj)
-        if caller.options.dry_run:
+        if caller.dry_run:
             self.storage.check_absent(served.table, (namespace, metadata(obj)["name"]))
             return obj
 
@@ -144,7 +144,7 @@ class Writer(Frozen):
         )
         await self.admission.mutate(attributes, lambda obj: None)
         await self.admission.validate(attributes)
-        if caller.options.dry_run:
+        if caller.dry_run:
             return old
 
         stored = self.storage.existing(served.table, key)
@@ -158,7 +158,7 @@ class Writer(Frozen):
         self, served: Served, key: Key, change: Change, caller: Caller, subresource: str
     ) -> Object:
         for _ in range(_ATTEMPTS):
-            attempted = Caller(caller.user, caller.options)
+            attempted = Caller(caller.user, caller.dry_run, caller.field_validation)
             with contextlib.suppress(_RacedError):
                 changed = await self._change_once(served, key, change, attempted, subresource)
                 caller.warnings.extend(attempted.warnings)
@@ -181,7 +181,7 @@ class Writer(Frozen):
         new = await self._admitted(
             Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource), new, old
         )
-        if caller.options.dry_run or with_version(new, resource_version(old)) == old:
+        if caller.dry_run or with_version(new, resource_version(old)) == old:
             return new
         if self.storage.get(served.table, key) is not stored:
             raise errors.conflict(served.table, key[1]) if version else _RacedError
@@ -285,12 +285,12 @@ def _settle(served: Served, obj: Object) -> list[str]:
 def _check_known(served: Served, dropped: list[str], caller: Caller) -> None:
     """Raise 400 or add warnings for unknown fields, depending on fieldValidation."""
     listed = [f'unknown field "{path}"' for path in dropped]
-    if listed and caller.options.field_validation == "Strict":
+    if listed and caller.field_validation == "Strict":
         raise errors.bad_request(
             f'{served.kind} in version "{served.version}" cannot be handled as a {served.kind}: '
             f"strict decoding error: {', '.join(listed)}"
         )
-    if caller.options.field_validation in ("", "Warn"):
+    if caller.field_validation in ("", "Warn"):
         caller.warnings.extend(listed)
 
 
