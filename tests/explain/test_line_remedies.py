@@ -1,7 +1,7 @@
 """What explain tells gangs in recorded lines to do, beside what KAI did with them.
 
 Each case was told something false, or less than the truth, before its remedy was carried out on the
-real scheduler; see "Remedies in a line" in `tests/README.md`.
+real scheduler; see `REMEDIES.md`.
 """
 
 import pytest
