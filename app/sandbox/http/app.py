@@ -28,7 +28,7 @@ from app.sandbox.http.messages import (
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
-from app.sandbox.objects.resources import Registry, Served
+from app.sandbox.objects.resources import Registry
 from app.sandbox.requests.binding import Binder
 from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
@@ -161,7 +161,11 @@ class SandboxApi(Frozen):
         deleted = await self.writer.delete(
             target.served, target.key, caller, preconditions=preconditions
         )
-        return deleted if is_deleting(deleted) else _success(target.served, deleted)
+        if is_deleting(deleted):
+            return deleted
+        meta = metadata(deleted)
+        details = errors.about(target.served.table, meta["name"], meta["uid"])
+        return {**_SUCCESS, "details": details}
 
     async def _delete_all(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         selected = self.reader.select(
@@ -198,8 +202,3 @@ def _methods(target: RequestTarget) -> tuple[str, ...]:
         if target.served.namespaced and not target.namespace
         else ("GET", "POST", "DELETE")
     )
-
-
-def _success(served: Served, deleted: Object) -> Object:
-    meta = metadata(deleted)
-    return {**_SUCCESS, "details": errors.about(served.table, meta["name"], meta["uid"])}

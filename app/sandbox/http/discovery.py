@@ -4,7 +4,6 @@ kubectl reads in OpenAPI v3 whether PATCH has the parameter `fieldValidation`. I
 validates fields.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
 from app.sandbox.admission import authorization
@@ -59,25 +58,11 @@ def _group_document(registry: Registry, name: str) -> Object | None:
 
 
 def _groups(registry: Registry) -> list[Object]:
-    """Return all groups but the core group."""
-    return [_group(name, versions) for name, versions in _versions(registry).items() if name]
-
-
-def _versions(registry: Registry) -> dict[str, dict[str, list[Served]]]:
-    """Return the resources by group and version, the preferred version of a group first."""
-    groups: dict[str, dict[str, list[Served]]] = {item.group: {} for item in registry.all()}
-    for item in sorted(registry.all(), key=lambda item: _priority(item.version), reverse=True):
-        groups[item.group].setdefault(item.version, []).append(item)
-    return groups
-
-
-def _priority(version: str) -> tuple[str, int, int]:
-    """Return a sort key for versions.
-
-    The order is v2, v1, v1beta2, v1beta1, v1alpha1, and then all others in descending order.
-    """
-    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
-    return (match[2] or "stable", int(match[1]), int(match[3] or 0)) if match else ("", 0, 0)
+    """Return all groups but the core group, with their versions in the order of definition."""
+    groups: dict[str, dict[str, None]] = {}
+    for item in registry.all():
+        groups.setdefault(item.group, {})[item.version] = None
+    return [_group(name, versions) for name, versions in groups.items() if name]
 
 
 def _group(name: str, versions: Iterable[str]) -> Object:

@@ -24,6 +24,7 @@ _FIELDS = {
 }
 """The fields that field selectors support here, by resource, beside the name and the namespace."""
 _DEFAULTS = {"spec.schedulerName": "default-scheduler"}
+"""The values of fields that are absent: the sandbox stores no defaults of built-in kinds."""
 _OPERATORS = {"!=": "NotIn", "notin": "NotIn"}
 
 
@@ -110,16 +111,9 @@ def field_selector(text: str, table: tuple[str, str]) -> Matches | None:
         return None
 
     return lambda obj: all(
-        (_field(obj, path) == value) != negated for path, negated, value in terms
+        ((at(obj, *path.split(".")) or _DEFAULTS.get(path, "")) == value) != negated
+        for path, negated, value in terms
     )
-
-
-def _field(obj: Object, path: str) -> str:
-    """Return the value at `path` as text, or its default.
-
-    The sandbox does not store the defaults of built-in kinds.
-    """
-    return at(obj, *path.split(".")) or _DEFAULTS.get(path, "")
 
 
 def combined(*matchers: Matches | None) -> Matches | None:
