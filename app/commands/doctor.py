@@ -23,6 +23,7 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import read_record
+from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
 from app.doctor.examination import Patient, examine
@@ -36,6 +37,8 @@ _UNCONFIGURED = warning(
     "not given: an installation with the defaults is looked for",
     "Give the server's own as --config.",
 )
+_NOT_GIVEN = {"cluster_topology": {"enabled"}}
+"""What the defaults have, and no configuration may have without levels."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
             is_of_pod(arguments.kubeconfig, arguments.context),
             arguments.all_webhooks,
             arguments.config is not None,
-            configured(arguments).model_dump_json(by_alias=True),
+            configured(arguments).model_dump_json(
+                by_alias=True, exclude=None if arguments.config else _NOT_GIVEN
+            ),
         )
     try:
         examined = uvloop.run(_examine(arguments, heard))
@@ -95,11 +100,14 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
         elif arguments.record:
             client.call = heard.keeping(client.call)
         await client.discovery.refresh()
+        configuration = Configuration.model_validate_json(heard.configuration)
+        if not heard.is_configured:
+            configuration = with_topology(configuration)
         patient = Patient(
             client,
             client.read,
             heard.shaking(shake),
-            Configuration.model_validate_json(heard.configuration),
+            configuration,
             heard.is_server,
             heard.now,
             heard.all_webhooks,

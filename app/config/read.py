@@ -105,9 +105,13 @@ def configuration_or_defaults(path: Path | None) -> Configuration:
     """
     if path is not None:
         return load_configuration(path)
-    defaults = Configuration()
-    topology = defaults.cluster_topology.model_copy(update={"enabled": True})
-    return defaults.model_copy(update={"cluster_topology": topology})
+    return with_topology(Configuration())
+
+
+def with_topology(configuration: Configuration) -> Configuration:
+    """Return `configuration` with topology support enabled, even if it has no levels."""
+    topology = configuration.cluster_topology.model_copy(update={"enabled": True})
+    return configuration.model_copy(update={"cluster_topology": topology})
 
 
 def _finding(error: Any) -> str:

@@ -1,12 +1,17 @@
-"""Subresources that aren't part of their object, such as the token of a ServiceAccount."""
+"""Subresources that aren't part of their object: the scale of a Deployment, the token of a
+ServiceAccount.
+"""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from tests.sandbox.api import NAMESPACE, Api, Object, opened
 
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+SCALE = f"{DEPLOYMENTS}/one/scale"
 ACCOUNTS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
 TOKEN = f"{ACCOUNTS}/reader/token"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -34,10 +39,44 @@ READER: list[Object] = [
 
 @pytest_asyncio.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    """A ServiceAccount `reader`."""
+    """A Deployment `one` of three replicas, and a ServiceAccount `reader`."""
     async with opened(tmp_path) as api:
+        await api.done(
+            "POST",
+            DEPLOYMENTS,
+            {"metadata": {"name": "one"}, "spec": {"replicas": 3, "paused": True}},
+        )
         await api.done("POST", ACCOUNTS, {"metadata": {"name": "reader"}})
         yield api
+
+
+async def test_a_scale_shows_the_replicas(api: Api) -> None:
+    status = {"status": {"replicas": 2}}
+    deployment = await api.done("PATCH", f"{DEPLOYMENTS}/one/status", status)
+    shown = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    assert await api.done("GET", SCALE) == {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {key: deployment["metadata"][key] for key in shown},
+        "spec": {"replicas": 3},
+        **status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [
+        pytest.param("PATCH", {"spec": {"replicas": 0}}, id="a patch"),
+        pytest.param(
+            "PUT", {"metadata": {"name": "one"}, "spec": {"replicas": 0}}, id="a whole Scale"
+        ),
+    ],
+)
+async def test_a_scale_changes_the_replicas_and_nothing_else(
+    api: Api, method: str, body: Object
+) -> None:
+    assert (await api.done(method, SCALE, body))["spec"] == {"replicas": 0}
+    assert (await api.done("GET", f"{DEPLOYMENTS}/one"))["spec"] == {"replicas": 0, "paused": True}
 
 
 async def as_reader(api: Api, token: str, method: str, path: str) -> int:
@@ -66,11 +105,16 @@ async def test_a_token_ends_with_its_service_account(api: Api) -> None:
 
 
 async def test_discovery_names_the_kinds_of_subresources(api: Api) -> None:
+    lists = [(await api.done("GET", path))["resources"] for path in ("/apis/apps/v1", "/api/v1")]
     kinds = {
         item["name"]: (item.get("group"), item.get("version"), item["kind"])
-        for item in (await api.done("GET", "/api/v1"))["resources"]
+        for items in lists
+        for item in items
     }
-    assert {name: kinds[name] for name in ("serviceaccounts/token", "pods/binding")} == {
+    assert {
+        name: kinds[name] for name in ("deployments/scale", "serviceaccounts/token", "pods/binding")
+    } == {
+        "deployments/scale": ("autoscaling", "v1", "Scale"),
         "serviceaccounts/token": ("authentication.k8s.io", "v1", "TokenRequest"),
         "pods/binding": (None, None, "Binding"),
     }

@@ -28,8 +28,9 @@ from app.sandbox.http.messages import (
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry
-from app.sandbox.requests.binding import Binder
+from app.sandbox.requests.binding import Binder, scale_of, scaled
 from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
 
@@ -110,6 +111,9 @@ class SandboxApi(Frozen):
 
     def _read(self, request: Request, target: RequestTarget) -> Object | Response:
         shown = representation_of(request)
+        if target.subresource == "scale":
+            return scale_of(self.reader.get(target.served, target.key, Representation()))
+
         if target.name:
             return self.reader.get(target.served, target.key, shown)
 
@@ -139,6 +143,11 @@ class SandboxApi(Frozen):
     async def _change(self, request: Request, target: RequestTarget, caller: Caller) -> Object:
         body = await read_body(request)
         where = (target.served, target.key)
+        if target.subresource == "scale":
+            return scale_of(
+                await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
+            )
+
         if request.method == "PUT":
             changed = await self.writer.update(
                 *where, require_object(body), caller, target.subresource

@@ -17,11 +17,14 @@ VERSION = {
     "platform": "sandbox",
 }
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-CREATED_ONLY: dict[str, Object] = {
+CREATED_ONLY = ("binding", "token")
+"""The subresources that can only be created. All others can be read and changed."""
+_KINDS: dict[str, Object] = {
     "binding": {"kind": "Binding"},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
     "token": {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"},
 }
-"""The subresources that can only be created, and have a kind of their own."""
+"""The kinds of the subresources whose kind is not that of the resource."""
 
 
 def document(registry: Registry, parts: list[str]) -> Object | None:
@@ -96,11 +99,12 @@ def _resources(item: Served) -> Iterator[Object]:
     }
     for name in item.subresources:
         verbs = ("create",) if name in CREATED_ONLY else ("get", "patch", "update")
+        kind = _KINDS.get(name, {})
         yield {
             "name": f"{item.plural}/{name}",
             "singularName": "",
             **common,
-            **CREATED_ONLY.get(name, {}),
+            **kind,
             "verbs": verbs,
         }
 

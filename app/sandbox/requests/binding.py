@@ -1,6 +1,7 @@
-"""The subresource pods/binding.
+"""The subresources pods/binding and `scale`.
 
-It assigns a pod to a node, and adds the labels and annotations of the Binding.
+The first assigns a pod to a node and adds the labels and annotations of the Binding; the second is
+that of autoscaling/v1, of objects with replicas.
 """
 
 from msgspec.structs import replace
@@ -78,3 +79,26 @@ def _bound(pod: Object, binding: Object) -> Object:
     }
 
     return apply_patch(pod, patch, STRATEGIC)
+
+
+def scale_of(obj: Object) -> Object:
+    """Return the Scale of a stored object."""
+    spec = {"replicas": (obj.get("spec") or {}).get("replicas", 1)}
+    status = {"replicas": at(obj, "status", "replicas") or 0}
+    identity = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    meta = {key: metadata(obj)[key] for key in identity}
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": meta,
+        "spec": spec,
+        "status": status,
+    }
+
+
+def scaled(scale: Object) -> Object:
+    """Return the merge patch for an object that sets the replicas of a Scale.
+
+    The input is a Scale, or a merge patch of one.
+    """
+    return {"spec": {"replicas": at(scale, "spec", "replicas")}}

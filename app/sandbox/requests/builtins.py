@@ -82,8 +82,8 @@ _BUILTINS = (
     Builtin("events.k8s.io", "Event", "events", ("ev",)),
     Builtin("discovery.k8s.io", "EndpointSlice", "endpointslices"),
     *_REVIEWS,
-    Builtin("apps", "Deployment", "deployments", ("deploy",), True, _STATUS, True),
-    Builtin("apps", "StatefulSet", "statefulsets", ("sts",), True, _STATUS, True),
+    Builtin("apps", "Deployment", "deployments", ("deploy",), True, ("status", "scale"), True),
+    Builtin("apps", "StatefulSet", "statefulsets", ("sts",), True, ("status", "scale"), True),
     Builtin("batch", "Job", "jobs", subresources=_STATUS, has_generation=True),
     Builtin(
         "networking.k8s.io", "NetworkPolicy", "networkpolicies", ("netpol",), has_generation=True
