@@ -71,9 +71,7 @@ async def looking_client(
 
 @contextlib.asynccontextmanager
 async def reading_client(
-    resources: Iterable[Resource],
-    kubeconfig: Path | None,
-    context: str | None,
+    resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
     """Yield a client like `looking_client` that can only read `resources`.
 

@@ -226,12 +226,7 @@ class MnnvlResources:
         return pcs.uid
 
     async def _create_or_read(
-        self,
-        needed: _Needed,
-        plan: Plan,
-        created: list[Object],
-        *,
-        dry_run: bool,
+        self, needed: _Needed, plan: Plan, created: list[Object], *, dry_run: bool
     ) -> MnnvlResource | None:
         """Return the object that already has the name, or None if one was created.
 

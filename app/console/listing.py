@@ -4,7 +4,6 @@ An explanation of each of thousands of workloads takes seconds, so a page explai
 which something has changed, and only for a short time. The pages after it go on.
 """
 
-import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -113,7 +112,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 
 def _are_same(before: Parts, after: Parts) -> bool:
-    return len(before) == len(after) and all(map(operator.is_, before, after))
+    return list(map(id, before)) == list(map(id, after))
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:

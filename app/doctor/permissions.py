@@ -254,11 +254,7 @@ def _remedy(need: Need) -> str:
 
 
 async def is_allowed(
-    client: Client,
-    need: Need,
-    verb: str,
-    namespace: str | None,
-    account: str = ACCOUNT,
+    client: Client, need: Need, verb: str, namespace: str | None, account: str = ACCOUNT
 ) -> bool:
     """Return whether a service account, or this process, may do it.
 

@@ -102,9 +102,7 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 
 
 async def read_policies(
-    client: Client,
-    labels: str = "",
-    resources: tuple[Resource, Resource] = _VALIDATING,
+    client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
 ) -> Policies:
     """Return the policies with `labels`, a selector. None if they are not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)

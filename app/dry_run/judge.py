@@ -109,10 +109,7 @@ def _injection(template: _Template, kind: OwnerKind) -> Injection:
 
 
 def _templates(
-    value: Any,
-    path: FieldPath,
-    part: str,
-    above: tuple[Object, ...],
+    value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
 ) -> Iterator[_Template]:
     """Yield the Pod templates in a part of a workload."""
     if isinstance(value, list):

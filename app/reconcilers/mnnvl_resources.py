@@ -196,12 +196,7 @@ class MnnvlResourcesReconciler:
             return NOT_OURS_SECONDS
         except Rejected as rejection:
             if not rejection.passes:
-                self._notices.say(
-                    key,
-                    [regarding],
-                    "MnnvlResourcesMissing",
-                    rejection.message,
-                )
+                self._notices.say(key, [regarding], "MnnvlResourcesMissing", rejection.message)
             raise
 
         self._notices.forget(key)
@@ -392,9 +387,7 @@ def subscribe(
 
 def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> None:
     def resource_changed(
-        key: Key,
-        before: MnnvlResource | None,
-        after: MnnvlResource | None,
+        key: Key, before: MnnvlResource | None, after: MnnvlResource | None
     ) -> None:
         resource = after or before
         if resource is not None and resource.base_name:

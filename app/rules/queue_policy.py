@@ -467,10 +467,7 @@ def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
 
 
 def _guard(
-    name: str,
-    resources: tuple[Resource, ...],
-    queues: Places,
-    trusted: Sequence[str],
+    name: str, resources: tuple[Resource, ...], queues: Places, trusted: Sequence[str]
 ) -> Policy:
     """Return the policy for the queues that expressions list for ROOT, and the PodGroups."""
     demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES

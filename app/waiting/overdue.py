@@ -65,10 +65,7 @@ class Overdue(Value):
 
 
 def overdue(
-    index: Index,
-    after: float,
-    first_seen: Mapping[Ref, float],
-    told: Collection[Ref] = frozenset(),
+    index: Index, after: float, first_seen: Mapping[Ref, float], told: Collection[Ref] = frozenset()
 ) -> Overdue:
     """Return what has waited for more than `after` seconds at the time of the facts.
 
@@ -152,10 +149,7 @@ def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
 
 
 def _since(
-    gang: Gang,
-    first_seen: Mapping[Ref, float],
-    seen: dict[Ref, float],
-    first: float,
+    gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
 ) -> float:
     """When the oldest pod that waits was made; without any, when the gang was first seen so.
 

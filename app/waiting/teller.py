@@ -98,9 +98,7 @@ class Teller:
         """Of those to which the last write failed."""
 
     async def tell(
-        self,
-        workloads: Sequence[Blocked],
-        stored: Mapping[Ref, StatusCondition],
+        self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
     ) -> bool:
         """Write what differs, for the first workloads first. False if something is left.
 
@@ -209,10 +207,7 @@ class Teller:
         return (told.reason, told.message) if told else ("", "")
 
     async def _write_condition(
-        self,
-        target: ObjectRef,
-        obj: Object,
-        blocked: Blocked | None,
+        self, target: ObjectRef, obj: Object, blocked: Blocked | None
     ) -> None:
         conditions = (obj.get("status") or {}).get("conditions")
         if blocked:

@@ -44,10 +44,7 @@ PATIENCE_SECONDS = 4.0
 
 
 async def made(
-    resources: MnnvlResources,
-    request: Request,
-    plan: Plan,
-    injection: Injection,
+    resources: MnnvlResources, request: Request, plan: Plan, injection: Injection
 ) -> Verdict:
     """Make the resources of `plan`, and return the verdict with the patch of `injection`."""
     doubt = _doubt(request, plan, injection)
@@ -117,10 +114,7 @@ class PodCliqueWebhook(Value):
         return self._judge(request, clique, facts)
 
     async def _with_set(
-        self,
-        request: Request,
-        clique: Carrier,
-        facts: CliqueFacts,
+        self, request: Request, clique: Carrier, facts: CliqueFacts
     ) -> Verdict | Later:
         """Judge the request after one read of the set, because its annotations may count."""
         name = clique.place.pcs
@@ -137,11 +131,7 @@ class PodCliqueWebhook(Value):
         return self._judge(request, clique, facts, unread)
 
     def _judge(
-        self,
-        request: Request,
-        clique: Carrier,
-        facts: CliqueFacts,
-        unread: tuple[str, ...] = (),
+        self, request: Request, clique: Carrier, facts: CliqueFacts, unread: tuple[str, ...] = ()
     ) -> Verdict | Later:
         old = None if request.old is None else read_carrier(request.old, request.namespace)
         injection = inject(clique, old, facts, self.configured_mode)
@@ -170,11 +160,7 @@ class PodMnnvlWebhook(Value):
         return Later(lambda: self._inject(request, pod, plan, injection))
 
     async def _inject(
-        self,
-        request: Request,
-        pod: Carrier,
-        plan: Plan,
-        injection: Injection,
+        self, request: Request, pod: Carrier, plan: Plan, injection: Injection
     ) -> Verdict:
         try:
             async with patience(PATIENCE_SECONDS):

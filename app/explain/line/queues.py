@@ -59,11 +59,7 @@ class Queues:
     """
 
     def __init__(
-        self,
-        index: Index,
-        pool: str,
-        total: Quantities,
-        waiters: Iterable[Waiter],
+        self, index: Index, pool: str, total: Quantities, waiters: Iterable[Waiter]
     ) -> None:
         self._total = total
         self._accounts = {name: Account(queue) for name, queue in index.queues.items() if name}

@@ -285,11 +285,7 @@ def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
 
 
 def _missing_part(
-    index: Index,
-    namespace: str,
-    name: str,
-    part: str,
-    field: str,
+    index: Index, namespace: str, name: str, part: str, field: str
 ) -> tuple[str, str, str] | None:
     workload = index.workloads.get((namespace, name))
     if name and not workload:

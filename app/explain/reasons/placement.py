@@ -87,11 +87,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
 
 
 def _room_of(
-    placements: Placements,
-    short: Demand,
-    best: DomainRoom,
-    level: str,
-    selection: str,
+    placements: Placements, short: Demand, best: DomainRoom, level: str, selection: str
 ) -> str:
     nodes = placements.domains.nodes_at(best.domain.nodes)
     fits = [placements.fit(OPENED)[shape] for shape, _ in short.shapes]

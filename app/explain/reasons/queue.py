@@ -91,9 +91,7 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
 
 
 def _exceeded(
-    gang: Gang,
-    name: str,
-    bound_of: Callable[[str, Share], tuple[int | None, int]],
+    gang: Gang, name: str, bound_of: Callable[[str, Share], tuple[int | None, int]]
 ) -> Excess | None:
     """Return the first bound that the gang would exceed; `bound_of` gives it, and what is used."""
     for queue in chain(gang.index, name):

@@ -95,9 +95,7 @@ def _note(nodes: list[Node]) -> Reason:
 
 
 def _by_missing_keys(
-    outside: list[Node],
-    of_levels: list[str],
-    guesses: Mapping[str, Labels],
+    outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
     """Return nodes by the keys that they lack, and by the value that is likely for the last one."""
     lacking = (
@@ -200,11 +198,7 @@ def not_a_tree(gang: Gang) -> Reasons:
 
 
 def _habit(
-    domains: Domains,
-    level: Level,
-    above: Level,
-    shared: Mapping[str, object],
-    total: int,
+    domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int
 ) -> Reasons:
     if not shared:
         return
@@ -223,11 +217,7 @@ def _habit(
 
 
 def _two_parents(
-    domains: Domains,
-    level: str,
-    key: str,
-    value: str,
-    parents: list[tuple[str, ...]],
+    domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]
 ) -> Reason:
     depth = len(parents[0]) + 1
     same = [domain for domain in domains.at(depth) if domain.path[-1] == value]

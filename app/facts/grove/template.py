@@ -247,11 +247,7 @@ def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tupl
 
 
 def _read_part(
-    owner: Owner,
-    path: FieldPath,
-    content: JsonMap,
-    annotated: JsonMap,
-    findings: Findings,
+    owner: Owner, path: FieldPath, content: JsonMap, annotated: JsonMap, findings: Findings
 ) -> SetPart:
     """Return the part of this content. `annotated` has its annotations."""
     annotations = map_of(annotated.get("annotations"))

@@ -25,10 +25,7 @@ Used if no node has a label that names its domain.
 
 
 def preflight_warnings(
-    template: Template,
-    required: Mapping[Owner, str],
-    levels: Sequence[Level],
-    nodes: Nodes,
+    template: Template, required: Mapping[Owner, str], levels: Sequence[Level], nodes: Nodes
 ) -> list[str]:
     """Return warnings about the cliques of `template` that enable MNNVL and request GPUs.
 
@@ -51,9 +48,7 @@ def preflight_warnings(
 
 
 def required_levels(
-    template: Template,
-    required: Mapping[Owner, str],
-    levels: Sequence[Level],
+    template: Template, required: Mapping[Owner, str], levels: Sequence[Level]
 ) -> dict[str, Level]:
     """Return the narrowest level that the pods of each clique require.
 
@@ -155,9 +150,7 @@ def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[SharingClique]]
 
 
 def _several(
-    domains: Mapping[str, Sequence[SharingClique]],
-    required: Mapping[str, Level],
-    nodes: Nodes,
+    domains: Mapping[str, Sequence[SharingClique]], required: Mapping[str, Level], nodes: Nodes
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
@@ -190,10 +183,7 @@ def _sizes(members: Sequence[SharingClique]) -> list[int]:
 
 
 def _spread(
-    name: str,
-    members: Sequence[SharingClique],
-    required: Mapping[str, Level],
-    nodes: Nodes,
+    name: str, members: Sequence[SharingClique], required: Mapping[str, Level], nodes: Nodes
 ) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return

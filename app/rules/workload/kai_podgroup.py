@@ -234,10 +234,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 
 
 def remarks(
-    stored: JsonMap,
-    group: DefinedGroup,
-    sources: Sources,
-    conventions: Conventions,
+    stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
     """Return remarks about the stored PodGroup by subject.
 
@@ -301,9 +298,7 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
 
 
 def _metadata_difference(
-    stored: JsonMap,
-    desired: JsonMap,
-    only_at_creation: Collection[str],
+    stored: JsonMap, desired: JsonMap, only_at_creation: Collection[str]
 ) -> Object:
     patch: Object = {}
     for name in _MAPS:
