@@ -321,7 +321,7 @@ def preemption_delay(gang: Gang) -> Reasons:
     lasts = max(group.created or 0.0, group.evicted or 0.0) + group.delay - gang.facts.now
     if group.delay and lasts <= 0:
         return
-    text = f"May push others out in {ago(lasts)}" if group.delay else "May not push others out yet"
+    text = f"May not push others out {f'for {ago(lasts)}' if group.delay else 'yet'}"
 
     evidence = Evidence(group.ref, CONDITION, said.reason)
     yield about(evidence, "PreemptionDelay", text, "wait", "wait")

@@ -39,23 +39,7 @@ def limited(age: float) -> dict[str, Any]:
     return {**rival(age, rack=False), "queues": (above, *below)}
 
 
-def once(age: float) -> dict[str, Any]:
-    """Beside the rival, and KAI may try once to place it."""
-    state = rival(age)
-    own, other = state["pod_groups"]
-    return {**state, "pod_groups": (replace(own, tries_once=True), other)}
-
-
 LINE = (
-    Row(
-        "GivenUp",
-        "KAI may try once to place it, and an older gang takes its place",
-        once(3600),
-        "KAI tries only once to place llm-0: its schedulingBackoff is 1",
-        "you",
-        once(60),
-        also=("AfterOthers",),
-    ),
     Row(
         "AfterOthers",
         "an older gang in the same queue takes room in the only rack",
