@@ -33,6 +33,7 @@ SAMPLES: dict[str, str] = {
     "console/source.py _STEP": "a.b[c].d",
     "doctor/apis.py _NUMBER": "35+",
     "objects/tokens.py _TOKEN": "0123abcd-0123456789abcdef0123456789abcdef",
+    "doctor/record.py _IMAGE": "registry/image:v0.1.2",
     "doctor/policies.py _ACCOUNTS": '"system:serviceaccounts:grove-system"',
     "doctor/replicas.py _VERSION": "a:v1.22.333",
     "dry_run/documents.py _BEGIN": "--- a",

@@ -55,6 +55,13 @@ def _indent(line: str) -> str:
     return " " * head.end() if head else "  "
 
 
+def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:
     """Yield for each row of a table its lines, so that the table is at most `width` wide.
 

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
+from app.base.fitted import table
 from app.base.json import from_json
 from app.base.value import Value
 from app.base.visible import visible
@@ -24,9 +25,6 @@ Entry = dict[str, Any]
 
 
 # The report: counts, and reasons with an example.
-
-
-_MOST_ROWS = 50
 
 
 class Counts(Struct):
@@ -94,39 +92,25 @@ class Report:
     def _lines(self) -> Iterator[str]:
         yield f"{self.events:,} verdicts in the logs, {self.judged:,} of them judged"
         if self.places:
-            yield ""
-            yield from self._table()
-
+            yield from ("", *self._table())
         if self.findings:
             yield from ("", "rejected")
-        for finding, count in self.findings.most_common(_MOST_ROWS):
+        for finding, count in self.findings.most_common():
             yield f"  {count:>6,}  {finding.kind}: {finding.message}"
             yield f"          first: {self.examples[finding]}"
 
         if self.not_judged:
-            yield ""
-            yield "not judged"
-            yield from (
-                f"  {count:>6,}  {reason}" for reason, count in self.not_judged.most_common()
-            )
+            yield from ("", "not judged")
+        for reason, count in self.not_judged.most_common():
+            yield f"  {count:>6,}  {reason}"
 
     def _table(self) -> Iterator[str]:
         rows: list[tuple[str, ...]] = [
             ("user", "namespace", "judged", "rejected", "changed", "warned")
         ]
-        for (user, namespace), counts in self._ordered()[:_MOST_ROWS]:
-            rows.append(
-                (user or "-", namespace or "-", *(f"{number:,}" for number in astuple(counts)))
-            )
-
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        alignments = ("<", "<", *">" * (len(widths) - 2))
-        for row in rows:
-            cells = zip(row, alignments, widths, strict=True)
-            yield "  ".join(f"{cell:{alignment}{width}}" for cell, alignment, width in cells)
-
-        if len(self.places) > _MOST_ROWS:
-            yield f"… {len(self.places) - _MOST_ROWS:,} more: --output json"
+        for (user, namespace), counts in self._ordered():
+            rows.append((user or "-", namespace or "-", *map("{:,}".format, astuple(counts))))
+        return table(rows)
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
         """Return the counts, those with the most rejections first."""

@@ -85,7 +85,8 @@ class WaitingList:
         self.complete = True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
-        changed = {ref for ref in parts if not _are_same(self._kept[ref].parts, parts[ref])}
+        ids = {ref: list(map(id, after)) for ref, after in parts.items()}
+        changed = {ref for ref in parts if list(map(id, self._kept[ref].parts)) != ids[ref]}
         kept = self._kept.items() if reasons else ()
         others = {ref for ref, row in kept if row.state != self._state} - changed
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
@@ -109,10 +110,6 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
             yield ref, (index.sets[key], *(part.get(key) for part in of_sets))
         else:
             yield ref, (index.pod_groups[key], index.pods_of_group.get(key))
-
-
-def _are_same(before: Parts, after: Parts) -> bool:
-    return list(map(id, before)) == list(map(id, after))
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:

@@ -13,8 +13,7 @@ from msgspec import Raw, field
 from app.base.json import from_json, to_json
 from app.base.value import Value
 from app.doctor.certificate import Handshake, Shake
-from app.kube import api
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError, Conflict, Gone, NotFound, Object, Rejected, Unavailable
 from app.kube.transport import ApiRequest, Call
 from app.objects.resource import SECRET
 from app.objects.shape import map_at
@@ -23,6 +22,7 @@ from app.objects.tokens import HIDDEN, without_tokens
 KIND = "DoctorRecord"
 
 _FAILED = "failed"
+_ERRORS = {kind.__name__: kind for kind in (NotFound, Conflict, Gone, Rejected, Unavailable)}
 _UNKNOWN = Raw(to_json({_FAILED: ["Unavailable", "it is not in the record", 0, ""]}))
 
 
@@ -62,7 +62,7 @@ class Heard(Value):
         answer: Object = from_json(bytes(self.answers.get(_key_of(request), _UNKNOWN)))
         if _FAILED in answer:
             name, message, code, reason = answer[_FAILED]
-            raise getattr(api, name)(message, code=code, reason=reason)
+            raise _ERRORS.get(name, Unavailable)(message, code=code, reason=reason)
         return answer
 
     def shaking(self, shake: Shake) -> Shake:

@@ -132,7 +132,8 @@ class MnnvlResourcesReconciler:
 
         pause = await self._restore(key, demands) if demands else None
         # demands are then the first ones of a list, after the API was installed again
-        if not self._cliques.served and not self._is_of_pods(key):
+        is_of_pods = any(resource.place.unit for resource in self._stored(key))
+        if not self._cliques.served and not is_of_pods:
             return pause
 
         remaining = await self._collect(key)
@@ -150,10 +151,6 @@ class MnnvlResourcesReconciler:
         """Return the PodCliques and Pods that need the resources of `key`."""
         cliques = self._cliques.by_index(BY_BASE, key)
         return demands_in(chain(cliques, self._pods.by_index(BY_BASE, key)))
-
-    def _is_of_pods(self, key: Key) -> bool:
-        """Return whether a stored resource of `key` is that of Pods that are in no PodClique."""
-        return any(resource.place.unit for resource in self._stored(key))
 
     # Give back.
 

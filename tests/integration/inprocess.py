@@ -82,3 +82,4 @@ class InProcessClient(HttpClient):
     ) -> None:
         super().__init__(credentials, resources, limits)
         self._transport = InProcessTransport(credentials, limits, app)
+        self.call = self._transport.call

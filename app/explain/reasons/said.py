@@ -82,13 +82,8 @@ def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | No
     if gang.pod_group:
         uids.insert(0, gang.pod_group.uid)
 
-    latest = (_of_kai(gang.index.events.get(uid, ())) for uid in uids)
+    latest = (next(filter(is_of_kai, gang.index.events.get(uid, ())), None) for uid in uids)
     return [(event.message, event.time) for event in latest if event]
-
-
-def _of_kai(events: Sequence[Event]) -> Event | None:
-    """Return the latest event that KAI wrote, if any."""
-    return next(filter(is_of_kai, events), None)
 
 
 def is_of_kai(event: Event) -> bool:

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from app.base.fitted import fitted, narrowed
+from app.base.fitted import fitted, narrowed, table
 from app.base.groups import by_key
 from app.base.visible import visible
 from app.explain.answers.answer import Answer
@@ -141,13 +141,6 @@ def tree_lines(root: Branch, *, everything: bool, colour: bool, width: int) -> l
         for *cells, last in lines
     ]
     return list(table(rows))
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Rows as lines with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _coloured(words: str, state: State) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.base.fitted import table
 from app.base.visible import visible
 from app.explain.answers.survey import (
     DomainReport,
@@ -17,7 +18,7 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import amount, counted, listed, plain, pods_of_size
 from app.explain.shown.rights import how_to_get
-from app.explain.shown.text import not_seen, reason_lines, table
+from app.explain.shown.text import not_seen, reason_lines
 
 MOST_DOMAINS = 40
 MOST_INSIDE = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import to_builtins
 
-from app.base.fitted import narrowed
+from app.base.fitted import narrowed, table
 from app.base.groups import by_key
 from app.base.visible import visible
 from app.explain.answers.branch import State
@@ -15,7 +15,7 @@ from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.reason import counted, short
 from app.explain.shown.rights import how_to_get
-from app.explain.shown.text import not_seen, table
+from app.explain.shown.text import not_seen
 from app.objects.shape import Object
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "next", "who", "first reason")

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import to_builtins
 
+from app.base.fitted import table
 from app.base.visible import visible
 from app.explain.answers.whatif.effects import Effects, Fate, How
 from app.explain.answers.whatif.seekers import MOST_ALONE
 from app.explain.reasons.reason import counted, listed
-from app.explain.shown.text import table
 from app.facts.named import Ref
 from app.objects.shape import Object
 

@@ -77,10 +77,8 @@ def tolerations(spec: JsonMap) -> tuple[Toleration, ...]:
 def _term(term: JsonMap) -> Term:
     expressions = [*maps_at(term, "matchExpressions"), *maps_at(term, "matchFields")]
     return tuple(
-        Requirement(text_at(item, "key"), text_at(item, "operator"), _values(item))
+        Requirement(
+            text_at(item, "key"), text_at(item, "operator"), tuple(texts_at(item, "values"))
+        )
         for item in expressions
     )
-
-
-def _values(item: JsonMap) -> tuple[str, ...]:
-    return tuple(texts_at(item, "values"))

@@ -27,10 +27,19 @@ from app.sandbox.http.messages import (
 )
 from app.sandbox.http.tokens import Tokens
 from app.sandbox.objects import errors
-from app.sandbox.objects.objects import Caller, Frozen, Object, User, is_deleting, key_of, metadata
+from app.sandbox.objects.objects import (
+    Caller,
+    Frozen,
+    Object,
+    User,
+    at,
+    is_deleting,
+    key_of,
+    metadata,
+)
 from app.sandbox.objects.patching import MERGE
 from app.sandbox.objects.resources import Registry
-from app.sandbox.requests.binding import Binder, scale_of, scaled
+from app.sandbox.requests.binding import Binder, scale_of
 from app.sandbox.requests.reads import ReadHandlers, Representation
 from app.sandbox.requests.writes import Writer
 
@@ -144,9 +153,9 @@ class SandboxApi(Frozen):
         body = await read_body(request)
         where = (target.served, target.key)
         if target.subresource == "scale":
-            return scale_of(
-                await self.writer.patch(*where, scaled(require_object(body)), MERGE, caller)
-            )
+            # a Scale, or a merge patch of one
+            patch = {"spec": {"replicas": at(require_object(body), "spec", "replicas")}}
+            return scale_of(await self.writer.patch(*where, patch, MERGE, caller))
 
         if request.method == "PUT":
             changed = await self.writer.update(

@@ -94,11 +94,3 @@ def scale_of(obj: Object) -> Object:
         "spec": spec,
         "status": status,
     }
-
-
-def scaled(scale: Object) -> Object:
-    """Return the merge patch for an object that sets the replicas of a Scale.
-
-    The input is a Scale, or a merge patch of one.
-    """
-    return {"spec": {"replicas": at(scale, "spec", "replicas")}}

@@ -22,7 +22,7 @@ from app.explain.known.snapshot import Snapshot, projected
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.reason import counted, listed
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.kubernetes.claim import ResourceClaim, ResourceSlice
+from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
@@ -182,7 +182,11 @@ def _extended(supposed: Supposed, edit: Addition) -> Supposed:
     names = _free_names(edit.like, edit.count, taken)
     nodes = (*facts.nodes, *(_like(model, name) for name in names))
     own = [part for part in facts.slices if part.node == model.name]
-    slices = (*facts.slices, *(_copied(part, name) for name in names for part in own))
+    # the devices of each node are in a pool of its own
+    copies = [
+        replace(part, node=name, pool=f"{part.pool} of {name}") for name in names for part in own
+    ]
+    slices = (*facts.slices, *copies)
     line = f"add {edit.count} like {edit.like}: {listed(names)}"
     return supposed.then(line, facts=replace(facts, nodes=nodes, slices=slices))
 
@@ -200,11 +204,6 @@ def _like(model: Node, name: str) -> Node:
     labels = {key: name if value == model.name else value for key, value in model.labels.items()}
     taints = tuple(taint for taint in model.taints if not taint.key.startswith(_OF_NODE))
     return Node(name, labels, model.allocatable, taints)
-
-
-def _copied(part: ResourceSlice, name: str) -> ResourceSlice:
-    """Return the slice of a new node: its devices are in a pool of its own."""
-    return replace(part, node=name, pool=f"{part.pool} of {name}")
 
 
 # Labelling.
