@@ -13,7 +13,16 @@ from msgspec import Raw, field
 from app.base.json import from_json, to_json
 from app.base.value import Value
 from app.doctor.certificate import Handshake, Shake
-from app.kube.api import ClusterError, Conflict, Gone, NotFound, Object, Rejected, Unavailable
+from app.kube.api import (
+    ClusterError,
+    Conflict,
+    Gone,
+    NotFound,
+    NotServed,
+    Object,
+    Rejected,
+    Unavailable,
+)
 from app.kube.transport import ApiRequest, Call
 from app.objects.resource import SECRET
 from app.objects.shape import map_at
@@ -22,7 +31,9 @@ from app.objects.tokens import HIDDEN, without_tokens
 KIND = "DoctorRecord"
 
 _FAILED = "failed"
-_ERRORS = {kind.__name__: kind for kind in (NotFound, Conflict, Gone, Rejected, Unavailable)}
+_ERRORS = {
+    kind.__name__: kind for kind in (NotFound, NotServed, Conflict, Gone, Rejected, Unavailable)
+}
 _UNKNOWN = Raw(to_json({_FAILED: ["Unavailable", "it is not in the record", 0, ""]}))
 
 
