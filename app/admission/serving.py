@@ -137,10 +137,17 @@ class Serving:
         the processor caches (`./scripts/bench verdicts`).
         """
         line = self._callers if connection.is_trusted else self._strangers
-        line.waiting[connection] = None
-        if self._is_first or (not is_at_end and time.perf_counter() < self._turn_end):
-            self._plan_turn()
-            self._judge_all()
+        begin = time.perf_counter()
+        is_free = self._is_first or (not is_at_end and begin < self._turn_end)
+        if line.is_resting or not is_free:
+            line.waiting[connection] = None
+            return
+
+        self._plan_turn()
+        answer = connection.judge()
+        self._rest(line, time.perf_counter() - begin)
+        if answer is not None:
+            connection.take(answer)
 
     def _plan_turn(self) -> None:
         if self._is_first:
@@ -148,12 +155,9 @@ class Serving:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
+        """Judge what waits, API servers before strangers, and answer it."""
         self._turn_end = time.perf_counter() + TURN_SECONDS
         self._is_first = True
-        self._judge_all()
-
-    def _judge_all(self) -> None:
-        """Judge what waits, API servers before strangers, and answer it."""
         answers: Answers = []
         for line in (self._callers, self._strangers):
             if line.waiting and not line.is_resting:
@@ -184,11 +188,15 @@ class Serving:
                 break
 
         line.is_by_size = bool(line.waiting) and not line.is_by_size
-        if line is self._strangers and now - begin > TURN_SECONDS:
-            line.is_resting = True
-            asyncio.get_running_loop().call_later(now - begin, self._end_rest)
-        elif line.waiting:
+        self._rest(line, now - begin)
+        if line.waiting:
             self._plan_turn()
+
+    def _rest(self, line: Line, seconds: float) -> None:
+        """Let strangers rest if they have taken so many seconds."""
+        if line is self._strangers and seconds > TURN_SECONDS:
+            line.is_resting = True
+            asyncio.get_running_loop().call_later(seconds, self._end_rest)
 
     def _end_rest(self) -> None:
         self._strangers.is_resting = False

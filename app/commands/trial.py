@@ -7,7 +7,6 @@ import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
@@ -20,9 +19,6 @@ from app.commands.files import lines_of
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
 from app.kube.api import Object
 from app.objects.shape import text_at
-
-Entry = dict[str, Any]
-
 
 # The report: counts, and reasons with an example.
 
@@ -60,10 +56,6 @@ class Report:
     @property
     def judged(self) -> int:
         return sum(counts.judged for counts in self.places.values())
-
-    @property
-    def rejected(self) -> int:
-        return sum(counts.rejected for counts in self.places.values())
 
     def json(self) -> Object:
         return {
@@ -131,7 +123,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     report = report_on(arguments.files)
     show_answer(arguments.output, report.json, lambda: "\n".join(report.lines()))
-    return UNUSABLE if not report.judged else REFUSED if report.rejected else 0
+    return UNUSABLE if not report.judged else REFUSED if report.findings else 0
 
 
 def report_on(names: Sequence[str]) -> Report:
@@ -149,7 +141,7 @@ def report_on(names: Sequence[str]) -> Report:
     return report
 
 
-def _entry(line: str) -> Entry:
+def _entry(line: str) -> Object:
     """Return a line of a log, {} if it is not JSON. `kubectl logs --prefix` writes names before."""
     try:
         entry = from_json(line[max(line.find("{"), 0) :].encode())
@@ -158,7 +150,7 @@ def _entry(line: str) -> Entry:
     return entry if isinstance(entry, dict) else {}
 
 
-def _take(entry: Entry, report: Report) -> None:
+def _take(entry: Object, report: Report) -> None:
     outcome = text_at(entry, "verdict")
     message = text_at(entry, "message")
     if outcome == "failed":
