@@ -193,7 +193,7 @@ class Serving:
             self._plan_turn()
 
     def _rest(self, line: Line, seconds: float) -> None:
-        """Let strangers rest if they have taken so many seconds."""
+        """Let strangers rest for `seconds`, which they took, if that is more than TURN_SECONDS."""
         if line is self._strangers and seconds > TURN_SECONDS:
             line.is_resting = True
             asyncio.get_running_loop().call_later(seconds, self._end_rest)

@@ -85,8 +85,11 @@ class WaitingList:
         self.complete = True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
-        ids = {ref: list(map(id, after)) for ref, after in parts.items()}
-        changed = {ref for ref in parts if list(map(id, self._kept[ref].parts)) != ids[ref]}
+        changed = {
+            ref
+            for ref, after in parts.items()
+            if list(map(id, self._kept[ref].parts)) != list(map(id, after))
+        }
         kept = self._kept.items() if reasons else ()
         others = {ref for ref, row in kept if row.state != self._state} - changed
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]

@@ -6,7 +6,7 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
-"""The kinds that Kubernetes makes of a template in another object, and owners of no Pod.
+"""The kinds that Kubernetes makes from a template in another object. They own no Pod.
 
 The queue guard doesn't ask about the labels in such a template, so that they count nowhere.
 """

@@ -132,8 +132,7 @@ class MnnvlResourcesReconciler:
 
         pause = await self._restore(key, demands) if demands else None
         # demands are then the first ones of a list, after the API was installed again
-        is_of_pods = any(resource.place.unit for resource in self._stored(key))
-        if not self._cliques.served and not is_of_pods:
+        if not (self._cliques.served or any(stored.place.unit for stored in self._stored(key))):
             return pause
 
         remaining = await self._collect(key)

@@ -20,7 +20,10 @@ Scores = Mapping[int, int] | None
 
 
 class Order(Generic[T]):
-    """Items in the order of their keys, which is kept while items change. None is no key."""
+    """Items in the order of their keys, which is kept while items change.
+
+    An item whose key is None is left out.
+    """
 
     def __init__(self, items: Iterable[T], key: Callable[[T], Any]) -> None:
         self._key = key
