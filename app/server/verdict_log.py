@@ -5,7 +5,10 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from app.admission.review import Request
 from app.admission.verdict import Verdict
@@ -32,11 +35,28 @@ _FLUSH_LINES = 256
 _WAITING_CHUNKS = 200
 
 
-_Subject = tuple[str, str, str, str, bool]
-"""User, operation, namespace and name of a request, and whether it is a dry run."""
+class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
+    """A line of the log. It has no user and no object if the review can't be read."""
 
-_Record = tuple[float, str, str, _Subject | None, Verdict, float]
-"""When a verdict was given, its path, uid and subject, the verdict, and its seconds."""
+    time: str
+    """When the verdict was given. "" until the line is written."""
+    level: str
+    logger: str
+    path: str
+    uid: str
+    user: str | UnsetType
+    operation: str | UnsetType
+    namespace: str | UnsetType
+    name: str | UnsetType
+    dry_run: bool | UnsetType
+    verdict: str
+    code: int
+    ms: float
+    message: str | UnsetType
+
+
+_UNREAD: Any = UNSET
+"""A field of a review that can't be read."""
 
 
 class VerdictLog:
@@ -59,8 +79,8 @@ class VerdictLog:
         """`readable` lines are short, for a terminal. Otherwise each line is JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
-        self._records: list[tuple[bool, _Record]] = []
-        """With whether each is about a review of a stranger."""
+        self._records: list[tuple[bool, float, _Record]] = []
+        """With whether each is about a review of a stranger, and the time of the verdict."""
         self._clock = clock
         self._flushed_at = clock()
         self._strange_left: float = STRANGE_BYTES
@@ -78,18 +98,9 @@ class VerdictLog:
     def record(
         self, path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
     ) -> None:
-        subject: _Subject | None = None
-        if request:
-            subject = (
-                request.username[:MOST_CHARACTERS],
-                request.operation,
-                request.namespace[:MOST_CHARACTERS],
-                request.name[:MOST_CHARACTERS],
-                request.dry_run,
-            )
-
-        record = (time.time(), path, uid[:MOST_CHARACTERS], subject, verdict, seconds)
-        self._records.append((request is None or not request.trusted, record))
+        is_strange = request is None or not request.trusted
+        record = _record(path, uid, request, verdict, seconds)
+        self._records.append((is_strange, time.time(), record))
         if len(self._records) >= _FLUSH_LINES or verdict.code >= 500:
             self.flush()
 
@@ -103,59 +114,37 @@ class VerdictLog:
             except queue.Full:
                 self.lost += len(records)
 
-    def _lines(self, records: Iterable[tuple[bool, _Record]]) -> Iterator[bytes]:
+    def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
         """Yield the lines, and those about reviews of strangers while there is room for them."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
         self._flushed_at = now
-        for is_strange, record in records:
+        for is_strange, at, record in records:
             if is_strange and self._strange_left < 0:
                 self.lost += 1
                 continue
-            line = self._form(record)
+            line = self._form(at, record)
             if is_strange:
                 self._strange_left -= len(line)
             yield line
 
-    def _readable(self, record: _Record) -> bytes:
-        at, path, _, subject, verdict, _ = record
-        user, operation, namespace, name, dry_run = subject or (
-            "somebody",
-            "a request",
-            "",
-            "",
-            False,
-        )
-        place = "/".join(filter(None, (namespace, name)))
-        kind = path.rpartition("/")[2]
-        line = f"{time_of_day(at)}  {verdict.outcome:8} {operation} {kind} {place} by {user}"
-        line += " (dry run)" if dry_run else ""
-        line += f": {verdict.message[:MOST_CHARACTERS]}" if verdict.message else ""
+    def _readable(self, at: float, record: _Record) -> bytes:
+        place = "/".join(filter(None, (record.namespace or "", record.name or "")))
+        kind = record.path.rpartition("/")[2]
+        who = f"{record.operation or 'a request'} {kind} {place} by {record.user or 'somebody'}"
+        line = f"{time_of_day(at)}  {record.verdict:8} {who}"
+        line += " (dry run)" if record.dry_run else ""
+        line += f": {record.message}" if record.message else ""
 
         return visible(line).encode()
 
-    def _line(self, record: _Record) -> bytes:
-        at, path, uid, subject, verdict, seconds = record
-        line: dict[str, object] = {
-            "time": self._timestamp(at),
-            "level": "error" if verdict.code >= 500 else "info",
-            "logger": "verdict",
-            "path": path,
-            "uid": uid,
-        }
-        if subject is not None:
-            line["user"], line["operation"], line["namespace"], line["name"], line["dryRun"] = (
-                subject
-            )
-
-        line["verdict"] = verdict.outcome
-        line["code"] = verdict.code
-        line["ms"] = int(seconds * 1_000_000) / 1000
-        if verdict.message:
-            line["message"] = verdict.message[:MOST_CHARACTERS]
-
-        return to_json(line)
+    def _line(self, at: float, record: _Record) -> bytes:
+        record.time = self._timestamp(at)
+        try:
+            return msgspec.json.encode(record)
+        except UnicodeError:
+            return to_json(msgspec.to_builtins(record))
 
     def close(self) -> None:
         """Write all lines and end the thread."""
@@ -184,3 +173,32 @@ class VerdictLog:
     def samples(self) -> Iterable[Sample]:
         text = "Verdicts that were not logged, for a slow reader or many strangers."
         yield counter("log_lines_lost_total", text, self.lost)
+
+
+def _record(
+    path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
+) -> _Record:
+    user = operation = namespace = name = dry_run = _UNREAD
+    if request:
+        user = request.username[:MOST_CHARACTERS]
+        operation = request.operation
+        namespace = request.namespace[:MOST_CHARACTERS]
+        name = request.name[:MOST_CHARACTERS]
+        dry_run = request.dry_run
+
+    return _Record(
+        "",
+        "error" if verdict.code >= 500 else "info",
+        "verdict",
+        path,
+        uid[:MOST_CHARACTERS],
+        user,
+        operation,
+        namespace,
+        name,
+        dry_run,
+        verdict.outcome,
+        verdict.code,
+        int(seconds * 1_000_000) / 1000,
+        verdict.message[:MOST_CHARACTERS] or UNSET,
+    )
