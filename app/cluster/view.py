@@ -51,17 +51,21 @@ class NodeGroups:
         `kubernetes.io/hostname` is left out.
         """
         grouping = frozenset(keys) - {HOSTNAME_KEY}
+        nodes = self._nodes.get(grouping)
+        if nodes is None:
+            counts = self._counted(grouping)
+            nodes = Nodes((dict(pairs), count) for pairs, count in counts.items())
+            self._nodes[grouping] = nodes
+        return nodes
+
+    def _counted(self, grouping: Grouping) -> Counter[Pairs]:
         if grouping not in self._counts:
             if len(self._counts) >= MOST_GROUPINGS:
                 self._counts.clear()
                 self._nodes.clear()
             seen = (self._seen(key[1], self._store.get(*key)) for key in self._store.known_keys())
             self._counts[grouping] = Counter(labels.of(grouping) for labels in seen if labels)
-        if grouping not in self._nodes:
-            self._nodes[grouping] = Nodes(
-                (dict(pairs), count) for pairs, count in self._counts[grouping].items()
-            )
-        return self._nodes[grouping]
+        return self._counts[grouping]
 
     def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
         self._move(self._seen(key[1], before), self._seen(key[1], after))

@@ -4,7 +4,7 @@ from app.base.value import Value
 from app.objects.shape import Object
 
 
-class Resource(Value):
+class Resource(Value, cache_hash=True):
     """A resource of the Kubernetes API.
 
     `versions` are those that this program can read and write, the preferred one first. Discovery
@@ -17,10 +17,6 @@ class Resource(Value):
     namespaced: bool
     versions: tuple[str, ...]
     optional: bool = True
-
-    def __hash__(self) -> int:
-        """Return the hash of a part, because each verdict looks up several resources."""
-        return hash(self.plural)
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
