@@ -6,7 +6,7 @@ Source: `rules/README.md`. Whether scaling groups name cliques that exist is che
 webhook.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from app.base.value import Value
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
@@ -14,6 +14,8 @@ from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
+
+_RANKS = {domain: rank for rank, domain in enumerate(DOMAINS)}
 
 NOT_ENABLED = "topology support is not enabled in the operator"
 
@@ -127,31 +129,36 @@ def _findings(constraints: Constraints, topology: ClusterTopology) -> Findings:
     if not topology.enabled:
         return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
 
-    ranks = {
-        constraint.part.owner: DOMAINS.index(constraint.domain)
-        for constraint in constraints.all
-        if constraint.domain in DOMAINS
-    }
     # once for each owner: many parts may have one name by mistake, and many groups above it
-    narrowest = {
-        owner: max(constraints.template.above(owner), key=lambda above: ranks.get(above, 0))
-        for owner in ranks
-        if owner != SET
+    ranks = {
+        constraint.part.owner: _RANKS[constraint.domain]
+        for constraint in constraints.all
+        if constraint.domain in _RANKS
     }
+    narrowest = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
     existing = topology.domains
     findings: Findings = []
     for constraint in constraints.all:
         domain = constraint.domain
-        if domain not in DOMAINS:
+        if domain not in _RANKS:
             findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
             continue
         if domain not in existing:
             findings.append(_not_found(constraint, topology))
-        findings += _too_broad(
-            constraint, narrowest.get(constraint.part.owner, SET), ranks, topology
-        )
+        above = narrowest[constraint.part.owner]
+        if ranks.get(above, 0) > _RANKS[domain]:
+            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
 
     return findings
+
+
+def _narrowest(owners: list[Owner], ranks: Mapping[Owner, int]) -> Owner:
+    """Return the owner of the narrowest constraint, the set if there is none."""
+    narrowest = SET
+    for owner in owners:
+        if ranks.get(owner, 0) > ranks.get(narrowest, 0):
+            narrowest = owner
+    return narrowest
 
 
 def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
@@ -161,21 +168,14 @@ def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
 
 
 def _too_broad(
-    constraint: Constraint, narrowest: Owner, ranks: Mapping[Owner, int], topology: ClusterTopology
-) -> Iterator[FieldError]:
-    """Yield a finding if the `narrowest` constraint above this one is narrower.
-
-    `ranks` are positions in DOMAINS.
-    """
-    if ranks.get(narrowest, 0) <= DOMAINS.index(constraint.domain):
-        return
-
-    domain = DOMAINS[ranks[narrowest]]
+    constraint: Constraint, above: Owner, domain: str, topology: ClusterTopology
+) -> FieldError:
+    """Return the finding that the constraint of `above`, to this `domain`, is narrower."""
     text = (
-        f'must be as strict as packDomain "{domain}" of {owner_text(narrowest)}, or stricter;'
+        f'must be as strict as packDomain "{domain}" of {owner_text(above)}, or stricter;'
         f" allowed: {allowed_below(domain, topology)}"
     )
-    yield fields.invalid(constraint.path, constraint.domain, text)
+    return fields.invalid(constraint.path, constraint.domain, text)
 
 
 def allowed_below(domain: str, topology: ClusterTopology) -> str:
