@@ -1,4 +1,4 @@
-"""The fields of a PodClique, and of a Pod that asks for MNNVL, that verdicts read.
+"""The fields of a PodCliqueSet, a PodClique and a Pod that asks for MNNVL, that verdicts read.
 
 The others, such as the environment of containers, are most of its bytes. A field that a rule reads
 must be here, else the rule never sees it. A field of the type Any is read whole.
@@ -40,3 +40,27 @@ class PodCliqueFields(TypedDict, total=False):
 class PodFields(TypedDict, total=False):
     metadata: _Metadata | None
     spec: _PodSpec | None
+
+
+class _Clique(TypedDict, total=False):
+    name: Any
+    labels: Any
+    annotations: Any
+    topologyConstraint: Any
+    spec: _Spec | None
+
+
+class _SetTemplate(TypedDict, total=False):
+    topologyConstraint: Any
+    podCliqueScalingGroups: Any
+    cliques: list[_Clique] | None
+
+
+class _SetSpec(TypedDict, total=False):
+    replicas: Any
+    template: _SetTemplate | None
+
+
+class PodCliqueSetFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _SetSpec | None

@@ -6,7 +6,7 @@ a clique counts first, then that of its scaling group, then that of the set. For
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
@@ -46,11 +46,9 @@ _LISTS = {"group": "podCliqueScalingGroups", "clique": "cliques"}
 def owner_text(owner: Owner) -> str:
     """Return `owner` for people."""
     kind, name = owner
-    return {
-        "set": "the PodCliqueSet",
-        "group": f'scaling group "{name}"',
-        "clique": f'clique "{name}"',
-    }[kind]
+    if kind == "set":
+        return "the PodCliqueSet"
+    return f'{"scaling group" if kind == "group" else "clique"} "{name}"'
 
 
 class SetPart(Value):
@@ -206,22 +204,22 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     template = walk_map(spec, "template", _SPEC, findings)
     whole = _read_part(SET, _TEMPLATE, template, metadata, findings)
 
-    groups = tuple(
+    groups = [
         _read_group(part, content, findings)
         for part, content in _parts_in(template, "group", findings)
-    )
+    ]
     groups_of = _groups_of(groups)
-    cliques = tuple(
+    cliques = [
         _read_clique(part, content, whole, groups_of, groups_read)
         for part, content in _parts_in(template, "clique", findings)
-    )
+    ]
 
     return Template(
         str(metadata.get("name") or ""),
         int_of(spec.get("replicas"), 1),
-        (whole, *(group.part for group in groups), *(clique.parts[0] for clique in cliques)),
-        groups,
-        cliques,
+        (whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques]),
+        tuple(groups),
+        tuple(cliques),
         groups_of,
         tuple(findings),
     )
@@ -235,15 +233,17 @@ def _name(value: Any) -> str:
     return str(value)[:MAX_SUBDOMAIN]
 
 
-def _parts_in(template: JsonMap, kind: str, findings: Findings) -> Iterator[tuple[SetPart, Object]]:
-    """Yield the groups or the cliques of `template`, each with its content."""
+def _parts_in(template: JsonMap, kind: str, findings: Findings) -> list[tuple[SetPart, Object]]:
+    """Return the groups or the cliques of `template`, each with its content."""
     field = _LISTS[kind]
     path = _TEMPLATE.child(field)
+    parts = []
     for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
         at = path.index(position)
         content = as_map(item, at, findings) or {}
         owner = (kind, _name(content.get("name") or ""))
-        yield _read_part(owner, at, content, content, findings), content
+        parts.append((_read_part(owner, at, content, content, findings), content))
+    return parts
 
 
 def _read_part(
@@ -287,7 +287,7 @@ def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTem
     )
 
 
-def _groups_of(groups: tuple[GroupTemplate, ...]) -> Mapping[str, Mapping[Owner, GroupTemplate]]:
+def _groups_of(groups: list[GroupTemplate]) -> Mapping[str, Mapping[Owner, GroupTemplate]]:
     """Return the groups of each clique by their owners."""
     groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
     for group in groups:
