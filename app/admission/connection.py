@@ -79,6 +79,7 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unread_at",
         "_watch",
+        "is_trusted",
     )
 
     _transport: asyncio.Transport
@@ -88,6 +89,7 @@ class Connection(asyncio.Protocol):
     _review_bytes: int
     _query: bytes
     _headers: Headers
+    is_trusted: bool
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -163,10 +165,6 @@ class Connection(asyncio.Protocol):
     def is_caller(self) -> bool:
         """Whether an API server has shown that it is one, so that all it sends is read at once."""
         return self._rank is _CALLER
-
-    @property
-    def is_trusted(self) -> bool:
-        return self._exchange.only_known or (self._route is not None and self._route.trusted)
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
@@ -281,7 +279,9 @@ class Connection(asyncio.Protocol):
 
     def _take_note_of(self, head: Head) -> None:
         path, self._query = path_and_query(head.url)
-        self._route = self._exchange.route(path) if head.method == b"POST" else None
+        route = self._exchange.route(path) if head.method == b"POST" else None
+        self._route = route
+        self.is_trusted = self._exchange.only_known or (route is not None and route.trusted)
         self._headers = head.fields
         self._is_last |= not head.keep_alive
         if self._rank < _CALLER and self._is_known and self.is_trusted:

@@ -276,18 +276,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _read(self, tls: ssl.SSLObject) -> None:
         """Pass on the plaintext of this turn, in one piece however small its records are."""
-        pieces = []
+        pieces: list[bytes] = []
         failure = None
-        has_ended = False
-        has_more = True
         try:
-            while has_more:
-                data = tls.read(_RECORD)
-                pieces.append(data)
-                has_ended = not data
-                # a read of nothing raises an error, which takes 4 us
-                has_more = len(data) == _RECORD or self._incoming.pending > 0
-                has_more &= not has_ended
+            self._decrypt(tls, pieces)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
@@ -296,13 +288,24 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending:
             self._send()
         plaintext = b"".join(pieces)
-        self._fruitless = max(0, self._fruitless - len(plaintext) / _ENOUGH)
+        self._fruitless -= len(plaintext) / _ENOUGH
+        if self._fruitless < 0:
+            self._fruitless = 0
         if plaintext and not self._is_closing:
             self._above.data_received(plaintext)
         if failure is not None:
             raise failure
-        if has_ended:
+        if pieces and not pieces[-1]:
             self._end()
+
+    def _decrypt(self, tls: ssl.SSLObject, pieces: list[bytes]) -> None:
+        """Append the plaintext of this turn to `pieces`; an empty one is the end of TLS."""
+        while True:
+            data = tls.read(_RECORD)
+            pieces.append(data)
+            # a read of nothing raises an error, which takes 4 us
+            if not data or (len(data) < _RECORD and not self._incoming.pending):
+                return
 
     def _wait_for_turn(self) -> None:
         """Let other connections be read before the rest of this one."""
