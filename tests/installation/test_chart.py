@@ -1,6 +1,8 @@
 """The Helm chart, in the two steps of the README, with what Helm renders applied by kubectl."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,3 +56,33 @@ async def test_it_is_installed_in_two_steps_and_uninstalled(cluster: Cluster) ->
     await cluster.run(*leftovers[:2], f"kubectl delete -f {whole.name} --ignore-not-found")
     await cluster.run(*leftovers[2:])
     await cluster.until(cluster.everything, lambda after: after - before == set())
+
+
+def set_by(command: str) -> dict[str, Any]:
+    """Return the values that `--set` gives in a command of the guide."""
+    values: dict[str, Any] = {}
+    for key, text in re.findall(r"--set (\S+?)=(\S+)", command):
+        value = yaml.safe_load(text)
+        *holders, last = key.replace("[0]", "").split(".")
+        if "[0]" in key:
+            last, value = holders.pop(), [{last: value}]
+        holder = values
+        for name in holders:
+            holder = holder.setdefault(name, {})
+        holder[last] = value
+    return values
+
+
+def test_it_is_rendered_for_another_namespace_registry_and_issuer() -> None:
+    (command,) = commands("Own namespace, registry and certificates")
+    objects = render(CHART, {**VALUES, **set_by(command)}, "gpu-policy")
+
+    assert {obj["metadata"].get("namespace", "gpu-policy") for obj in objects} == {"gpu-policy"}
+    assert [obj for obj in objects if obj["kind"].endswith("WebhookConfiguration")] == []
+    (deployment,) = [obj for obj in objects if obj["kind"] == "Deployment"]
+    spec = deployment["spec"]["template"]["spec"]
+    assert spec["containers"][0]["image"].startswith("REGISTRY/grove-admission:")
+    assert spec["imagePullSecrets"] == [{"name": "SECRET"}]
+    issuers = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Issuer"}
+    named = [obj["spec"]["issuerRef"] for obj in objects if obj["kind"] == "Certificate"]
+    assert {issuer["name"] for issuer in named} == issuers

@@ -16,6 +16,7 @@ import yaml
 from app.commands.beside import ApiServer
 from app.commands.explain import KINDS
 from app.explain.reasons.table import RULES
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import POD
@@ -30,13 +31,22 @@ from tests.integration.system import command, connect
 
 pytestmark = pytest.mark.untraced
 
-PAGES = ("Rights of people", "Certificates", "Beside Grove and KAI")
+PAGES = (
+    "Rights of people",
+    "Rights of its account",
+    "Certificates",
+    "Beside Grove and KAI",
+    "When a workload waits",
+    "Before nodes are drained",
+)
 FILLED = {
     "pod/NAME": f"pod/{fleet.ROUTER}-0",
     "NAMESPACE": fleet.NAMESPACE,
     "NAME": fleet.SET,
     "QUEUE": "team-a",
+    "RACK": fleet.RACKS[0],
     "--in rack": "--in host",
+    "--in block": "--in host",
 }
 """What a reader would write in place of the words of a page."""
 
@@ -68,12 +78,16 @@ async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
         yield server
 
 
+def filled(line: str) -> str:
+    for word, filling in FILLED.items():
+        line = line.replace(word, filling)
+    return line
+
+
 @pytest.mark.parametrize("line", ASKED)
 async def test_a_command_of_the_guide_has_an_answer(line: str, kind: str, api: ApiServer) -> None:
     refused = ROOT / "manifests" / "examples" / "podcliqueset-refused.yaml"
-    for word, filled in FILLED.items():
-        line = line.replace(word, filled)
-    program, *words = shlex.split(line.replace("FILE", str(refused)))
+    program, *words = shlex.split(filled(line).replace("FILE", str(refused)))
 
     if program == "kubectl":
         if kind == "sandbox" and not {"get", "describe"} & set(words):
@@ -102,11 +116,47 @@ async def test_pods_that_wait_lose_the_mark_of_workloads(api: ApiServer) -> None
     assert [SKIP_PODGROUPER in annotations_of(pod) for pod in pods] == [False, True]
 
 
+async def test_a_set_is_made_again_with_another_level(api: ApiServer, tmp_path: Path) -> None:
+    def asked(level: str) -> Object:
+        clique = {"name": "main", "spec": {"roleName": "main", "replicas": 1, "podSpec": {}}}
+        template = {"cliques": [clique], "topologyConstraint": {"packDomain": level}}
+        return {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": fleet.SET, "namespace": "again"},
+            "spec": {"replicas": 1, "template": template},
+        }
+
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "again"}}
+    await api.apply([namespace, asked("rack")])
+    place = ObjectRef(POD_CLIQUE_SET, fleet.SET, "again")
+    async with await connect(api, "admin") as client:
+        before = await client.get(place)
+        for line in commands("Ask for another level"):
+            line = filled(line.replace("NAMESPACE", "again"))
+            line = line.replace("set.yaml", str(tmp_path / "set.yaml"))
+            if line.startswith("grove-admission "):
+                words = shlex.split(line)[1:]
+                code, printed, error = await command(*words, "--kubeconfig", str(api.kubeconfig))
+                assert (code in (0, 1), error) == (True, "")
+                assert "1 PodCliqueSet" in printed
+            else:
+                await shell(line, api.kubeconfig)
+        after = await client.get(place)
+
+    assert after["spec"]["template"]["topologyConstraint"] == {"packDomain": "block"}
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
 async def kubectl(words: list[str], kubeconfig: Path) -> None:
+    await shell(shlex.join(["kubectl", *words]), kubeconfig)
+
+
+async def shell(line: str, kubeconfig: Path) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl")
-    process = await asyncio.create_subprocess_exec(
-        "kubectl", *words, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
+    process = await asyncio.create_subprocess_shell(
+        line, env={**os.environ, "KUBECONFIG": str(kubeconfig)}
     )
     assert await process.wait() == 0
 
