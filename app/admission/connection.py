@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
         self.is_trusted = self._exchange.only_known or (route is not None and route.trusted)
         self._headers = head.fields
         self._is_last |= not head.keep_alive
-        if self._rank < _CALLER and self._is_known and self.is_trusted:
+        if self.is_trusted and self._rank < _CALLER and self._is_known:
             self._show(_CALLER)
 
     def _wait_for_head(self, size: int) -> None:

@@ -137,15 +137,17 @@ class Serving:
         the processor caches (`./scripts/bench verdicts`).
         """
         line = self._callers if connection.is_trusted else self._strangers
-        begin = time.perf_counter()
-        is_free = self._is_first or (not is_at_end and begin < self._turn_end)
+        is_free = self._is_first or (not is_at_end and time.perf_counter() < self._turn_end)
         if line.is_resting or not is_free:
             line.waiting[connection] = None
             return
 
         self._plan_turn()
+        begin = time.perf_counter()
         answer = connection.judge()
-        self._rest(line, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        if seconds > TURN_SECONDS:
+            self._rest(line, seconds)
         if answer is not None:
             connection.take(answer)
 
@@ -188,13 +190,14 @@ class Serving:
                 break
 
         line.is_by_size = bool(line.waiting) and not line.is_by_size
-        self._rest(line, now - begin)
         if line.waiting:
             self._plan_turn()
+        if now - begin > TURN_SECONDS:
+            self._rest(line, now - begin)
 
     def _rest(self, line: Line, seconds: float) -> None:
-        """Let strangers rest for `seconds`, which they took, if that is more than TURN_SECONDS."""
-        if line is self._strangers and seconds > TURN_SECONDS:
+        """Let strangers rest for the `seconds` that they took."""
+        if line is self._strangers:
             line.is_resting = True
             asyncio.get_running_loop().call_later(seconds, self._end_rest)
 
