@@ -299,6 +299,9 @@ KEYS_OF_MODES = {
 """The keys of `enforcement.webhooks`, by the beginning of the names of policies."""
 
 
+USERS = '{{ include "grove-admission.users" . }}'
+
+
 def policies() -> str:
     """Return the policies, with what the configuration says of them as placeholders."""
     marked = Configuration.model_validate(
@@ -309,7 +312,7 @@ def policies() -> str:
     )
     text = in_namespace(_documents(admission_policies(marked)))
     for former, new in (
-        (f'["{MARKED_USER}"]', '{{ include "grove-admission.users" . }}'),
+        (f'["{MARKED_USER}"]', USERS),
         (
             f'"{MARKED_USER}"',
             '{{ include "grove-admission.users" . | fromJsonArray | join ", " |'
@@ -363,7 +366,8 @@ def configured(default: str, *path: str) -> str:
 def _with_marked_workloads() -> Configuration:
     labels = {key: f"marked-{key.lower()}" for key in LABELS_OF_QUEUES}
     workloads = {"schedulerName": "marked-scheduler", "labels": labels}
-    return Configuration.model_validate({"workloads": workloads})
+    authorization = {"authorizedUsers": [MARKED_USER]}
+    return Configuration.model_validate({"workloads": workloads, "authorization": authorization})
 
 
 def _with_workloads(text: str) -> str:
@@ -386,6 +390,7 @@ def queue_guard() -> str:
     policies = queue_policies(_with_marked_workloads(), "refuse", marked)
     text = _with_workloads(in_namespace(_documents(policies)))
     text = text.replace(marked, "{{ .Values.queueGuard.kaiNamespace }}")
+    text = text.replace(f'["{MARKED_USER}"]', USERS)
     text = text.replace(
         "  validationActions:\n  - Deny\n",
         '  validationActions: {{ eq .Values.queueGuard.mode "warn" |'

@@ -10,7 +10,7 @@ Grove reads labels and annotations of a PodCliqueSet and its cliques:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -373,32 +373,48 @@ _POD_BINDING = built_in("", "pods/binding", "Binding")
 _BINDINGS = (_POD_BINDING, built_in("", "bindings", "Binding"))
 """API servers copy the labels and annotations of a Binding to its Pod."""
 
+Conditions = Mapping[str, str]
+"""Expressions by name, all of which must be true."""
+
 _ANY = Resource("*", "*", "", True, ("*",))
 
 
-def queue_guards(keys: QueueKeys, trusted: Sequence[str]) -> list[Policy]:
-    """Return the policies for all kinds that name a queue.
+def by_others(namespaces: Sequence[str], users: Sequence[str]) -> Conditions:
+    """Return the condition of requests by others than those who only copy names of queues.
 
-    `trusted` are namespaces whose service accounts only copy the name from another object.
+    These are the service accounts of `namespaces`, `users`, kubelets and Kubernetes' controllers.
     """
+    groups = [*(f"system:serviceaccounts:{namespace}" for namespace in namespaces), "system:nodes"]
+    is_member = "has(request.userInfo.groups) && g in request.userInfo.groups"
+    return {
+        "not-copied-by-a-controller": (
+            f"!({texts(groups)}.exists(g, {is_member})) &&"
+            f" !(request.userInfo.username in {texts(users)}) &&"
+            " request.userInfo.username != 'system:kube-controller-manager'"
+        ),
+    }
+
+
+def queue_guards(keys: QueueKeys, others: Conditions) -> list[Policy]:
+    """Return the policies for all kinds that name a queue, for requests by `others`."""
     guards = [
-        _guard(name, resources, queues, trusted)
+        _guard(name, resources, queues, others)
         for name, (resources, queues) in _kinds_with_queues(keys).items()
     ]
     of_owner = f"[{project_beside_no_queue(keys, ROOT)}]"
-    any_owner = _of_projects("projects", (_ANY, _POD_BINDING), of_owner, keys, trusted)
+    any_owner = _of_projects("projects", (_ANY, _POD_BINDING), of_owner, keys, others)
     return [
         *guards,
-        _of_other_kinds(_guard("owners", (_ANY,), of_metadata(keys), trusted), keys),
+        _of_other_kinds(_guard("owners", (_ANY,), of_metadata(keys), others), keys),
         replace(any_owner, label=keys.project, with_status=True),
-        _of_projects("template-projects", _TEMPLATED, projects_of_templates(keys), keys, trusted),
-        _of_projects("clique-projects", (POD_CLIQUE_SET,), projects_of_set(keys), keys, trusted),
+        _of_projects("template-projects", _TEMPLATED, projects_of_templates(keys), keys, others),
+        _of_projects("clique-projects", (POD_CLIQUE_SET,), projects_of_set(keys), keys, others),
         _of_shared_owners(),
-        _of_revisions(trusted),
+        _of_revisions(others),
     ]
 
 
-def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> list[Policy]:
+def missing_queues(keys: QueueKeys, others: Conditions, parameter: str) -> list[Policy]:
     """Return the policies that no object names a queue that doesn't exist.
 
     `parameter` is the QueueNames with all that exist; before the first one is known, they say
@@ -419,7 +435,7 @@ def missing_queues(keys: QueueKeys, trusted: Sequence[str], parameter: str) -> l
             resources,
             WRITES,
             (demand_of_existence(queues),),
-            conditions={"queues-are-known": known, **_not_copied(trusted)},
+            conditions={"queues-are-known": known, **others},
             parameter=QUEUE_NAMES,
             parameter_name=parameter,
         )
@@ -467,7 +483,7 @@ def _of_other_kinds(policy: Policy, keys: QueueKeys) -> Policy:
 
 
 def _guard(
-    name: str, resources: tuple[Resource, ...], queues: Places, trusted: Sequence[str]
+    name: str, resources: tuple[Resource, ...], queues: Places, others: Conditions
 ) -> Policy:
     """Return the policy for the queues that expressions list for ROOT, and the PodGroups."""
     demands: tuple[PolicyDemand, ...] = DEMANDS_OF_QUEUES
@@ -490,22 +506,10 @@ def _guard(
         WRITES,
         demands,
         variables=variables,
-        conditions=_not_copied(trusted),
+        conditions=others,
         fails_closed=True,
         with_status=True,
     )
-
-
-def _not_copied(trusted: Sequence[str]) -> dict[str, str]:
-    """Return the condition that no controller of `trusted` and no kubelet writes."""
-    groups = [f"system:serviceaccounts:{namespace}" for namespace in trusted]
-    is_member = "has(request.userInfo.groups) && g in request.userInfo.groups"
-    return {
-        "not-copied-by-a-controller": (
-            f"!({texts([*groups, 'system:nodes'])}.exists(g, {is_member})) &&"
-            " request.userInfo.username != 'system:kube-controller-manager'"
-        ),
-    }
 
 
 def _of_projects(
@@ -513,7 +517,7 @@ def _of_projects(
     resources: tuple[Resource, ...],
     projects: str,
     keys: QueueKeys,
-    trusted: Sequence[str],
+    others: Conditions,
 ) -> Policy:
     """Return a policy for labels `project`, which the expression `projects` lists for ROOT.
 
@@ -522,7 +526,7 @@ def _of_projects(
     to no Queue is nobody's business. The only condition is evaluated for each Queue.
     """
     has_project = f"({projects.replace(ROOT, 'object')}).exists(p, p != '')"
-    (not_copied,) = _not_copied(trusted).values()
+    (is_other,) = others.values()
     return Policy(
         f"queue-guard-{name}",
         PATH,
@@ -530,12 +534,12 @@ def _of_projects(
         WRITES,
         (demand_of_projects(keys),),
         variables={"projects": _of("object", projects), "formerProjects": _of_former(projects)},
-        conditions={"of-a-user-with-a-project": f"{has_project} && {not_copied}"},
+        conditions={"of-a-user-with-a-project": f"{has_project} && {is_other}"},
         parameter=QUEUE,
     )
 
 
-def _of_revisions(trusted: Sequence[str]) -> Policy:
+def _of_revisions(others: Conditions) -> Policy:
     """Return the policy that no ControllerRevision takes labels away from a template.
 
     A StatefulSet merges it with its own template, in which a project may stand beside a queue. This
@@ -557,7 +561,7 @@ def _of_revisions(trusted: Sequence[str]) -> Policy:
         (_REVISION,),
         WRITES,
         (demand,),
-        conditions=_not_copied(trusted),
+        conditions=others,
         fails_closed=True,
     )
 

@@ -21,7 +21,7 @@ from app.rules.dialects.bindings import policies as bindings
 from app.rules.dialects.design import policies as design
 from app.rules.policy import Levels, Policy, PolicyDemand, Uncovered, text, texts
 from app.rules.protection_policy import protection
-from app.rules.queue_policy import QueueKeys, missing_queues, queue_guards
+from app.rules.queue_policy import QueueKeys, by_others, missing_queues, queue_guards
 from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard
@@ -277,7 +277,7 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
     """Return the policies about who may use which queue, and which of them don't exist.
 
     KAI runs in `kai_namespace`. The service accounts of its namespace, of ours and of Kubernetes
-    only copy names of queues.
+    only copy names of queues, and so does Grove's operator, one of `authorizedUsers`.
     """
     keys = configuration.workloads.labels
     names = QueueKeys(
@@ -287,14 +287,15 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
         configuration.workloads.scheduler_name,
     )
     exempt = exempt_namespaces(configuration)
-    trusted = sorted({*exempt, kai_namespace})
+    users = sorted(configuration.authorization.authorized_users)
+    others = by_others(sorted({*exempt, kai_namespace}), users)
     form = Form(QUEUES, SUFFIX, exempt)
     actions = DENY if mode == "refuse" else WARN
     objects: list[Object] = []
-    for policy in queue_guards(names, trusted):
+    for policy in queue_guards(names, others):
         is_closed = mode == "refuse" and policy.fails_closed
         objects += objects_of(replace(policy, fails_closed=is_closed), form, actions)
-    for policy in missing_queues(names, trusted, NAME):
+    for policy in missing_queues(names, others, NAME):
         objects += objects_of(policy, form, WARN)
     return objects
 

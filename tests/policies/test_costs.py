@@ -9,7 +9,7 @@ import pytest
 
 from app.config.schema import Configuration
 from app.rules.policy import Policy
-from app.rules.queue_policy import QueueKeys, queue_guards
+from app.rules.queue_policy import QueueKeys, by_others, queue_guards
 from app.webhooks.policies import policies_of
 
 _LOOP = re.compile(r"\.(?:filter|map|exists|all)\(\w, ")
@@ -59,7 +59,10 @@ def test_a_loop_in_a_loop_is_found(expression: str, expected: bool) -> None:
 
 def _every() -> list[Policy]:
     keys = QueueKeys("kai.scheduler/queue", "project", "kai.scheduler/node-pool", "kai-scheduler")
-    return [*policies_of(Configuration()), *queue_guards(keys, ["kai-scheduler"])]
+    return [
+        *policies_of(Configuration()),
+        *queue_guards(keys, by_others(["kai-scheduler"], ["operator"])),
+    ]
 
 
 @pytest.mark.parametrize("policy", _every(), ids=lambda policy: policy.name)

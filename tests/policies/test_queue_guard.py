@@ -239,6 +239,19 @@ def test_the_controllers_of_kubernetes_may_have_no_service_accounts() -> None:
     assert said(POD, pod({QUEUE: "b"}), user=user) == []
 
 
+def test_the_operator_of_grove_may_be_in_another_namespace_than_ours() -> None:
+    operator = "system:serviceaccount:elsewhere:grove-operator"
+    configuration = Configuration.model_validate({"authorization": {"authorizedUsers": [operator]}})
+    policies = queue_policies(configuration, "refuse", KAI)
+    guards = [obj for obj in policies if obj["metadata"]["name"].startswith("queue-guard-")]
+    ask = Policies(guards, {"Queue": QUEUES}, may_do).said
+    groups = ["system:serviceaccounts:elsewhere"]
+
+    assert ask(POD, pod({QUEUE: "b"}), user={"username": operator, "groups": groups}) == []
+    another = {"username": "system:serviceaccount:elsewhere:another", "groups": groups}
+    assert ask(POD, pod({QUEUE: "b"}), user=another) != []
+
+
 @pytest.mark.parametrize("way", ways("b"))
 def test_an_update_may_keep_a_queue(way: str) -> None:
     """Whoever scales a workload need not be allowed to use its queue."""
