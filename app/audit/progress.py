@@ -4,8 +4,9 @@ It is a bar on a terminal, and a line every few seconds elsewhere.
 """
 
 import time
-from collections.abc import Callable
 from typing import TextIO
+
+from app.objects.time import Clock
 
 LINE_SECONDS = 5.0
 _WIDTH = 76
@@ -15,7 +16,7 @@ _BAR = 30
 class Progress:
     """The progress, written to `stream`. `clock` is monotonic, in seconds."""
 
-    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         self._stream = stream
         self._clock = clock
         self._terminal = stream.isatty()

@@ -6,13 +6,14 @@ Reads and writes them, and tracks which CAs they trust.
 import base64
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import JsonMap
+from app.objects.time import Clock
 
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
@@ -33,9 +34,7 @@ class CaBundles:
     monotonic, in seconds.
     """
 
-    def __init__(
-        self, client: Client, name: str, service: Service, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
         self.problems: list[str] = []
         self._client = client
         self._name = name

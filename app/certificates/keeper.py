@@ -22,7 +22,7 @@ A look makes at most one step (`certificates.rotate`), and the next look publish
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import SECRET, Resource
-from app.objects.time import utc_now
+from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
 LOOK_SECONDS = 600.0
@@ -84,8 +84,8 @@ class CertificateReconciler(CertificateSource):
         certificate: ServingCertificate,
         observe: Observe,
         *,
-        now: Callable[[], datetime] = utc_now,
-        clock: Callable[[], float] = time.monotonic,
+        now: Now = utc_now,
+        clock: Clock = time.monotonic,
     ) -> None:
         super().__init__(certificate, now)
         self.client = client

@@ -30,7 +30,7 @@ from app.certificates.certificate import (
     split_bundle,
 )
 from app.certificates.rotate import Terms, new_leaf
-from app.objects.time import utc_now
+from app.objects.time import Now, utc_now
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0
@@ -166,7 +166,7 @@ class CertificateSource(Part, ABC):
     is the reason why the last look failed, or None. `now` is the wall clock with time zone.
     """
 
-    def __init__(self, certificate: ServingCertificate, now: Callable[[], datetime]) -> None:
+    def __init__(self, certificate: ServingCertificate, now: Now) -> None:
         self.certificate = certificate
         self.rotations: Counter[str] = Counter()
         self.failures = 0
@@ -253,7 +253,7 @@ class FileSource(CertificateSource):
         directory: Path,
         certificate: ServingCertificate,
         *,
-        now: Callable[[], datetime] = utc_now,
+        now: Now = utc_now,
     ) -> None:
         super().__init__(certificate, now)
         self._directory = directory

@@ -5,7 +5,7 @@ values than there is memory for.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import yaml
 from msgspec.structs import replace
 
 from app.base.value import Value
+from app.objects.time import Clock
 
 MIB = 2**20
 
@@ -64,7 +65,7 @@ class Budget:
     Several texts can share one; only the time while one of them is read counts.
     """
 
-    def __init__(self, limits: ReadingLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, limits: ReadingLimits, clock: Clock = time.monotonic) -> None:
         self.limits = limits
         self._documents = limits.documents
         self._values = limits.values

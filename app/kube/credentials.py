@@ -6,7 +6,7 @@ They are those of a Pod, or of a kubeconfig.
 import os
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from app.base.mounted import read_mounted
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
 from app.kube.impersonation import Headers
+from app.objects.time import Clock
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
@@ -74,7 +75,7 @@ class PodCredentials:
         host: str,
         token_file: Path,
         ca_file: Path,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.host = host
         self._token_file = token_file

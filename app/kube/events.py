@@ -6,8 +6,7 @@ They are written in the background, and some may be lost.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection
-from datetime import datetime
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Literal, Never
 
@@ -15,7 +14,7 @@ from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap
-from app.objects.time import precise_timestamp, utc_now
+from app.objects.time import Now, precise_timestamp, utc_now
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
@@ -74,9 +73,7 @@ class Recorder:
     Events that could not be written, because the queue was full or the API server rejected them.
     """
 
-    def __init__(
-        self, client: Client, identity: str, *, now: Callable[[], datetime] = utc_now
-    ) -> None:
+    def __init__(self, client: Client, identity: str, *, now: Now = utc_now) -> None:
         self.lost = 0
         self._client = client
         self._identity = identity

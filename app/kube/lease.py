@@ -18,13 +18,12 @@ import os
 import random as system_random
 import time
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from typing import Never
 
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.objects.resource import LEASE
-from app.objects.time import precise_timestamp, utc_now
+from app.objects.time import Clock, Now, precise_timestamp, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -82,8 +81,8 @@ class Elector:
         identity: str,
         *,
         timing: LeaseTiming,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = utc_now,
+        clock: Clock = time.monotonic,
+        now: Now = utc_now,
         random: Callable[[], float] = system_random.random,
         stop_process: Callable[[], None] = end_process,
     ) -> None:

@@ -8,6 +8,7 @@ from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
 from app.objects.owners import COPIES, OwnerRef, controller_of
 from app.objects.resource import Resource
+from app.objects.time import Clock
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
 """Returns the resource of an apiVersion and kind, or None if the cluster does not serve it."""
@@ -26,7 +27,7 @@ class Owners:
     """
 
     def __init__(
-        self, client: Objects, find_kind: FindKind, *, clock: Callable[[], float] = time.monotonic
+        self, client: Objects, find_kind: FindKind, *, clock: Clock = time.monotonic
     ) -> None:
         self._client = client
         self._find_kind = find_kind

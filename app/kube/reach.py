@@ -1,9 +1,10 @@
 """Whether the API server answers, for readiness and metrics."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from app.base.sample import Sample, gauge
+from app.objects.time import Clock
 
 UNREACHABLE_SECONDS = 300.0
 """How long an API server may be silent.
@@ -16,7 +17,7 @@ unready then, no review would be answered right after it.
 class Reach:
     """When the API server has answered last, and what prevents it from answering."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._answered_at = clock()
         self._problem = ""

@@ -5,12 +5,12 @@ The number of writes to each object shows it, so that a fight is not continued.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from hashlib import blake2b
 
 import msgspec
 
 from app.kube.api import Key, Object
+from app.objects.time import Clock
 
 WINDOW_SECONDS = 120.0
 TOLERATED = 5
@@ -29,7 +29,7 @@ class Rewrites:
         *,
         tolerated: int = TOLERATED,
         window: float = WINDOW_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.fights = 0
         """The number of writes that were not made because of another writer."""

@@ -18,6 +18,7 @@ from sys import intern
 from typing import Generic, Self, TypeVar
 
 from app.kube.api import ClusterError, Key, Object, Unavailable, WatchEvent
+from app.objects.time import Clock
 
 T = TypeVar("T")
 Version = int | str
@@ -44,7 +45,7 @@ class WatchStore(Generic[T]):
         project: Projection[T],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.

@@ -1,6 +1,7 @@
 """Times and durations of Kubernetes objects, read without trust in their form, and written."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,11 +44,21 @@ def signed_duration(value: Any) -> float | None:
     return -seconds if value.startswith("-") else seconds
 
 
-# As an API server writes them.
+# Where times come from: tests have clocks of their own.
+
+
+Clock = Callable[[], float]
+"""A clock that counts seconds, such as `time.monotonic`."""
+
+Now = Callable[[], datetime]
+"""A clock that gives the time of day, with its zone."""
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+# As an API server writes them.
 
 
 def timestamp(time: datetime) -> str:

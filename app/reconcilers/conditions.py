@@ -5,8 +5,6 @@ topologies: it says whether the nodes have labels for all levels, and these form
 """
 
 import contextlib
-from collections.abc import Callable
-from datetime import datetime
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
@@ -19,7 +17,7 @@ from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.conditions import Condition, with_condition, without_condition
-from app.objects.time import timestamp, utc_now
+from app.objects.time import Now, timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.stores.stores import Stores
 
@@ -49,7 +47,7 @@ class ConstraintStatusReconciler(Value):
     client: Client
     sets: WatchStore[PodCliqueSet]
     topology: ClusterView
-    now: Callable[[], datetime] = utc_now
+    now: Now = utc_now
 
     def all_keys(self) -> list[Key]:
         return self.sets.known_keys()
@@ -114,7 +112,7 @@ class LevelCoverageReconciler(Value):
     client: Client
     topology: ClusterView
     events: Recorder
-    now: Callable[[], datetime] = utc_now
+    now: Now = utc_now
 
     def all_keys(self) -> list[Key]:
         try:

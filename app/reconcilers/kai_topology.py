@@ -5,7 +5,6 @@ It keeps the KAI Topology in step, and writes the condition Ready.
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime
 
 from app.base.value import Value
 from app.facts.kai.topology import level_labels
@@ -13,7 +12,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
 from app.kube.events import Regarding
 from app.objects.conditions import Condition, with_condition
-from app.objects.time import timestamp, utc_now
+from app.objects.time import Now, timestamp, utc_now
 from app.reconcilers.conditions import status_patch
 from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
@@ -56,7 +55,7 @@ class KaiTopologyReconciler:
         topology_name: str,
         *,
         dialect: Callable[[], Dialect],
-        now: Callable[[], datetime] = utc_now,
+        now: Now = utc_now,
     ) -> None:
         self.rewrites = writing.rewrites
         self.statuses_lost = 0

@@ -7,7 +7,7 @@ ones that stored PodCliques or Pods need, and deletes those that none of them ne
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 
 from app.cluster.owners import MnnvlOwners
@@ -34,6 +34,7 @@ from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
+from app.objects.time import Clock
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, ClaimedMember, Plan, demands_in, plan_for
 from app.stores.stores import Stores
@@ -78,7 +79,7 @@ class MnnvlResourcesReconciler:
         pods: WatchStore[ClaimedMember],
         units: UnitOwners,
         collect_after: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._client = writing.client
         self._cliques = cliques

@@ -6,7 +6,7 @@ are restarted: https://github.com/kubernetes/kubernetes/issues/133827
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from app.facts.kinds import QUEUE_NAMES
@@ -14,6 +14,7 @@ from app.kube.api import Client, Key, ObjectRef
 from app.kube.discovery import Discovery
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
+from app.objects.time import Clock
 
 NAME = "grove-admission"
 """The name of the object."""
@@ -50,7 +51,7 @@ class QueueNamesReconciler:
         queues: WatchStore[str],
         listed: WatchStore[frozenset[str]],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._client = client
         self._queues = queues

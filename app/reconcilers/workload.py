@@ -8,7 +8,7 @@ schedule them alone. A PodGroup is deleted after its last Pod, and for no other 
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -31,6 +31,7 @@ from app.kube.rewrites import Rewrites
 from app.objects.owners import OwnerRef
 from app.objects.resource import POD
 from app.objects.shape import annotations_of
+from app.objects.time import Clock
 from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
 from app.reconcilers.writing import soonest
@@ -88,7 +89,7 @@ class WorkloadReconciler:
         pod_rewrites: Rewrites,
         group_rewrites: Rewrites,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._client = client
         self._caches = caches

@@ -9,8 +9,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
 
 from app.base.value import Value
 from app.facts.grove.podcliqueset import StatusCondition
@@ -22,7 +21,7 @@ from app.kube.events import Recorder, Regarding
 from app.objects.conditions import Condition, condition_of, with_condition, without_condition
 from app.objects.resource import Resource
 from app.objects.shape import text_at
-from app.objects.time import timestamp, utc_now
+from app.objects.time import Clock, Now, timestamp, utc_now
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
 CONDITION = "PlacementBlocked"
@@ -80,8 +79,8 @@ class Teller:
         events: Recorder,
         pacing: Pacing,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = utc_now,
+        clock: Clock = time.monotonic,
+        now: Now = utc_now,
     ) -> None:
         self.writes = 0
         self.held_back = 0

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from msgspec.structs import replace
@@ -29,6 +29,7 @@ from app.kube.backoff import Backoff
 from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.events import Recorder
 from app.kube.watch import Pace
+from app.objects.time import Clock
 from app.stores.stores import PermittedStores
 from app.waiting.losses import PLACEMENT_LOST, Losses
 from app.waiting.overdue import Overdue, overdue
@@ -58,7 +59,7 @@ class WaitingDuty:
         events: Recorder,
         configuration: Configuration,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
         pacing: Pacing = PACING,
     ) -> None:
         self._client = client
