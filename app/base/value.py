@@ -1,9 +1,12 @@
 """The base of values: objects that never change after they are made."""
 
-from typing import dataclass_transform
+from functools import lru_cache
+from typing import TypeVar, dataclass_transform
 
 import msgspec
 from msgspec.structs import astuple
+
+T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
@@ -16,3 +19,9 @@ class Versioned(Value):
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and astuple(self)[:-1] == astuple(other)[:-1]
+
+
+@lru_cache(maxsize=8192)
+def shared(value: T) -> T:
+    """Return `value`, one object for equal ones that come again soon, so that memory has one."""
+    return value

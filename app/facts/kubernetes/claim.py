@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 from sys import intern
 
-from app.base.value import Value
+from app.base.value import Value, shared
 from app.facts.kubernetes.selectors import Term, node_selector_terms
 from app.facts.labels import KAI_QUEUE
 from app.facts.named import (
@@ -141,12 +140,8 @@ def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
     if map_at(obj, "status").get("allocation"):
         return ()
     names = (text_at(request, "deviceClassName") for request in _requests(map_at(obj, "spec")))
-    return _stored_once(*filter(None, names))
-
-
-@lru_cache(maxsize=256)
-def _stored_once(*names: str) -> tuple[str, ...]:
-    return names
+    classes: tuple[str, ...] = shared(tuple(filter(None, names)))
+    return classes
 
 
 class ClaimTemplate(Namespaced):

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from msgspec import field
 
-from app.base.value import Value
+from app.base.value import Value, shared
 from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.named import ClusterScoped, interned
@@ -53,13 +53,8 @@ def read_node_labels(obj: JsonMap) -> NodeLabels:
     if gpus:
         labels = {**labels, GPUS: str(gpus)}
     pairs = sorted(labels.items())
-    keys = _stored_once(tuple(intern(key) for key, _ in pairs))
+    keys = shared(tuple(intern(key) for key, _ in pairs))
     return NodeLabels(keys, tuple(intern(value) for _, value in pairs))
-
-
-@functools.lru_cache(maxsize=1000)
-def _stored_once(keys: Texts) -> Texts:
-    return keys
 
 
 @functools.lru_cache(maxsize=1000)

@@ -4,8 +4,8 @@ Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#r
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
 
+from app.base.value import shared
 from app.facts.quantity import amounts
 from app.objects.shape import JsonMap, maps_at
 
@@ -50,11 +50,7 @@ def read_requests(spec: JsonMap) -> Requests:
         name = claim.get("resourceClaimTemplateName") or claim.get("resourceClaimName")
         _add(total, {f"claim {name}": 1000})
 
-    return _shared(tuple(sorted(total.items())))
-
-
-@lru_cache(maxsize=4096)
-def _shared(requests: Requests) -> Requests:
+    requests: Requests = shared(tuple(sorted(total.items())))
     return requests
 
 

@@ -9,13 +9,12 @@ pods refer to them.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 from sys import intern
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from app.base.value import Value
+from app.base.value import Value, shared
 from app.facts.carrier import CLAIM, Carrier, Entry, UnitMember
 from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
@@ -28,8 +27,6 @@ from app.objects.names import is_index, is_subdomain
 from app.objects.resource import Resource
 from app.objects.shape import Object
 from app.rules.mnnvl.unit import SCOPES, NvlinkUnit, Scope, scope_of, scopes_of
-
-T = TypeVar("T")
 
 ClaimMode = Literal["shared", "template"]
 
@@ -247,17 +244,11 @@ def claimed(carrier: Carrier) -> ClaimedMember | None:
         carrier.owner_uid,
         carrier.deleting,
         MnnvlAnnotations(device_class=device_class) if device_class else NO_ANNOTATIONS,
-        named=_once(carrier.named),
-        controller=_once(carrier.controller),
+        named=shared(carrier.named),
+        controller=shared(carrier.controller),
         scope=plan.scope,
         mode=plan.mode,
     )
-
-
-@lru_cache(maxsize=256)
-def _once(value: T) -> T:
-    """Return `value`, one object for equal ones of Pods that are read one after the other."""
-    return value
 
 
 def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
