@@ -26,10 +26,14 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
     return Sample(name, text, float(value), labels, is_counter=True)
 
 
+Checks = Mapping[str, str | None]
+"""The problem of each check by its name; None if there is none."""
+
+
 class Part(Protocol):
     """A long-lived part of the server, with its checks, notes and samples."""
 
-    def checks(self) -> Mapping[str, str | None]:
+    def checks(self) -> Checks:
         """Return the problem of each check by its name; None if there is none."""
         return {}
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.base.mounted import read_mounted
-from app.base.sample import Part, Sample, counter, gauge
+from app.base.sample import Checks, Part, Sample, counter, gauge
 from app.certificates.certificate import (
     CertificateInfo,
     Pair,
@@ -208,7 +208,7 @@ class CertificateSource(Part, ABC):
         except ValueError:
             return None
 
-    def checks(self) -> dict[str, str | None]:
+    def checks(self) -> Checks:
         return {"certificate": None if self.healthy() else self._problem()}
 
     def samples(self) -> Iterator[Sample]:

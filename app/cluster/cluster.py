@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import field
 
-from app.base.sample import Sample, counter, gauge
+from app.base.sample import Checks, Sample, counter, gauge
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
@@ -65,7 +65,7 @@ class Cluster:
         """The stores for verdicts, then those for warnings, each with its row."""
         return [*self.stores, *self.hints]
 
-    def checks(self) -> dict[str, str | None]:
+    def checks(self) -> Checks:
         """Return the problem of each check by its name, or None if there is none.
 
         Without problems, the server can give verdicts.

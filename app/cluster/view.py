@@ -1,11 +1,11 @@
 """The facts of a cluster as webhooks and reconcilers read them, over the stores."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
-from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.grove.topology import ClusterTopology, LevelsByName
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.kubernetes.claim import SliceGpus, gpus_in
@@ -196,7 +196,7 @@ class ClusterView:
 
         return stored
 
-    def bindings(self) -> Mapping[str, Sequence[Level]]:
+    def bindings(self) -> LevelsByName:
         """Return the bindings.
 
         Raise Unavailable also if discovery has found their API and they are not listed yet.

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, Self
 from urllib.parse import quote
 
-from app.base.sample import Part, Sample, counter
+from app.base.sample import Checks, Part, Sample, counter
 from app.kube.api import (
     Client,
     NotServed,
@@ -72,7 +72,7 @@ class HttpClient(Part):
     def calls(self) -> dict[tuple[str, str, str], int]:
         return self._transport.calls
 
-    def checks(self) -> dict[str, str | None]:
+    def checks(self) -> Checks:
         return {"api-server": self._transport.reach.check()}
 
     def samples(self) -> Iterator[Sample]:

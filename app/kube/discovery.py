@@ -23,6 +23,8 @@ SETTLE_SECONDS = 1.0
 
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
+Lists = dict[GroupVersion, frozenset[str]]
+"""The plurals of the resources of each."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class Discovery:
         self._served: dict[Resource, str | None] = {
             r: r.versions[0] for r in self.resources if not r.optional
         }
-        self._lists: dict[GroupVersion, frozenset[str]] = {}
+        self._lists: Lists = {}
         self._has_refreshed = asyncio.Event()
         self._refreshing = asyncio.Lock()
         self._triggered = asyncio.Event()
@@ -82,7 +84,7 @@ class Discovery:
 
         If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
         """
-        lists: dict[GroupVersion, frozenset[str]] = {}
+        lists: Lists = {}
         for group_version in _known_groups(resources):
             try:
                 lists[group_version] = await self._plurals(group_version)
@@ -189,7 +191,7 @@ class Discovery:
         proxy answers so while an API server restarts. Before the first refresh there are no last
         lists, so the ClusterError is raised.
         """
-        lists: dict[GroupVersion, frozenset[str]] = {}
+        lists: Lists = {}
         unread: dict[GroupVersion, ClusterError] = {}
         for group_version in group_versions:
             try:
@@ -285,7 +287,7 @@ def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
     return {(resource.group, version) for resource in resources for version in resource.versions}
 
 
-def _best(resource: Resource, lists: dict[GroupVersion, frozenset[str]]) -> str | None:
+def _best(resource: Resource, lists: Lists) -> str | None:
     served = (
         v
         for v in resource.versions

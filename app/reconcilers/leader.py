@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
-from app.base.sample import Sample, counter, gauge
+from app.base.sample import Checks, Sample, counter, gauge
 from app.cluster.cluster import Cluster
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
@@ -145,7 +145,7 @@ class Leader:
         finally:
             self._working = False
 
-    def checks(self) -> dict[str, str | None]:
+    def checks(self) -> Checks:
         """Return no checks, because a replica that doesn't lead is ready for verdicts too."""
         return {}
 

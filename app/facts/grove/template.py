@@ -147,6 +147,13 @@ class CliqueTemplate(Value):
         return str(self.value_of(MNNVL_SCOPE) or "replica")
 
 
+CountedClique = tuple[CliqueTemplate, int]
+"""A clique, and how many of its pods count."""
+
+GroupsOf = Mapping[str, Mapping[Owner, GroupTemplate]]
+"""The scaling groups of each clique, by the names of both."""
+
+
 class Template(Value):
     """A PodCliqueSet.
 
@@ -160,7 +167,7 @@ class Template(Value):
     parts: tuple[SetPart, ...]
     groups: tuple[GroupTemplate, ...]
     cliques: tuple[CliqueTemplate, ...]
-    groups_of: Mapping[str, Mapping[Owner, GroupTemplate]]
+    groups_of: GroupsOf
     findings: tuple[FieldError, ...]
 
     @property
@@ -287,7 +294,7 @@ def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTem
     )
 
 
-def _groups_of(groups: list[GroupTemplate]) -> Mapping[str, Mapping[Owner, GroupTemplate]]:
+def _groups_of(groups: list[GroupTemplate]) -> GroupsOf:
     """Return the groups of each clique by their owners."""
     groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
     for group in groups:
@@ -300,7 +307,7 @@ def _read_clique(
     own: SetPart,
     content: JsonMap,
     whole: SetPart,
-    groups_of: Mapping[str, Mapping[Owner, GroupTemplate]],
+    groups_of: GroupsOf,
     groups_read: bool,
 ) -> CliqueTemplate:
     name = own.owner[1]

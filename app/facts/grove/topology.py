@@ -1,6 +1,6 @@
 """ClusterTopologies, ClusterTopologyBindings, and their levels."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.base.value import Value
 from app.facts.labels import KAI_SCHEDULER
@@ -16,6 +16,10 @@ class Level(Value):
 
     domain: str
     key: str
+
+
+LevelsByName = Mapping[str, Sequence[Level]]
+"""The levels of topologies by the name of the topology, broadest first."""
 
 
 def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:

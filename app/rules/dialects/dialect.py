@@ -15,7 +15,7 @@ from app.base.value import Value
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import SlimPodGang
 from app.facts.grove.template import Owner, Template
-from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.grove.topology import ClusterTopology, Level, LevelsByName
 from app.facts.kai.topology import KaiTopology
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.conditions import Condition
@@ -113,7 +113,7 @@ class TopologyFacts(Protocol):
     def topology(self) -> ClusterTopology:
         """Return the managed topology. Raise NoTopology if it doesn't exist although it should."""
 
-    def bindings(self) -> Mapping[str, Sequence[Level]]:
+    def bindings(self) -> LevelsByName:
         """Return the levels of all ClusterTopologyBindings by name, broadest first."""
 
     def kai_topology(self, name: str) -> KaiTopology | None:
@@ -195,7 +195,7 @@ class Dialect(ABC):
         """Return the valid levels of a stored object of `resource`, broadest first."""
 
     @abstractmethod
-    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
+    def in_use(self, facts: TopologyFacts) -> LevelsByName:
         """Return the levels of the topologies that workloads may refer to.
 
         They are by the name of the topology.

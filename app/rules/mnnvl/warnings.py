@@ -7,7 +7,7 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.facts.grove.template import CliqueTemplate, Owner, Template
+from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import Level
 from app.facts.labels import MNNVL_GROUP
 from app.facts.unit_owners import is_label
@@ -119,16 +119,12 @@ def _sharing(
         )
 
 
-SharingClique = tuple[CliqueTemplate, int]
-"""A clique, and how many of its pods share the ComputeDomain."""
-
-
-def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[SharingClique]]:
+def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[CountedClique]]:
     """Return the cliques that share a ComputeDomain, by a description of it for people.
 
     If each replica of the set has a ComputeDomain, the pods of one replica are counted.
     """
-    domains: dict[str, list[SharingClique]] = {}
+    domains: dict[str, list[CountedClique]] = {}
     for clique in asking:
         group = clique.group
         replicas = group.replicas if group is not None else 1
@@ -150,7 +146,7 @@ def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[SharingClique]]
 
 
 def _several(
-    domains: Mapping[str, Sequence[SharingClique]], required: Mapping[str, Level], nodes: Nodes
+    domains: Mapping[str, Sequence[CountedClique]], required: Mapping[str, Level], nodes: Nodes
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
@@ -174,7 +170,7 @@ def _several(
     )
 
 
-def _sizes(members: Sequence[SharingClique]) -> list[int]:
+def _sizes(members: Sequence[CountedClique]) -> list[int]:
     """Return how many pods share each ComputeDomain: each replica of a group may have its own."""
     clique, pods = members[0]
     group = clique.group
@@ -183,7 +179,7 @@ def _sizes(members: Sequence[SharingClique]) -> list[int]:
 
 
 def _spread(
-    name: str, members: Sequence[SharingClique], required: Mapping[str, Level], nodes: Nodes
+    name: str, members: Sequence[CountedClique], required: Mapping[str, Level], nodes: Nodes
 ) -> Iterator[str]:
     if sum(pods for _, pods in members) < 2:
         return

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.base.value import Value
-from app.facts.grove.template import SET, CliqueTemplate, Owner, Template, owner_text
+from app.facts.grove.template import SET, CountedClique, Owner, Template, owner_text
 from app.facts.grove.topology import Level
 from app.objects.fields import listed
 from app.rules.topology.coverage import Nodes, NodesWith, Room
@@ -66,7 +66,7 @@ class _Count(Value):
     sizes: list[int]
 
 
-def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | None:
+def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
     """Return what KAI counts for pods whose GPUs differ, or None if it adds them up.
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
@@ -78,12 +78,12 @@ def _counted_by_kai(cliques: Sequence[tuple[CliqueTemplate, int]]) -> _Count | N
     return _Count(sum(pods for _, pods in cliques), sizes)
 
 
-def _needed(cliques: Sequence[tuple[CliqueTemplate, int]]) -> int:
+def _needed(cliques: Sequence[CountedClique]) -> int:
     """Return the GPUs of all pods of `cliques`."""
     return sum(clique.whole_gpus * pods for clique, pods in cliques)
 
 
-def _of_several_sizes(owner: Owner, cliques: Sequence[tuple[CliqueTemplate, int]]) -> Iterator[str]:
+def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
     """Yield a warning if pods under the constraint of `owner` have different GPUs.
 
     KAI counts each of them like the largest.
@@ -100,13 +100,13 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[tuple[CliqueTemplate, int]
     )
 
 
-def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, int]]]:
+def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
     """Return the cliques that one replica of each owner has in one PodGang.
 
     Each has its number of pods. The PodGang of the set contains `minAvailable` replicas of a
     scaling group. Further replicas have PodGangs of their own.
     """
-    members: dict[Owner, list[tuple[CliqueTemplate, int]]] = defaultdict(list)
+    members: dict[Owner, list[CountedClique]] = defaultdict(list)
     for clique in template.cliques:
         group = clique.group
         members[SET].append(
@@ -121,7 +121,7 @@ def _members(template: Template) -> Mapping[Owner, list[tuple[CliqueTemplate, in
 def _too_small(
     owner: Owner,
     domain: str,
-    cliques: Sequence[tuple[CliqueTemplate, int]],
+    cliques: Sequence[CountedClique],
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> Iterator[str]:
@@ -134,7 +134,7 @@ def _too_small(
         yield f'a replica of {owner_text(owner)} must fit into one "{domain}", but {problem}'
 
 
-def _beyond(room: Room, cliques: Sequence[tuple[CliqueTemplate, int]]) -> str:
+def _beyond(room: Room, cliques: Sequence[CountedClique]) -> str:
     """Return why the pods of `cliques` have no place in `room`, or "" if they may have one."""
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)

@@ -23,6 +23,9 @@ CONDITION = "LevelsCovered"
 
 _SHOWN = 3
 
+NodeGroup = tuple[Mapping[str, str], int]
+"""The labels of nodes, and how many nodes have them."""
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -49,11 +52,11 @@ class Nodes:
     `kubernetes.io/hostname` is left out, because it differs for each node.
     """
 
-    def __init__(self, groups: Iterable[tuple[Mapping[str, str], int]] = ()) -> None:
+    def __init__(self, groups: Iterable[NodeGroup] = ()) -> None:
         self._groups = tuple(groups)
         self.results: dict[Hashable, Any] = {}
 
-    def __iter__(self) -> Iterator[tuple[Mapping[str, str], int]]:
+    def __iter__(self) -> Iterator[NodeGroup]:
         return iter(self._groups)
 
     def __len__(self) -> int:
@@ -84,7 +87,7 @@ class Nodes:
             domains[tuple(labels[key] for key in keys)][_gpus(labels)] += count
         return list(domains.values())
 
-    def with_labels(self, keys: Sequence[str]) -> list[tuple[Mapping[str, str], int]]:
+    def with_labels(self, keys: Sequence[str]) -> list[NodeGroup]:
         """Return the groups of nodes that have the labels `keys`, with their numbers."""
         return [group for group in self if all(key in group[0] for key in keys)]
 
@@ -173,7 +176,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
     return problems
 
 
-def _number_of(nodes: Iterable[tuple[Mapping[str, str], int]]) -> int:
+def _number_of(nodes: Iterable[NodeGroup]) -> int:
     return sum(count for _, count in nodes)
 
 

@@ -8,7 +8,7 @@ and, for queue, priority class, project, node pool and user, KAI's own podgroupe
 https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from app.base.value import Value
@@ -143,9 +143,7 @@ def _only(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     return {key: entries[key] for key in keys if key in entries}
 
 
-def _chain(
-    group: DefinedGroup, sources: Sources
-) -> tuple[MetadataLayer, MetadataLayer, MetadataLayer]:
+def _chain(group: DefinedGroup, sources: Sources) -> tuple[MetadataLayer, ...]:
     return group.layer, sources.owner, sources.pod
 
 
@@ -178,9 +176,7 @@ def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
     return next((value for entries in labels if (value := entries.get(key))), None)
 
 
-def named_queue(
-    chain: tuple[MetadataLayer, MetadataLayer, MetadataLayer], keys: LabelKeys
-) -> str | None:
+def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
     """Return the queue that the first layer in `chain` names.
 
     Without one, it is the queue of the project in the node pool. None if there is neither. A label

@@ -9,10 +9,8 @@ nothing in PodGangs, PodCliqueSets or KAI Topologies.
 Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 """
 
-from collections.abc import Mapping, Sequence
-
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.topology import Level, levels_of_binding
+from app.facts.grove.topology import LevelsByName, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.shape import JsonMap, map_at
 from app.rules.dialects.bindings import sets
@@ -39,7 +37,7 @@ class Bindings(Dialect):
     read_levels = staticmethod(levels_of_binding)
     validate_set = staticmethod(sets.validate_set)
 
-    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
+    def in_use(self, facts: TopologyFacts) -> LevelsByName:
         return facts.bindings()
 
     def validate_levels(

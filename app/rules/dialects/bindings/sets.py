@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import Level, LevelsByName
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden, invalid, quote, required
 from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
-
-Bindings = Mapping[str, Sequence[Level]]
-"""The levels of all ClusterTopologyBindings by name, broadest first."""
 
 
 class Packing(TopologyConstraint, kw_only=True):
@@ -200,7 +197,7 @@ def _judge(
     return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
 
 
-def _problems(packings: Packings, bindings: Bindings, nodes_with: NodesWith) -> Problems:
+def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith) -> Problems:
     """Return the problems of `packings`. Findings about names come first."""
     findings = [*packings.name_findings]
     unplaceable: Findings = []
@@ -228,7 +225,7 @@ def _problems(packings: Packings, bindings: Bindings, nodes_with: NodesWith) -> 
 # Findings.
 
 
-def _unknown_binding(packing: Packing, name: str, bindings: Bindings) -> FieldError:
+def _unknown_binding(packing: Packing, name: str, bindings: LevelsByName) -> FieldError:
     allowed = "there is none in this cluster"
     if bindings:
         allowed = f"these exist: {', '.join(sorted(bindings))}"

@@ -11,10 +11,8 @@ Topology.
 Source: https://github.com/ai-dynamo/grove/tree/a5b8e0dc
 """
 
-from collections.abc import Mapping, Sequence
-
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.topology import Level, levels_of_cluster_topology
+from app.facts.grove.topology import LevelsByName, levels_of_cluster_topology
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.objects.edits import Edit
 from app.objects.shape import JsonMap
@@ -45,7 +43,7 @@ class Unserved(Dialect):
     validate_set = staticmethod(sets.validate_set)
     condition = staticmethod(constraint_condition)
 
-    def in_use(self, facts: TopologyFacts) -> Mapping[str, Sequence[Level]]:
+    def in_use(self, facts: TopologyFacts) -> LevelsByName:
         topology = facts.topology()
         return {topology.name: topology.levels} if topology.enabled else {}
 
