@@ -14,7 +14,6 @@ from app.webhooks.policies import (
     admission_policies,
     marking_policies,
     queue_policies,
-    static_policies,
 )
 
 Objects = list[Object]
@@ -82,7 +81,9 @@ def documents(objects: Objects) -> str:
 
 def _write_static(folder: Path, configuration: Configuration) -> None:
     """Write a folder for each admission plugin, and the configuration that names both."""
-    contents = {"validating": uncovered() + documents(static_policies(configuration))}
+    contents = {
+        "validating": uncovered() + documents(admission_policies(configuration, is_static=True))
+    }
     marking = marking_policies(configuration, is_static=True)
     if marking:
         contents["mutating"] = documents(marking)

@@ -80,24 +80,6 @@ def objects_of(policy: Policy, form: Form, actions: Sequence[str]) -> list[Objec
     ]
 
 
-def marking(scheduler_name: str, form: Form) -> list[Object]:
-    """Return the MutatingAdmissionPolicy that marks Pods of Workloads, and its binding."""
-    name = "pod-mark"
-    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": MARK}}
-    spec = {
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": form.constraints(list(_rules((POD,), ("CREATE",)))),
-        "matchConditions": expressions(conditions_of_mark(scheduler_name).items()),
-        "mutations": [mutation],
-    }
-    bound = {"policyName": name + form.suffix}
-    return [
-        form.named("MutatingAdmissionPolicy", name, spec),
-        form.named("MutatingAdmissionPolicyBinding", name, bound),
-    ]
-
-
 def _validating(policy: Policy, form: Form) -> Object:
     """Return the spec of a policy.
 
@@ -216,21 +198,25 @@ UNCOVERED: tuple[Uncovered, ...] = (
 """What only the webhooks do. Warnings are theirs too."""
 
 
-def policies_of(configuration: Configuration) -> list[Policy]:
-    """Return the policies whose levels are parameters, objects of the cluster."""
-    name = configuration.cluster_topology.name
-    return [
-        *_without_levels(configuration),
-        design.pod_clique_sets(parameter_name=name),
-        bindings.pod_clique_sets(),
-    ]
+def policies_of(configuration: Configuration, *, is_static: bool = False) -> list[Policy]:
+    """Return the policies about objects of Grove and KAI.
 
-
-def static_policies_of(configuration: Configuration) -> list[Policy]:
-    """Return the policies without parameters: the levels are those of `configuration`."""
-    policies = _without_levels(configuration)
-    policies.append(protection(NAME, configuration.authorization.authorized_users))
+    The levels are parameters, objects of the cluster. Static policies can have none: their levels
+    are those of `configuration`, and one more protects what we have stored.
+    """
     topology = configuration.cluster_topology
+    authorized = configuration.authorization.authorized_users
+    policies = [
+        guard(guarded_kinds(topology), topology.name, authorized),
+        design.CLUSTER_TOPOLOGIES,
+        bindings.CLUSTER_TOPOLOGY_BINDINGS,
+        SUBGROUPS,
+    ]
+    if not is_static:
+        of_sets = design.pod_clique_sets(parameter_name=topology.name)
+        return [*policies, of_sets, bindings.pod_clique_sets()]
+
+    policies.append(protection(NAME, authorized))
     if topology.enabled:
         domains = [level.domain for level in configuration.levels]
         levels = Levels(texts(domains), text(topology.name))
@@ -238,39 +224,46 @@ def static_policies_of(configuration: Configuration) -> list[Policy]:
     return policies
 
 
-def _without_levels(configuration: Configuration) -> list[Policy]:
-    """Return the policies that depend on no levels."""
-    topology = configuration.cluster_topology
-    return [
-        guard(guarded_kinds(topology), topology.name, configuration.authorization.authorized_users),
-        design.CLUSTER_TOPOLOGIES,
-        bindings.CLUSTER_TOPOLOGY_BINDINGS,
-        SUBGROUPS,
-    ]
+def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
+    """Return ValidatingAdmissionPolicies and bindings.
 
-
-def admission_policies(configuration: Configuration) -> list[Object]:
-    """Return ValidatingAdmissionPolicies and bindings, for `kubectl apply`."""
-    form = Form(RULES, SUFFIX, exempt_namespaces(configuration))
-    return _rendered(policies_of(configuration), configuration, form)
-
-
-def static_policies(configuration: Configuration) -> list[Object]:
-    """Return ValidatingAdmissionPolicies and bindings, for a folder of the API server."""
-    form = Form(RULES, STATIC_SUFFIX, exempt_namespaces(configuration))
-    return _rendered(static_policies_of(configuration), configuration, form)
+    They are for `kubectl apply`, or static, for a folder of the API server.
+    """
+    form = _form(configuration, is_static)
+    only_warning = warning_paths(configuration.enforcement)
+    objects: list[Object] = []
+    for policy in policies_of(configuration, is_static=is_static):
+        is_guard = all(demand.reason == "Forbidden" for demand in policy.demands)
+        # The managed topology is guarded in a trial period too.
+        warns = policy.path in only_warning and not is_guard
+        objects += objects_of(policy, form, WARN if warns else DENY)
+    return objects
 
 
 def marking_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
-    """Return the MutatingAdmissionPolicy for Pods of Workloads, and its binding.
+    """Return the MutatingAdmissionPolicy that marks Pods of Workloads, and its binding.
 
     [] if Workloads are disabled.
     """
     if not configuration.workloads.enabled:
         return []
-    suffix = STATIC_SUFFIX if is_static else SUFFIX
-    form = Form(RULES, suffix, exempt_namespaces(configuration))
-    return marking(configuration.workloads.scheduler_name, form)
+
+    form = _form(configuration, is_static)
+    name = "pod-mark"
+    conditions = conditions_of_mark(configuration.workloads.scheduler_name)
+    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": MARK}}
+    spec = {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "matchConstraints": form.constraints(list(_rules((POD,), ("CREATE",)))),
+        "matchConditions": expressions(conditions.items()),
+        "mutations": [mutation],
+    }
+    bound = {"policyName": name + form.suffix}
+    return [
+        form.named("MutatingAdmissionPolicy", name, spec),
+        form.named("MutatingAdmissionPolicyBinding", name, bound),
+    ]
 
 
 def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
@@ -305,12 +298,6 @@ def exempt_namespaces(configuration: Configuration) -> list[str]:
     return sorted({EXEMPT_NAMESPACE, configuration.certificates.namespace})
 
 
-def _rendered(policies: Sequence[Policy], configuration: Configuration, form: Form) -> list[Object]:
-    only_warning = warning_paths(configuration.enforcement)
-    objects: list[Object] = []
-    for policy in policies:
-        is_guard = all(demand.reason == "Forbidden" for demand in policy.demands)
-        # The managed topology is guarded in a trial period too.
-        warns = policy.path in only_warning and not is_guard
-        objects += objects_of(policy, form, WARN if warns else DENY)
-    return objects
+def _form(configuration: Configuration, is_static: bool) -> Form:
+    suffix = STATIC_SUFFIX if is_static else SUFFIX
+    return Form(RULES, suffix, exempt_namespaces(configuration))

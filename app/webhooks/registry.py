@@ -27,6 +27,7 @@ from app.facts.kinds import (
 from app.facts.labels import GROVE_CLIQUE_NAME, KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
+from app.rules.policy import NOT_BEING_DELETED, WRITES
 from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.mnnvl import PodCliqueWebhook, PodMnnvlCheck, PodMnnvlWebhook
@@ -86,9 +87,6 @@ class Webhook(Value, eq=False):
         )
 
 
-_WRITES = ("CREATE", "UPDATE")
-
-
 def _has(annotation: str) -> str:
     """Return a CEL expression: the object has `annotation` with the value "true"."""
     return (
@@ -123,15 +121,6 @@ _MAY_WANT_MNNVL = {
 }
 """A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
 
-_NOT_BEING_DELETED = {
-    "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
-}
-"""The condition of webhooks with failurePolicy Fail.
-
-Finalizers can be removed, and namespaces deleted, while no server answers. If such an update is
-sent, it is allowed.
-"""
-
 _MAY_OWN_MNNVL_RESOURCES = {
     "may-own-mnnvl-resources": (
         "has(oldObject.metadata.annotations) &&"
@@ -161,34 +150,37 @@ _ASKS_FOR_MNNVL_ITSELF = {
 The Pods of a PodClique have its claims.
 """
 
+# Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED: finalizers can be removed,
+# and namespaces deleted, while no server answers. If such an update is sent, it is allowed.
+
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     "/validate/clustertopology",
     CLUSTER_TOPOLOGY,
-    (*_WRITES, "DELETE"),
+    (*WRITES, "DELETE"),
     "Fail",
     5,
     "None",
-    _NOT_BEING_DELETED,
+    NOT_BEING_DELETED,
     also=(CLUSTER_TOPOLOGY_BINDING,),
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
     "/validate/podcliqueset",
     POD_CLIQUE_SET,
-    _WRITES,
+    WRITES,
     "Fail",
     5,
     "None",
-    _NOT_BEING_DELETED,
+    NOT_BEING_DELETED,
     parse=parser(PodCliqueSetFields),
 )
 VALIDATE_POD_GROUP = Webhook(
     "/validate/podgroup",
     POD_GROUP,
-    _WRITES,
+    WRITES,
     "Fail",
     5,
     "None",
-    _NOT_BEING_DELETED,
+    NOT_BEING_DELETED,
 )
 VALIDATE_POD_GANG = Webhook(
     "/validate/podgang",
@@ -203,22 +195,22 @@ VALIDATE_POD_GANG = Webhook(
 MUTATE_POD_CLIQUE = Webhook(
     "/mutate/podclique",
     POD_CLIQUE,
-    _WRITES,
+    WRITES,
     "Fail",
     10,
     "NoneOnDryRun",
-    {**_MAY_WANT_MNNVL, **_NOT_BEING_DELETED},
+    {**_MAY_WANT_MNNVL, **NOT_BEING_DELETED},
     needs_namespace=True,
     parse=parser(PodCliqueFields),
 )
 MUTATE_POD_GANG = Webhook(
     "/mutate/podgang",
     POD_GANG,
-    _WRITES,
+    WRITES,
     "Fail",
     5,
     "NoneOnDryRun",
-    _NOT_BEING_DELETED,
+    NOT_BEING_DELETED,
     needs_namespace=True,
 )
 MUTATE_POD_BINDING = Webhook(

@@ -12,11 +12,11 @@ import yaml
 from app.cli import main
 from app.config.schema import Configuration
 from app.sandbox.admission.policies import findings_of
-from app.webhooks.policies import marking_policies, static_policies
+from app.webhooks.policies import admission_policies, marking_policies
 from tests.policies.judge import CONFIGURATION, Judge, bindings, design, disagreement
 from tests.policies.mutations import mutated, recorded
 
-OBJECTS = static_policies(CONFIGURATION)
+OBJECTS = admission_policies(CONFIGURATION, is_static=True)
 
 
 def written(folder: Path) -> dict[str, Any]:
@@ -107,7 +107,7 @@ async def test_no_static_policy_refuses_what_the_webhook_allows(
         levels.append({"domain": "numa", "key": "k/numa"})
     topology = {"enabled": True, "levels": levels}
     configuration = Configuration.model_validate({"clusterTopology": topology})
-    judge = Judge(facts, static_policies(configuration))
+    judge = Judge(facts, admission_policies(configuration, is_static=True))
 
     problems: list[Any] = []
     refused = 0
