@@ -64,12 +64,7 @@ class CaBundles:
 
     def trusted(self) -> set[bytes]:
         """Return all CAs that a webhook trusts."""
-        return {
-            ca
-            for configuration in self._read.values()
-            for cas in trusted_cas(configuration, self._service)
-            for ca in cas
-        }
+        return set[bytes]().union(*self._bundles())
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Write `bundle_pem` to the configurations that have another caBundle.
@@ -114,12 +109,14 @@ class CaBundles:
         )
 
     def _track(self) -> None:
-        bundles = [
+        self._trust.see(self._bundles(), self._clock())
+
+    def _bundles(self) -> list[frozenset[bytes]]:
+        return [
             cas
             for configuration in self._read.values()
             for cas in trusted_cas(configuration, self._service)
         ]
-        self._trust.see(bundles, self._clock())
 
 
 class Trust:

@@ -22,11 +22,12 @@ A look makes at most one step (`certificates.rotate`), and the next look publish
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.base.sample import Sample
 from app.certificates.ca_bundles import CONFIGURATIONS, CaBundles
 from app.certificates.certificate import inspect, make_ca, make_leaf
 from app.certificates.holdings import BrokenHoldingsError, Holdings, read_holdings, written_holdings
@@ -48,7 +49,7 @@ from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
-from app.objects.resource import SECRET, Resource
+from app.objects.resource import SECRET
 from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
@@ -102,6 +103,7 @@ class CertificateReconciler(CertificateSource):
         service = settings.namespace, settings.service_name
         self._bundles = CaBundles(client, settings.webhook_configurations, service, clock)
         self._rewrites = Rewrites(window=10.0, clock=clock)
+        self._secret = ObjectRef(SECRET, settings.secret_name, settings.namespace)
         self._place = f"{settings.namespace}/{settings.secret_name}"
         self._holdings: Holdings | None = None
         self._shown: Holdings | None = None  # with the serving certificate
@@ -111,30 +113,25 @@ class CertificateReconciler(CertificateSource):
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                self._watch(SECRET, self.settings.namespace, self.settings.secret_name),
-                name="watch the certificate Secret",
-            )
+            tasks.create_task(self._watch(self._secret), name="watch the certificate Secret")
             for resource in CONFIGURATIONS:
-                watching = self._watch(resource, None, self.settings.webhook_configurations)
-                tasks.create_task(watching, name=f"watch {resource}")
+                ref = ObjectRef(resource, self.settings.webhook_configurations)
+                tasks.create_task(self._watch(ref), name=f"watch {resource}")
             tasks.create_task(self._loop.run(), name=self.name)
 
-    async def _watch(self, resource: Resource, namespace: str | None, name: str) -> None:
-        store = self._watched[resource.plural] = WatchStore(
+    async def _watch(self, ref: ObjectRef) -> None:
+        store = self._watched[ref.resource.plural] = WatchStore(
             lambda obj: str(obj["metadata"].get("resourceVersion"))
         )
         store.subscribe(lambda _key, _before, _after: self._loop.add_all())
-        selection = Selection(
-            resource,
-            namespace,
-            fields=f"metadata.name={name}",
-            metadata_only=True,
-        )
+        fields = f"metadata.name={ref.name}"
+        selection = Selection(ref.resource, ref.namespace, fields=fields, metadata_only=True)
         await run_store(self.client, store, selection)
 
-    def restarts(self) -> Mapping[str, Mapping[str, int]]:
-        return {name: store.restarts for name, store in self._watched.items()}
+    def samples(self) -> Iterator[Sample]:
+        yield from super().samples()
+        for name, store in self._watched.items():
+            yield from store.restart_samples(name)
 
     @property
     def not_after(self) -> datetime | None:
@@ -157,13 +154,11 @@ class CertificateReconciler(CertificateSource):
             self._problems.append(error.message)
             raise
         finally:
-            self._report()
+            self._note("certificates", "; ".join(self._problems))
 
     async def _look(self) -> float:
         await self._bundles.read()  # before the Secret, see the module docstring
-        secret = await find(
-            self.client, ObjectRef(SECRET, self.settings.secret_name, self.settings.namespace)
-        )
+        secret = await find(self.client, self._secret)
         holdings = self._usable(secret)
         failed = None
         if holdings and not self._missing_trust(secret, holdings):
@@ -289,17 +284,13 @@ class CertificateReconciler(CertificateSource):
 
     async def _write(self, secret: Object | None, holdings: Holdings) -> None:
         data = written_holdings(holdings)
-        namespace = self.settings.namespace
         if secret is None:
             metadata = {"name": self.settings.secret_name, "labels": OUR_LABELS}
             obj = {"metadata": metadata, "type": "kubernetes.io/tls", "data": data}
-            await self.client.create(SECRET, obj, namespace)
+            await self.client.create(SECRET, obj, self.settings.namespace)
             return
         metadata = {"resourceVersion": secret["metadata"]["resourceVersion"], "labels": OUR_LABELS}
-        await self.client.patch(
-            ObjectRef(SECRET, self.settings.secret_name, namespace),
-            {"metadata": metadata, "data": data},
-        )
+        await self.client.patch(self._secret, {"metadata": metadata, "data": data})
 
     def _next_look(self, holdings: Holdings | None) -> float:
         if not holdings or self._problems:
@@ -318,15 +309,6 @@ class CertificateReconciler(CertificateSource):
             )
 
         return max(0.05, min(waits))
-
-    def _report(self) -> None:
-        reason = "; ".join(self._problems) or None
-        if reason is not None:
-            self.failures += 1
-            if reason != self.last_error:
-                effect = "the one before goes on" if self.healthy() else "nothing can be served"
-                logger.error("certificates, %s: %s", effect, reason)
-        self.last_error = reason
 
 
 def _is_foreign(secret: Object | None) -> bool:

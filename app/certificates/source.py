@@ -14,7 +14,7 @@ import ssl
 import tempfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -189,10 +189,6 @@ class CertificateSource(Part, ABC):
     def ca_bundle(self) -> bytes | None:
         """Return the CAs (PEM) that clients must trust; None if they are not known."""
 
-    def restarts(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the number of restarts of the watches of this source by resource and reason."""
-        return {}
-
     def healthy(self) -> bool:
         """Return whether a certificate of this source is loaded and has not expired.
 
@@ -226,10 +222,14 @@ class CertificateSource(Part, ABC):
         text = "Looks at certificates that found something that can't be used or done."
         yield counter("certificate_failures_total", text, self.failures)
 
-        text = "Watches begun again."
-        for resource, restarts in self.restarts().items():
-            for reason, count in restarts.items():
-                yield counter("watch_restarts_total", text, count, resource=resource, reason=reason)
+    def _note(self, what: str, problem: str) -> None:
+        """Count a problem, and log it if it is another than before. "" is none."""
+        if problem:
+            self.failures += 1
+        if problem and problem != self.last_error:
+            effect = "the one before goes on" if self.healthy() else "nothing can be served"
+            logger.error("%s, %s: %s", what, effect, problem)
+        self.last_error = problem or None
 
     def _problem(self) -> str:
         state = "is not there yet" if self.not_after is None else "has expired"
@@ -273,7 +273,8 @@ class FileSource(CertificateSource):
         try:
             loaded = self._load_changes()
         except (OSError, BrokenPairError) as error:
-            self._note_failure(str(error))
+            path = self._directory / "tls.crt"
+            self._note(f"serving certificate {path} not loaded", str(error))
             return False
 
         self.last_error = None
@@ -311,18 +312,6 @@ class FileSource(CertificateSource):
         self._loaded = pair
 
         return info
-
-    def _note_failure(self, reason: str) -> None:
-        self.failures += 1
-        if reason != self.last_error:
-            effect = "the one before goes on" if self._loaded else "nothing can be served"
-            logger.error(
-                "serving certificate %s not loaded, %s: %s",
-                self._directory / "tls.crt",
-                effect,
-                reason,
-            )
-        self.last_error = reason
 
 
 def file_source(directory: Path, client_cas: bytes) -> FileSource:

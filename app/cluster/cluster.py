@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import field
 
-from app.base.sample import Checks, Sample, counter, gauge
+from app.base.sample import Checks, Sample, gauge
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
@@ -119,9 +119,7 @@ class Cluster:
         text = "1 where the cluster serves the resource."
         yield gauge("cache_served", text, store.served, resource=name)
 
-        text = "Watches begun again."
-        for reason, count in store.restarts.items():
-            yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
+        yield from store.restart_samples(name)
 
         age = store.age() if self.discovery is not None else None
         if age is not None:

@@ -13,10 +13,11 @@ If they are not numbers, the last object that arrives is stored.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from sys import intern
 from typing import Generic, Self, TypeVar
 
+from app.base.sample import Sample, counter
 from app.kube.api import ClusterError, Key, Object, Unavailable, WatchEvent
 from app.objects.time import Clock
 
@@ -228,6 +229,12 @@ class WatchStore(Generic[T]):
 
     def count_restart(self, reason: str) -> None:
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
+
+    def restart_samples(self, name: str) -> Iterator[Sample]:
+        """Yield how often the watch of the resource `name` was begun again, by why."""
+        text = "Watches begun again."
+        for reason, count in self.restarts.items():
+            yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
 
     def _was_noted_after(self, key: Key, version: Version) -> bool:
         """Return whether a response to a write, newer than `version`, is stored.
