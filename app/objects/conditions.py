@@ -6,7 +6,7 @@ The transition time changes only with the status.
 from typing import Any, Literal
 
 from app.base.value import Value
-from app.objects.shape import JsonMap, Object, maps_at, maps_of
+from app.objects.shape import JsonMap, Object, map_at, maps_at, maps_of
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -43,9 +43,28 @@ def condition_of(obj: JsonMap, kind: str) -> JsonMap:
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def without_condition(conditions: Any, kind: str) -> list[Object]:
-    """Return `conditions` without those of type `kind`."""
-    return [condition for condition in maps_of(conditions) if condition.get("type") != kind]
+def status_patch(stored: Object, status: Object) -> Object:
+    """Return a merge patch that writes `status`.
+
+    Conflict if the object is no longer the version `stored`.
+    """
+    return {
+        "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
+        "status": status,
+    }
+
+
+def condition_patch(stored: Object, kind: str, desired: Condition | None, now: str) -> Object:
+    """Return a merge patch that makes `desired` the condition `kind` of an object.
+
+    If it is None, the condition is removed. See `status_patch` and `with_condition`.
+    """
+    conditions = map_at(stored, "status").get("conditions")
+    if desired is None:
+        remaining = [item for item in maps_of(conditions) if item.get("type") != kind]
+    else:
+        remaining = with_condition(conditions, desired, now)
+    return status_patch(stored, {"conditions": remaining or None})
 
 
 def _as_map(desired: Condition, stored: JsonMap, now: str) -> Object:

@@ -16,24 +16,13 @@ from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Una
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
-from app.objects.conditions import Condition, with_condition, without_condition
+from app.objects.conditions import Condition, condition_patch, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
 from app.rules.topology.coverage import LevelProblem, coverage_condition, coverage_problems
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
 """The time between a change of nodes and the next step, because many nodes change at once."""
-
-
-def status_patch(stored: Object, status: Object) -> Object:
-    """Return a merge patch that writes `status`.
-
-    Conflict if the object is no longer the version `stored`.
-    """
-    return {
-        "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
-        "status": status,
-    }
 
 
 class ConstraintStatusReconciler(Value):
@@ -77,13 +66,7 @@ class ConstraintStatusReconciler(Value):
         if pcs.deleting or pcs.condition == desired:
             return
 
-        current = (stored.get("status") or {}).get("conditions")
-        if desired is None:
-            conditions = without_condition(current, CONDITION)
-        else:
-            conditions = with_condition(current, desired, timestamp(self.now()))
-
-        patch = status_patch(stored, {"conditions": conditions or None})
+        patch = condition_patch(stored, CONDITION, desired, timestamp(self.now()))
         changed = await self.client.patch(
             ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace), patch, subresource="status"
         )

@@ -11,9 +11,8 @@ from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
 from app.kube.events import Regarding
-from app.objects.conditions import Condition, with_condition
+from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
-from app.reconcilers.conditions import status_patch
 from app.reconcilers.writing import Writing
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect

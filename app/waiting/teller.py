@@ -18,7 +18,7 @@ from app.facts.named import Ref
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
 from app.kube.events import Recorder, Regarding
-from app.objects.conditions import Condition, condition_of, with_condition, without_condition
+from app.objects.conditions import Condition, condition_of, condition_patch
 from app.objects.resource import Resource
 from app.objects.shape import text_at
 from app.objects.time import Clock, Now, timestamp, utc_now
@@ -208,17 +208,11 @@ class Teller:
     async def _write_condition(
         self, target: ObjectRef, obj: Object, blocked: Blocked | None
     ) -> None:
-        conditions = (obj.get("status") or {}).get("conditions")
+        condition = None
         if blocked:
             generation = obj["metadata"].get("generation", 0)
             condition = Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
-            conditions = with_condition(conditions, condition, timestamp(self._now()))
-        else:
-            conditions = without_condition(conditions, CONDITION)
-        patch: Object = {
-            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
-            "status": {"conditions": conditions or None},
-        }
+        patch = condition_patch(obj, CONDITION, condition, timestamp(self._now()))
         await self._client.patch(target, patch, subresource="status")
 
     def _record(self, obj: Object, blocked: Blocked | None) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.objects.conditions import Condition, with_condition, without_condition
+from app.objects.conditions import Condition, condition_patch, with_condition
 
 NOW = "2026-11-21T12:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
@@ -45,9 +45,21 @@ def test_a_condition_is_put_in_its_place(before: Any, after: list[Any]) -> None:
     assert with_condition(before, READY, NOW) == after
 
 
-def test_a_condition_is_removed_alone() -> None:
-    assert without_condition([OTHER, WRITTEN], "Ready") == [OTHER]
-    assert without_condition(None, "Ready") == []
+@pytest.mark.parametrize(
+    ("before", "desired", "after"),
+    [
+        pytest.param([OTHER, WRITTEN], None, [OTHER], id="one is removed alone"),
+        pytest.param([WRITTEN], None, None, id="without conditions, there is no list"),
+        pytest.param(None, None, None, id="there was none"),
+        pytest.param([OTHER], READY, [OTHER, WRITTEN], id="one is put in its place"),
+    ],
+)
+def test_a_patch_of_a_condition(before: Any, desired: Condition | None, after: Any) -> None:
+    obj = {"metadata": {"resourceVersion": "7"}, "status": {"conditions": before}}
+    assert condition_patch(obj, "Ready", desired, NOW) == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"conditions": after},
+    }
 
 
 @pytest.mark.parametrize(
