@@ -123,7 +123,7 @@ class CertificateReconciler(CertificateSource):
         store = self._watched[ref.resource.plural] = WatchStore(
             lambda obj: str(obj["metadata"].get("resourceVersion"))
         )
-        store.subscribe(lambda _key, _before, _after: self._loop.add_all())
+        store.subscribe(self._loop.add_all)
         fields = f"metadata.name={ref.name}"
         selection = Selection(ref.resource, ref.namespace, fields=fields, metadata_only=True)
         await run_store(self.client, store, selection)

@@ -111,8 +111,8 @@ class Loop:
         """The number of keys whose last step failed."""
         return len(self._backoffs)
 
-    def add(self, key: Key) -> None:
-        """Reconciles `key` soon."""
+    def add(self, key: Key, *_: object) -> None:
+        """Reconcile `key` soon. What follows may be its change, as a store tells it."""
         if not self._running:
             return
         self._cancel_timer(key)
@@ -122,12 +122,8 @@ class Loop:
             self._queue.setdefault(key[0], OrderedDict())[key] = None
             self._added.set()
 
-    def changed(self, key: Key, before: object, after: object) -> None:
-        """Reconciles `key` soon after a change in a store."""
-        self.add(key)
-
-    def add_all(self) -> None:
-        """Reconciles all keys soon."""
+    def add_all(self, *_: object) -> None:
+        """Reconcile all keys soon. It takes a change of anything, as a subscriber."""
         for key in self.reconciler.all_keys():
             self.add(key)
 

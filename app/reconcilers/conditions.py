@@ -77,7 +77,7 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
     """Reconciles a set if it changes, and all sets if the managed ClusterTopology changes."""
 
     managed = ("", topology_name)
-    stores[SETS].subscribe(loop.changed)
+    stores[SETS].subscribe(loop.add)
     stores[TOPOLOGIES].subscribe(
         lambda key, before, after: loop.add_all() if key == managed else None
     )
@@ -146,5 +146,5 @@ def subscribe_coverage(loop: Loop, stores: Stores) -> None:
             loop.add_after(topology, SETTLE_SECONDS)
 
     stores[NODES].subscribe(nodes_changed)
-    stores[TOPOLOGIES].subscribe(loop.changed)
-    stores[BINDINGS].subscribe(loop.changed)
+    stores[TOPOLOGIES].subscribe(loop.add)
+    stores[BINDINGS].subscribe(loop.add)

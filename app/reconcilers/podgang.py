@@ -206,7 +206,7 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
         for gang in stores[GANGS].by_index(BY_SET, key):
             loop.add((gang.namespace, gang.name))
 
-    stores[GANGS].subscribe(loop.changed)
+    stores[GANGS].subscribe(loop.add)
     stores[SETS].subscribe(set_changed)
     stores[TOPOLOGIES].subscribe(
         lambda key, before, after: loop.add_all() if key == managed else None

@@ -95,5 +95,5 @@ class QueueNamesReconciler:
 def subscribe(loop: Loop, stores: Iterable[WatchStore[Any]], discovery: Discovery) -> None:
     """Reconcile the object after a change of it or of a Queue, and once its CRD is installed."""
     for store in stores:
-        store.subscribe(lambda key, before, after: loop.add_all())
-    discovery.subscribe(lambda resource, version: loop.add_all())
+        store.subscribe(loop.add_all)
+    discovery.subscribe(loop.add_all)

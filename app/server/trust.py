@@ -98,11 +98,11 @@ class ReviewTokens(Part):
     async def run(self) -> None:
         name = self._settings.webhook_configurations
         pods = Selection(POD, self._settings.namespace, labels=OUR_PODS)
-        self._pods.subscribe(lambda _key, _before, _after: self._loop.add_all())
+        self._pods.subscribe(self._loop.add_all)
 
         async with asyncio.TaskGroup() as tasks:
             for resource, configurations in self._configurations.items():
-                configurations.subscribe(lambda _key, _before, _after: self._loop.add_all())
+                configurations.subscribe(self._loop.add_all)
                 selection = Selection(resource, fields=f"metadata.name={name}")
                 tasks.create_task(
                     run_store(self._client, configurations, selection), name="watch paths"

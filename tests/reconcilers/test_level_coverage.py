@@ -120,7 +120,7 @@ class Queue:
         self.reconciler = reconciler
         self.added: list[tuple[tuple[str, str], float]] = []
 
-    def changed(self, key: tuple[str, str], before: object, after: object) -> None:
+    def add(self, key: tuple[str, str], *_: object) -> None:
         self.added.append((key, 0.0))
 
     def add_after(self, key: tuple[str, str], seconds: float) -> None:

@@ -473,7 +473,7 @@ class Added(Loop):
         super().__init__(world.reconciler)
         self.keys: dict[Any, float] = {}
 
-    def add(self, key: Any) -> None:
+    def add(self, key: Any, *_: object) -> None:
         self.keys[key] = 0.0
 
     def add_after(self, key: Any, seconds: float) -> None:

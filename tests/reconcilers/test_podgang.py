@@ -631,7 +631,7 @@ def test_what_a_podgang_depends_on_leads_to_a_look_at_it(
     looked: list[tuple[str, str]] = []
 
     class Noted(Loop):
-        def add(self, key: tuple[str, str]) -> None:
+        def add(self, key: tuple[str, str], *_: object) -> None:
             looked.append(key)
 
     loop = Noted(world.reconciler)
