@@ -1,6 +1,7 @@
 """MNNVL claims that PodCliques, and Pods, have lost or are about to lose."""
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 from app.audit.finding import Finding, warning
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
@@ -25,19 +26,19 @@ LACKS = (
 )
 
 
+@dataclass(slots=True)
 class ClaimAudit:
     """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
 
-    def __init__(self, client: Client, facts: ClusterView, stores: Stores) -> None:
-        self._client = client
-        self._facts = facts
-        self._stores = stores
-        self._pods: dict[Key, list[str]] = {}
+    client: Client
+    facts: ClusterView
+    stores: Stores
+    _pods: dict[Key, list[str]] = field(default_factory=dict)
 
     async def read_pods(self) -> None:
         """Read the Pods of all namespaces with ComputeDomains of ours. Raise ClusterError."""
-        namespaces = {domain.namespace for domain in self._stores[DOMAINS].values()}
-        self._pods = await pods_without_claim(self._client, namespaces)
+        namespaces = {domain.namespace for domain in self.stores[DOMAINS].values()}
+        self._pods = await pods_without_claim(self.client, namespaces)
 
     def of_clique(self, obj: Object) -> Finding | None:
         """Return the finding about a stored PodClique if it or its Pods have no claim."""
@@ -56,8 +57,8 @@ class ClaimAudit:
             return None
 
         namespace, _ = key_of(obj)
-        pcs = self._facts.cached_set(namespace, clique.place.pcs)
-        reads_groups = self._facts.dialect().reads_groups
+        pcs = self.facts.cached_set(namespace, clique.place.pcs)
+        reads_groups = self.facts.dialect().reads_groups
         if not lacks_claim(clique, pcs, reads_groups=reads_groups):
             return None
         return warning(POD_CLIQUE.kind, key_of(obj), LACKS, PUT_BACK)
@@ -69,16 +70,13 @@ class ClaimAudit:
         """
         keys = sorted(
             (claim.namespace, claim.name)
-            for claim in self._stores[CLAIMS].values()
+            for claim in self.stores[CLAIMS].values()
             if claim.deleting and claim.namespace not in exempt
         )
-        stored = [
-            await find(self._client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys
-        ]
+        stored = [await find(self.client, ObjectRef(RESOURCE_CLAIM, name, ns)) for ns, name in keys]
         claims = [claim for claim in stored if claim is not None]
         return [
-            _held(claim, pods)
-            for claim, pods in await claims_held_in_deletion(self._client, claims)
+            _held(claim, pods) for claim, pods in await claims_held_in_deletion(self.client, claims)
         ]
 
 

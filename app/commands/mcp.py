@@ -12,6 +12,7 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.base.json import from_json
@@ -74,6 +75,7 @@ async def ask(words: list[str], given: str) -> Answered:
     return Answered(out.decode(errors="replace"), err.decode(errors="replace"))
 
 
+@dataclass(slots=True)
 class Questions:
     """The tools. Each returns text for an assistant.
 
@@ -81,9 +83,8 @@ class Questions:
     assistant gets.
     """
 
-    def __init__(self, asked: Ask, options: list[str]) -> None:
-        self._ask = asked
-        self._options = options
+    ask: Ask
+    options: list[str]
 
     async def waiting(self, namespace: str = "") -> str:
         """List the workloads that wait, each with its first reason, who can act, and its age.
@@ -91,7 +92,7 @@ class Questions:
         Without a namespace, those of all namespaces.
         """
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-        return await self._answer(["explain", where, *self._options])
+        return await self._answer(["explain", where, *self.options])
 
     async def why(self, workload: str, namespace: str) -> str:
         """Explain why one workload waits, with every reason and what helps.
@@ -100,7 +101,7 @@ class Questions:
         that of a PodCliqueSet.
         """
         words = [no_option(workload), f"--namespace={namespace}"]
-        return await self._answer(["explain", *words, *self._options])
+        return await self._answer(["explain", *words, *self.options])
 
     async def topology(self, domain: str = "") -> str:
         """Show the levels of the cluster, free GPUs by domain, and what is wrong with labels.
@@ -108,14 +109,14 @@ class Questions:
         `domain` is LEVEL=VALUE, such as zone=zone-a, for what is inside of one.
         """
         inside = [no_option(domain)] if domain else []
-        return await self._answer(["topology", *inside, *self._options])
+        return await self._answer(["topology", *inside, *self.options])
 
     async def room(self, pods: int, gpus: int, level: str = "") -> str:
         """Say whether one domain of a level, such as rack, has room for pods of so many GPUs."""
         words = [f"--room={pods}x{gpus}"]
         if level:
             words.append(f"--in={level}")
-        return await self._answer(["topology", *words, *self._options])
+        return await self._answer(["topology", *words, *self.options])
 
     async def what_if(self, edits: list[str]) -> str:
         """Say which workloads an edit of the cluster would let start, or would end.
@@ -125,7 +126,7 @@ class Questions:
         for edit in filter(is_file, edits):
             raise ValueError(f"{edit!r} is a file, and files are not read for assistants")
         words = [f"--if={edit}" for edit in edits]
-        return await self._answer(["topology", *words, *self._options])
+        return await self._answer(["topology", *words, *self.options])
 
     async def check(self, documents: str) -> str:
         """Give the verdicts of the admission webhooks on YAML documents, which are not stored."""
@@ -133,7 +134,7 @@ class Questions:
 
     async def _answer(self, words: list[str], given: str = "") -> str:
         try:
-            answered = await self._ask([*words, "-o", "json"], given)
+            answered = await self.ask([*words, "-o", "json"], given)
         except TimeoutError:
             raise ValueError(f"no answer within {SECONDS:g} s") from None
         problems = {"problems": answered.err.splitlines()} if answered.err else {}

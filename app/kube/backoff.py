@@ -1,8 +1,10 @@
 """Waits between attempts."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
+@dataclass(slots=True)
 class Backoff:
     """Waits that double from `first` to `most` seconds.
 
@@ -10,22 +12,19 @@ class Backoff:
     time. `random` returns numbers in [0, 1).
     """
 
-    def __init__(
-        self, random: Callable[[], float], *, first: float = 0.5, most: float = 30.0
-    ) -> None:
-        self._random = random
-        self._first = first
-        self._most = most
-        self._failures = 0
+    random: Callable[[], float]
+    first: float = 0.5
+    most: float = 30.0
+    _failures: int = 0
 
     def next(self, at_least: float | None = None) -> float:
         """Return the next wait in seconds.
 
         It is at least `at_least`, such as the Retry-After of a server, and at most `most`.
         """
-        full = min(self._most, self._first * float(1 << min(self._failures, 30)))
+        full = min(self.most, self.first * float(1 << min(self._failures, 30)))
         self._failures += 1
-        return min(self._most, max(at_least or 0.0, full * (1 - self._random() / 2)))
+        return min(self.most, max(at_least or 0.0, full * (1 - self.random() / 2)))
 
     def reset(self) -> None:
         self._failures = 0

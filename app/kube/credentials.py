@@ -7,6 +7,7 @@ import os
 import ssl
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -60,53 +61,46 @@ class Credentials(Protocol):
         ...
 
 
+@dataclass(slots=True)
 class PodCredentials:
     """The service account that Kubernetes mounts into a Pod.
 
     The token is read again every minute, because the kubelet replaces it before it expires.
     """
 
+    host: str
+    token_file: Path
+    ca_file: Path
+    clock: Clock = time.monotonic
     proxy: str | None = None
     server_hostname: str | None = None
     impersonation: Headers = ()
-
-    def __init__(
-        self,
-        host: str,
-        token_file: Path,
-        ca_file: Path,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self.host = host
-        self._token_file = token_file
-        self._ca_file = ca_file
-        self._clock = clock
-        self._token = ""
-        self._read_at = 0.0
+    _token: str = ""
+    _read_at: float = 0.0
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        bundle = read_mounted(self._ca_file).decode()
+        bundle = read_mounted(self.ca_file).decode()
         if not bundle.strip():  # otherwise, the CAs of the system would be trusted
-            raise OSError(f"{self._ca_file} is empty")
+            raise OSError(f"{self.ca_file} is empty")
         return trusting(cadata=bundle)
 
     def files(self) -> Sequence[str]:
-        return [str(self._ca_file)]
+        return [str(self.ca_file)]
 
     async def authorization(self) -> str | None:
-        if not self._token or self._clock() - self._read_at > TOKEN_SECONDS:
+        if not self._token or self.clock() - self._read_at > TOKEN_SECONDS:
             await self.renew()
         return f"Bearer {self._token}"
 
     async def renew(self) -> None:
         """Read the token. Raise Unavailable if there is none."""
         try:
-            token = read_mounted(self._token_file).decode().strip()
+            token = read_mounted(self.token_file).decode().strip()
         except (OSError, ValueError) as error:
             raise Unavailable(f"credentials: {error}", reason="Credentials") from error
         if not token:
-            raise Unavailable(f"credentials: {self._token_file} is empty", reason="Credentials")
-        self._token, self._read_at = token, self._clock()
+            raise Unavailable(f"credentials: {self.token_file} is empty", reason="Credentials")
+        self._token, self._read_at = token, self.clock()
 
 
 def is_in_cluster() -> bool:

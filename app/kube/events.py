@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, Never
 
@@ -64,6 +65,7 @@ class Regarding(Value):
         }
 
 
+@dataclass(slots=True)
 class Recorder:
     """A writer of Events (events.k8s.io/v1).
 
@@ -73,13 +75,12 @@ class Recorder:
     Events that could not be written, because the queue was full or the API server rejected them.
     """
 
-    def __init__(self, client: Client, identity: str, *, now: Now = utc_now) -> None:
-        self.lost = 0
-        self._client = client
-        self._identity = identity
-        self._now = now
-        self._waiting: asyncio.Queue[Object] = asyncio.Queue(QUEUE_LIMIT)
-        self._counts: OrderedDict[str, int] = OrderedDict()
+    client: Client
+    identity: str
+    now: Now = utc_now
+    lost: int = 0
+    _waiting: asyncio.Queue[Object] = field(default_factory=lambda: asyncio.Queue(QUEUE_LIMIT))
+    _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
         """Log a message and add an Event to the queue, without waiting.
@@ -125,7 +126,7 @@ class Recorder:
         if name in self._counts and await self._counted_up(name, namespace):
             return
         try:
-            await self._client.create(EVENT, event, namespace)
+            await self.client.create(EVENT, event, namespace)
         except Conflict:
             await self._counted_up(name, namespace)
         else:
@@ -137,9 +138,9 @@ class Recorder:
         Returns False if the Event has been deleted, as Events are after an hour.
         """
         count = self._counts.get(name, 1) + 1
-        series = {"count": count, "lastObservedTime": precise_timestamp(self._now())}
+        series = {"count": count, "lastObservedTime": precise_timestamp(self.now())}
         try:
-            await self._client.patch(ObjectRef(EVENT, name, namespace), {"series": series})
+            await self.client.patch(ObjectRef(EVENT, name, namespace), {"series": series})
         except NotFound:
             self._counts.pop(name, None)
             return False
@@ -163,9 +164,9 @@ class Recorder:
         name = f"{regarding.name[:200].rstrip('-.')}.{digest}"
         return {
             "metadata": {"name": name, "namespace": regarding.namespace or "default"},
-            "eventTime": precise_timestamp(self._now()),
+            "eventTime": precise_timestamp(self.now()),
             "reportingController": CONTROLLER,
-            "reportingInstance": self._identity[:128],
+            "reportingInstance": self.identity[:128],
             "action": "Reconcile",
             "type": kind,
             "reason": reason,

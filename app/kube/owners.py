@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
@@ -18,6 +19,7 @@ REMEMBERED = 10_000
 FRESH_SECONDS = 30.0
 
 
+@dataclass(slots=True)
 class Owners:
     """A walk along owner references with `controller: true`.
 
@@ -26,13 +28,12 @@ class Owners:
     read for itself. `clock` is monotonic, in seconds.
     """
 
-    def __init__(
-        self, client: Objects, find_kind: FindKind, *, clock: Clock = time.monotonic
-    ) -> None:
-        self._client = client
-        self._find_kind = find_kind
-        self._clock = clock
-        self._read: OrderedDict[tuple[str, OwnerRef], tuple[float, Object | None]] = OrderedDict()
+    client: Objects
+    find_kind: FindKind
+    clock: Clock = time.monotonic
+    _read: OrderedDict[tuple[str, OwnerRef], tuple[float, Object | None]] = field(
+        default_factory=OrderedDict
+    )
 
     async def top_owner(self, namespace: str, reference: OwnerRef) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
@@ -72,24 +73,24 @@ class Owners:
             return None
         key = namespace, reference
         cached = self._read.get(key)
-        if cached is not None and self._clock() - cached[0] < FRESH_SECONDS:
+        if cached is not None and self.clock() - cached[0] < FRESH_SECONDS:
             return cached[1]
         read = await self._fetch(namespace, reference)
-        self._read[key] = (self._clock(), read)
+        self._read[key] = (self.clock(), read)
         self._read.move_to_end(key)
         while len(self._read) > REMEMBERED:
             self._read.popitem(last=False)
         return read
 
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
-        resource = await self._find_kind(reference.api_version, reference.kind)
+        resource = await self.find_kind(reference.api_version, reference.kind)
         if resource is None:
             return None
 
         scope = namespace if resource.namespaced else None
         version = resource.versions[0]
         try:
-            read = await self._client.get(
+            read = await self.client.get(
                 ObjectRef(resource, reference.name, scope), version=version, metadata_only=True
             )
         except (NotFound, Rejected) as error:

@@ -5,6 +5,7 @@ The number of writes to each object shows it, so that a fight is not continued.
 
 import time
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import msgspec
@@ -17,6 +18,7 @@ TOLERATED = 5
 MAX_KEYS = 10_000
 
 
+@dataclass(slots=True, kw_only=True)
 class Rewrites:
     """Counts of our writes to each key.
 
@@ -24,24 +26,17 @@ class Rewrites:
     last `MAX_KEYS` written keys are counted. `clock` is monotonic, in seconds.
     """
 
-    def __init__(
-        self,
-        *,
-        tolerated: int = TOLERATED,
-        window: float = WINDOW_SECONDS,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self.fights = 0
-        """The number of writes that were not made because of another writer."""
-        self._tolerated = tolerated
-        self._window = window
-        self._clock = clock
-        self._writes: OrderedDict[Key, tuple[float, ...]] = OrderedDict()
+    tolerated: int = TOLERATED
+    window: float = WINDOW_SECONDS
+    clock: Clock = time.monotonic
+    fights: int = 0
+    """The number of writes that were not made because of another writer."""
+    _writes: OrderedDict[Key, tuple[float, ...]] = field(default_factory=OrderedDict)
 
     def count(self, key: Key) -> None:
         """Count a write to `key` now."""
-        times = (*self._writes.get(key, ()), self._clock())
-        self._writes[key] = times[-self._tolerated :]
+        times = (*self._writes.get(key, ()), self.clock())
+        self._writes[key] = times[-self.tolerated :]
         self._writes.move_to_end(key)
         while len(self._writes) > MAX_KEYS:
             self._writes.popitem(last=False)
@@ -49,9 +44,9 @@ class Rewrites:
     def pause(self, key: Key) -> float | None:
         """Return the seconds to wait before a write to `key`, or None if it can be made now."""
         times = self._writes.get(key)
-        if times is None or len(times) < self._tolerated:
+        if times is None or len(times) < self.tolerated:
             return None
-        seconds = times[0] + self._window - self._clock()
+        seconds = times[0] + self.window - self.clock()
         if seconds <= 0:
             return None
         self.fights += 1

@@ -52,14 +52,14 @@ class Listed(Value):
     at: float
 
 
+@dataclass(slots=True)
 class PodsWithoutClaim:
     """Pods that run without the claim that their PodClique has again."""
 
-    def __init__(self, client: Client, events: Recorder) -> None:
-        self._client = client
-        self._events = events
-        self._repaired: dict[Key, Repaired] = {}
-        self._listed: dict[str, Listed] = {}
+    client: Client
+    events: Recorder
+    _repaired: dict[Key, Repaired] = field(default_factory=dict)
+    _listed: dict[str, Listed] = field(default_factory=dict)
 
     def clear(self) -> None:
         self._repaired.clear()
@@ -99,14 +99,14 @@ class PodsWithoutClaim:
                 f"Pods {listed(names, _SHOWN)} run without the claim that their PodCliques have"
                 " again, outside of their NVLink domain, until they are deleted and replaced"
             )
-            self._events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
+            self.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
 
     async def _pods_since(self, namespace: str, at: float) -> dict[Key, list[str]]:
         known = self._listed.get(namespace)
         if known is None or known.at < at:
             begin = _now()
-            known = Listed(await pods_without_claim(self._client, [namespace]), begin)
+            known = Listed(await pods_without_claim(self.client, [namespace]), begin)
             self._listed[namespace] = known
         return known.pods
 

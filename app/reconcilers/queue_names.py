@@ -7,6 +7,7 @@ are restarted: https://github.com/kubernetes/kubernetes/issues/133827
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kinds import QUEUE_NAMES
@@ -37,6 +38,7 @@ def listable(names: Iterable[str]) -> frozenset[str]:
     return every if length <= MOST_BYTES else frozenset()
 
 
+@dataclass(slots=True)
 class QueueNamesReconciler:
     """A reconciler of one object, which exists if its CRD is installed.
 
@@ -45,35 +47,27 @@ class QueueNamesReconciler:
 
     name = "queue-names"
 
-    def __init__(
-        self,
-        client: Client,
-        queues: WatchStore[str],
-        listed: WatchStore[frozenset[str]],
-        *,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self._client = client
-        self._queues = queues
-        self._listed = listed
-        self._clock = clock
-        self._next_write = 0.0
+    client: Client
+    queues: WatchStore[str]
+    listed: WatchStore[frozenset[str]]
+    clock: Clock = time.monotonic
+    _next_write: float = 0.0
 
     def all_keys(self) -> list[Key]:
         return [_KEY]
 
     async def reconcile(self, key: Key) -> float | None:
-        if self._client.served_version(QUEUE_NAMES) is None:
+        if self.client.served_version(QUEUE_NAMES) is None:
             return None
-        if not (self._listed.synced and self._listed.served and self._queues.synced):
+        if not (self.listed.synced and self.listed.served and self.queues.synced):
             return PAUSE_SECONDS
 
-        desired = listable(self._queues.values())
-        stored = self._listed.get(*_KEY)
+        desired = listable(self.queues.values())
+        stored = self.listed.get(*_KEY)
         if stored == desired:
             return None
 
-        now = self._clock()
+        now = self.clock()
         if now < self._next_write:
             return self._next_write - now
         self._next_write = now + PAUSE_SECONDS
@@ -85,11 +79,11 @@ class QueueNamesReconciler:
         names = dict.fromkeys(sorted(desired - (stored or frozenset())), "")
         if stored is None:
             new = {"metadata": {"name": NAME}, "spec": {"names": names}}
-            self._listed.note(await self._client.create(QUEUE_NAMES, new))
+            self.listed.note(await self.client.create(QUEUE_NAMES, new))
             return
 
         patch = {"spec": {"names": {**names, **dict.fromkeys(stored - desired)}}}
-        self._listed.note(await self._client.patch(ObjectRef(QUEUE_NAMES, NAME), patch))
+        self.listed.note(await self.client.patch(ObjectRef(QUEUE_NAMES, NAME), patch))
 
 
 def subscribe(loop: Loop, stores: Iterable[WatchStore[Any]], discovery: Discovery) -> None:

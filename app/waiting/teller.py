@@ -10,6 +10,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from app.base.value import Value
 from app.facts.grove.podcliqueset import StatusCondition
@@ -65,6 +66,7 @@ class _Told(Value):
     time: float
 
 
+@dataclass(slots=True)
 class Teller:
     """A teller of why workloads wait: one write for each change of a reason.
 
@@ -73,28 +75,19 @@ class Teller:
     was written to, or could not be, just before.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        events: Recorder,
-        pacing: Pacing,
-        *,
-        clock: Clock = time.monotonic,
-        now: Now = utc_now,
-    ) -> None:
-        self.writes = 0
-        self.held_back = 0
-        self._client = client
-        self._events = events
-        self._clock = clock
-        self._now = now
-        self._times: deque[float] = deque()
-        self._told: dict[Ref, _Told] = {}
-        self._pacing = pacing
-        self._next: dict[Ref, float] = {}
-        """When each workload may be written to again."""
-        self._backoffs: dict[Ref, Backoff] = {}
-        """Of those to which the last write failed."""
+    client: Client
+    events: Recorder
+    pacing: Pacing
+    clock: Clock = time.monotonic
+    now: Now = utc_now
+    writes: int = 0
+    held_back: int = 0
+    _times: deque[float] = field(default_factory=deque)
+    _told: dict[Ref, _Told] = field(default_factory=dict)
+    _next: dict[Ref, float] = field(default_factory=dict)
+    """When each workload may be written to again."""
+    _backoffs: dict[Ref, Backoff] = field(default_factory=dict)
+    """Of those to which the last write failed."""
 
     async def tell(
         self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
@@ -125,7 +118,7 @@ class Teller:
 
     def _forget_others(self, refs: Collection[Ref]) -> None:
         """Forget when other workloads may be written to again, if that is now."""
-        now = self._clock()
+        now = self.clock()
         for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
             self._backoffs.pop(ref, None)
@@ -146,7 +139,7 @@ class Teller:
         is_lost = stored is None or stored.reason != blocked.reason
         has_condition = blocked.ref.kind == POD_CLIQUE_SET.kind
         differs = told.message != blocked.message or (has_condition and is_lost)
-        return differs and self._clock() - told.time >= self._pacing.refresh
+        return differs and self.clock() - told.time >= self.pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
         """Write one change. False if it has to come later."""
@@ -168,18 +161,18 @@ class Teller:
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("%s is not told why it waits: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
-        again = self._clock() + backoff.next(error.retry_after)
+        again = self.clock() + backoff.next(error.retry_after)
         self._next[ref] = max(again, self._next.get(ref, again))
 
     def _may_write(self, ref: Ref) -> bool:
-        now = self._clock()
+        now = self.clock()
         while self._times and now - self._times[0] >= MINUTE:
             self._times.popleft()
-        return len(self._times) < self._pacing.most and now >= self._next.get(ref, now)
+        return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
 
     async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
         target = ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace)
-        obj = await self._client.get(target)
+        obj = await self.client.get(target)
         after = (blocked.reason, blocked.message) if blocked else ("", "")
         before = self._before(ref, obj)
         is_other = before[0] != after[0]
@@ -195,7 +188,7 @@ class Teller:
 
         self._told.pop(ref, None)
         if blocked:
-            self._told[ref] = _Told(*after, self._clock())
+            self._told[ref] = _Told(*after, self.clock())
 
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
         """Return the reason and the message that were told last, "" for none."""
@@ -212,18 +205,18 @@ class Teller:
         if blocked:
             generation = obj["metadata"].get("generation", 0)
             condition = Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
-        patch = condition_patch(obj, CONDITION, condition, timestamp(self._now()))
-        await self._client.patch(target, patch, subresource="status")
+        patch = condition_patch(obj, CONDITION, condition, timestamp(self.now()))
+        await self.client.patch(target, patch, subresource="status")
 
     def _record(self, obj: Object, blocked: Blocked | None) -> None:
         regarding = Regarding.of(obj)
         if blocked:
             note = f"{blocked.reason}: {blocked.message}"
-            self._events.record(regarding, "Warning", BLOCKED, note)
+            self.events.record(regarding, "Warning", BLOCKED, note)
         else:
-            self._events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
+            self.events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
 
     def _count(self, ref: Ref) -> None:
         self.writes += 1
-        self._times.append(self._clock())
-        self._next[ref] = self._clock() + self._pacing.pause
+        self._times.append(self.clock())
+        self._next[ref] = self.clock() + self.pacing.pause

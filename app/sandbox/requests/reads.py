@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -64,23 +65,23 @@ class Query(Frozen):
     bookmarks: bool = False
 
 
+@dataclass(slots=True)
 class ReadHandlers:
     """Handlers that read from the storage.
 
     A watch without changes gets a bookmark every `bookmark_seconds`.
     """
 
-    def __init__(self, storage: Storage, bookmark_seconds: float = 60.0) -> None:
-        self._storage = storage
-        self._bookmark_seconds = bookmark_seconds
-        self._snapshots: dict[int, tuple[int, list[Object]]] = {}
-        self._last_snapshot = 0
+    storage: Storage
+    bookmark_seconds: float = 60.0
+    _snapshots: dict[int, tuple[int, list[Object]]] = field(default_factory=dict)
+    _last_snapshot: int = 0
 
     def get(self, served: Served, key: Key, shown: Representation) -> Object:
-        return shown.of(served, self._storage.existing(served.table, key))
+        return shown.of(served, self.storage.existing(served.table, key))
 
     def select(self, served: Served, query: Query) -> list[Object]:
-        objects = self._storage.table(served.table).items(query.namespace)
+        objects = self.storage.table(served.table).items(query.namespace)
         return objects if query.matches is None else [obj for obj in objects if query.matches(obj)]
 
     def page(self, served: Served, query: Query, shown: Representation) -> Object:
@@ -99,7 +100,7 @@ class ReadHandlers:
         else:
             snapshot = 0
             start = 0
-            version = self._storage.version
+            version = self.storage.version
             objects = self.select(served, query)
 
         end = start + query.limit if query.limit else len(objects)
@@ -127,7 +128,7 @@ class ReadHandlers:
 
         A resource version that is too old gives an ERROR line.
         """
-        table = self._storage.table(served.table)
+        table = self.storage.table(served.table)
         watcher = Watcher()
         table.watchers.add(watcher)
         try:
@@ -151,11 +152,11 @@ class ReadHandlers:
         clock = asyncio.get_running_loop().time
         end = clock() + query.timeout
         while not watcher.closed and clock() < end:
-            changes = await watcher.take(min(self._bookmark_seconds, end - clock()))
+            changes = await watcher.take(min(self.bookmark_seconds, end - clock()))
             if lines := b"".join(_event(change, served, query, shown) for change in changes):
                 yield lines
             if query.bookmarks and not changes:
-                yield _line("BOOKMARK", shown.bookmark(served, self._storage.version))
+                yield _line("BOOKMARK", shown.bookmark(served, self.storage.version))
 
 
 def _event(change: StoredChange, served: Served, query: Query, shown: Representation) -> bytes:
