@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from app.base.groups import by_key
 from app.base.value import Value
 from app.doctor.policies import Policies, overlap, read_policies
-from app.doctor.service import ServiceKey, Target, target_of
+from app.doctor.service import SERVICE_LABEL, ServiceKey, Target, target_of
 from app.kube.api import Client, Selection, every
 from app.objects.resource import (
     ENDPOINT_SLICE,
@@ -16,7 +16,6 @@ from app.objects.resource import (
 )
 from app.objects.shape import JsonMap, key_of, labels_of, maps_at, texts_at
 
-_SERVICE_LABEL = "kubernetes.io/service-name"
 _DEFAULT_TIMEOUT_SECONDS = 10
 
 
@@ -57,13 +56,9 @@ class StoredWebhook(Value):
             overlap(texts_at(rule, "apiGroups"), [resource[0]])
             and overlap(texts_at(rule, "resources"), [resource[1]])
             and overlap(texts_at(rule, "operations"), [operation])
-            and _is_in_scope(rule, scope)
+            and (scope == "*" or rule.get("scope", "*") in ("*", scope))
             for rule in maps_at(self.content, "rules")
         )
-
-
-def _is_in_scope(rule: JsonMap, scope: str) -> bool:
-    return scope == "*" or rule.get("scope", "*") in ("*", scope)
 
 
 class Surroundings(Value):
@@ -105,7 +100,7 @@ async def _read_surroundings(client: Client) -> Surroundings:
     return Surroundings(
         {key_of(item): item for item in services},
         by_key(
-            ((key_of(item)[0], labels_of(item).get(_SERVICE_LABEL, "")), item) for item in slices
+            ((key_of(item)[0], labels_of(item).get(SERVICE_LABEL, "")), item) for item in slices
         ),
         {item["metadata"]["name"]: labels_of(item) for item in namespaces},
     )

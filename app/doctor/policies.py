@@ -26,8 +26,9 @@ from app.objects.resource import (
 )
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.reconcilers.queue_names import listable
-from app.webhooks.configurations import NAME
+from app.webhooks.configurations import APP_LABEL, NAME
 from app.webhooks.policies import (
+    COMPONENT_LABEL,
     QUEUES,
     RULES,
     SUFFIX,
@@ -45,7 +46,7 @@ _INSTALL = (
 _INSTALL_MARKING = (
     "Print it with the configuration of the server (grove-admission policies --mutating), and"
     " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
-    f"mutatingadmissionpolicybinding -l app.kubernetes.io/name={NAME}"
+    f"mutatingadmissionpolicybinding -l {APP_LABEL}={NAME}"
 )
 _BOUNDS = (
     "finalizers",
@@ -94,7 +95,7 @@ NO_POLICIES = Policies({}, {})
 
 def labels_of(component: str) -> str:
     """Return the selector of our policies of a component."""
-    return f"app.kubernetes.io/name={NAME},app.kubernetes.io/component={component}"
+    return f"{APP_LABEL}={NAME},{COMPONENT_LABEL}={component}"
 
 
 _VALIDATING = (VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS)

@@ -20,6 +20,7 @@ from app.doctor.webhooks import while_down
 from app.kube.api import Client
 from app.objects.selector import selects
 from app.objects.shape import map_at, maps_at
+from app.webhooks.configurations import NAMESPACE_LABEL
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
@@ -102,17 +103,13 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
     if webhook.has_conditions:
         message += ", unless its matchConditions leave them out"
     remedy = (
-        f"Leave {namespace} out by its namespaceSelector: kubernetes.io/metadata.name NotIn"
-        f" [{namespace}]."
+        f"Leave {namespace} out by its namespaceSelector: {NAMESPACE_LABEL} NotIn [{namespace}]."
     )
     yield Check("warning" if webhook.has_conditions else "problem", message, remedy)
 
 
 def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundings) -> bool:
-    labels = {
-        "kubernetes.io/metadata.name": namespace,
-        **surroundings.namespaces.get(namespace, {}),
-    }
+    labels = {NAMESPACE_LABEL: namespace, **surroundings.namespaces.get(namespace, {})}
     return selects(webhook.content.get("namespaceSelector"), labels)
 
 

@@ -11,6 +11,7 @@ from app.objects.resource import ENDPOINT_SLICE, SERVICE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_at
 
 _PORT = 443
+SERVICE_LABEL = "kubernetes.io/service-name"
 _ABSENT = (
     "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of"
     " the webhooks to that name."
@@ -82,7 +83,7 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [problem(message, "Apply the manifests.")], []
 
-    selector = f"kubernetes.io/service-name={name}"
+    selector = f"{SERVICE_LABEL}={name}"
     of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
     ready = ready_endpoints(await every(client, of_service), port)
 

@@ -12,15 +12,15 @@ from app.config.schema import Enforcement
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at, texts_at
 from app.objects.tokens import split_token
-from app.webhooks.paths import PATHS, path_of
+from app.webhooks.configurations import NAMESPACE_LABEL
+from app.webhooks.paths import PATHS, PATHS_ARE_OURS, path_of
 from app.webhooks.registry import warning_paths
 
 _NO_TOKEN = (
-    "See callers in /readyz?verbose. The annotation grove-admission.grove.io/paths: managed of the"
+    f"See callers in /readyz?verbose. The annotation {PATHS_ARE_OURS}: managed of the"
     " manifests lets the server write the path."
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
-_NAME_LABEL = "kubernetes.io/metadata.name"
 _DEFAULTS: JsonMap = {
     "objectSelector": {},
     "namespaceSelector": {},
@@ -158,7 +158,7 @@ def _namespaces(selector: JsonMap) -> str:
     expressions = maps_at(selector, "matchExpressions")
     if len(expressions) == 1 and not selector.get("matchLabels"):
         (expression,) = expressions
-        if (expression.get("key"), expression.get("operator")) == (_NAME_LABEL, "NotIn"):
+        if (expression.get("key"), expression.get("operator")) == (NAMESPACE_LABEL, "NotIn"):
             return f", except in {', '.join(texts_at(expression, 'values'))}"
     return f", in namespaces that {_text(selector)} selects"
 

@@ -1,7 +1,8 @@
 """The table of what is kept: a row for each kind that is cached, or read to be explained.
 
-Nodes, PodCliqueSets, PodGangs and MNNVL resources have two rows, because a server that keeps them
-all needs few of their fields. What only the leader keeps is in `cluster/rows`.
+A kind has at most two rows: a server that keeps all objects needs few of their fields, and those
+that begin with `WIDE` are for explanations. What only the leader keeps is in `cluster/rows`, and
+the PodCliques of explanations are in `explain/known/snapshot`.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -31,6 +31,7 @@ from app.kube.watch import run_store
 from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import annotations_of, map_at
 from app.objects.tokens import new_token, seconds_left
+from app.webhooks.configurations import APP_LABEL, NAME
 from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
 
 FORMER_SECONDS = 60.0
@@ -39,7 +40,7 @@ FORMER_SECONDS = 60.0
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 """Both have our name, and the same token."""
 
-OUR_PODS = "app.kubernetes.io/name=grove-admission"
+OUR_PODS = f"{APP_LABEL}={NAME}"
 
 logger = logging.getLogger(__name__)
 

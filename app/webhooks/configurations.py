@@ -13,7 +13,10 @@ from app.webhooks.registry import WEBHOOKS, Webhook
 
 API_VERSION = "admissionregistration.k8s.io/v1"
 NAME = "grove-admission"
+APP_LABEL = "app.kubernetes.io/name"
 EXEMPT_NAMESPACE = "kube-system"
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""The label of a namespace with its name."""
 
 
 class ServiceTarget(Value):
@@ -52,7 +55,7 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
             "kind": f"{kind}WebhookConfiguration",
             "metadata": {
                 "name": NAME,
-                "labels": {"app.kubernetes.io/name": NAME},
+                "labels": {APP_LABEL: NAME},
                 "annotations": {PATHS_ARE_OURS: MANAGED},
             },
             "webhooks": [
@@ -67,8 +70,7 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
 
 def outside(namespaces: Iterable[str]) -> Object:
     """Return the namespaceSelector of all namespaces but `namespaces`."""
-    key = "kubernetes.io/metadata.name"
-    excluded = {"key": key, "operator": "NotIn", "values": list(namespaces)}
+    excluded = {"key": NAMESPACE_LABEL, "operator": "NotIn", "values": list(namespaces)}
     return {"matchExpressions": [excluded]}
 
 

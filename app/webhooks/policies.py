@@ -26,7 +26,14 @@ from app.rules.subgroups_policy import SUBGROUPS
 from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
 from app.rules.topology.levels_policy import guard
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
-from app.webhooks.configurations import API_VERSION, EXEMPT_NAMESPACE, NAME, expressions, outside
+from app.webhooks.configurations import (
+    API_VERSION,
+    APP_LABEL,
+    EXEMPT_NAMESPACE,
+    NAME,
+    expressions,
+    outside,
+)
 from app.webhooks.registry import guarded_kinds, warning_paths
 
 # Objects of the API server.
@@ -36,6 +43,7 @@ SUFFIX = f".{NAME}.grove.io"
 STATIC_SUFFIX = f".{NAME}.static.k8s.io"
 """API servers want this end of names in static manifests."""
 
+COMPONENT_LABEL = "app.kubernetes.io/component"
 RULES = "policies"
 QUEUES = "queue-guard"
 
@@ -53,7 +61,7 @@ class Form(Value):
 
     def named(self, kind: str, name: str, spec: Object) -> Object:
         """Return an object of `kind`."""
-        labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": self.component}
+        labels = {APP_LABEL: NAME, COMPONENT_LABEL: self.component}
         return {
             "apiVersion": API_VERSION,
             "kind": kind,

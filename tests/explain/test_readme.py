@@ -1,12 +1,17 @@
 """The README's table of reasons is the one in the code."""
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.explain.reasons.table import RULES
 from tests.explain.test_reasons import ROWS
 
-README = (Path(__file__).parents[2] / "app" / "explain" / "README.md").read_text()
+APP = Path(__file__).parents[2] / "app"
+README = (APP / "explain" / "README.md").read_text()
+IDS = {rule.id for rule in RULES}
 
 
 def rows() -> list[tuple[str, set[str], set[str]]]:
@@ -31,6 +36,36 @@ def test_a_reason_is_a_function_of_its_name_in_the_file_of_its_row() -> None:
         checks.setdefault(rule.id, set()).add(f"{rule.check.__module__}.{rule.check.__name__}")
     assert {id: name for id, name in named.items() if name not in checks[id]} == {}
     assert named.keys() == checks.keys()
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def test_reasons_with_an_id_are_made_in_one_file() -> None:
+    files = defaultdict(set)
+    for path in (APP / "explain" / "reasons").glob("*.py"):
+        if path.name != "table.py":
+            for text in IDS.intersection(_texts(ast.parse(path.read_text()))):
+                files[text].add(path.stem)
+    assert files.keys() == IDS
+    several = {id: names for id, names in files.items() if len(names) > 1}
+    assert several == {"LevelUnknown": {"constraints", "refused"}}  # the row has two functions
+
+
+def test_lists_of_ids_have_only_ids() -> None:
+    """An id that was renamed, and not in a list of reasons, would mean nothing there."""
+    lists = 0
+    for path in APP.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Set | ast.Tuple | ast.List):
+                names = {part.value for part in node.elts if isinstance(part, ast.Constant)}
+                if len(names & IDS) > 1:
+                    lists += 1
+                    assert names - IDS == set(), path
+    assert lists >= 4
 
 
 def _expanded(needs: list[str]) -> set[str]:

@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.cluster import rows
 from app.cluster.rows import POD_GROUPS
+from app.explain.known import snapshot
+from app.facts import table
 from app.facts.grove.podgang import read_pod_gang, read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import read_queue
@@ -25,6 +28,28 @@ SCHEDULED = {
     "status": "True",
     "lastTransitionTime": "2027-01-15T08:00:00Z",
 }
+
+
+TWO_READERS = {
+    *("ComputeDomain", "ResourceClaim"),  # ours, of which verdicts need owners; all, with devices
+    *("DeviceClass", "Node", "PodGang", "PodCliqueSet", "PriorityClass", "Queue", "ResourceSlice"),
+    *("Pod", "PodClique", "PodGroup"),  # of the leader, which writes what belongs to them
+}
+"""Kinds of which a server that keeps all of them needs less than an explanation of one workload."""
+
+
+def test_each_kind_has_one_reader_or_one_for_verdicts_and_one_for_explanations() -> None:
+    readers: dict[str, set[str]] = {}
+    kinds: dict[str, str] = {}
+    for module in (table, rows, snapshot):
+        for row in vars(module).values():
+            if isinstance(row, Row):
+                readers.setdefault(str(row.resource), set()).add(row.read.__qualname__)
+                kinds[str(row.resource)] = row.resource.kind
+
+    assert len(readers) > 20
+    assert max(map(len, readers.values())) == 2
+    assert {kinds[name] for name, of_kind in readers.items() if len(of_kind) == 2} == TWO_READERS
 
 
 @pytest.mark.parametrize(

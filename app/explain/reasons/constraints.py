@@ -10,6 +10,7 @@ from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, Us
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.labels import TOPOLOGY_NAME
 from app.facts.named import Ref
 from app.rules.topology.members import PodGroupCliques
 
@@ -132,7 +133,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
     if not pod_gang or not pod_gang.constrained or pod_gang.topology:
         return
 
-    evidence = Evidence(gang.ref, "metadata.annotations[grove.io/topology-name]", "absent")
+    evidence = Evidence(gang.ref, f"metadata.annotations[{TOPOLOGY_NAME}]", "absent")
     text = (
         "The PodGang has constraints and does not say which topology they are about: KAI can't"
         " group its pods"

@@ -14,7 +14,7 @@ from app.explain.reasons.reason import (
 )
 from app.facts.grove.podcliqueset import LastError, SetWithStatus
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
@@ -130,7 +130,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
         remedy = "wait: Grove is giving the set other PodGangs"
 
     refs = tuple(sorted(pod.ref for pod in pods))
-    evidence = Evidence(refs[0], "metadata.labels[grove.io/podgang]", name)
+    evidence = Evidence(refs[0], f"metadata.labels[{PODGANG}]", name)
 
     return about(
         evidence, "PodGangMissing", text, remedy, "platform", objects=refs, severity=severity

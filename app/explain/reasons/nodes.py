@@ -227,7 +227,10 @@ def _outside_words(gang: Gang) -> tuple[str, str]:
     """Return where there is room for a gang, and the remedy."""
     pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
     number = counted(pools.pop(gang.pool, 0), "node")
-    where = listed(_in_pool(pool, count) for pool, count in sorted(pools.items()))
+    where = listed(
+        f'{count} in pool "{pool}"' if pool else f"{count} in none"
+        for pool, count in sorted(pools.items())
+    )
     if gang.pool:
         return (
             f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}',
@@ -238,7 +241,3 @@ def _outside_words(gang: Gang) -> tuple[str, str]:
         f"It is in no node pool, and there is no place for it on the {number} in none; {where}",
         f"remove the label {NODE_POOL} from nodes",
     )
-
-
-def _in_pool(pool: str, count: int) -> str:
-    return f'{count} in pool "{pool}"' if pool else f"{count} in none"

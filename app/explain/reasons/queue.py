@@ -36,6 +36,7 @@ from app.explain.reasons.reason import (
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_QUEUE
 from app.facts.named import Key
 
 # Shares: what queues have to give, and whom KAI evicts.
@@ -176,7 +177,7 @@ def queue_missing(gang: Gang) -> Reasons:
         usable = [name for name in names if not unusable_because(gang.index, name)]
         others = f"there are {listed(usable)}" if usable else "there is no queue without others"
         evidence = Evidence(group.ref, "spec.queue", group.queue)
-        remedy = "set the label kai.scheduler/queue of the workload to one of them"
+        remedy = f"set the label {KAI_QUEUE} of the workload to one of them"
         text = f"Queue {group.queue} {wrong}; {others}"
         yield about(evidence, "QueueMissing", text, remedy, "you")
 

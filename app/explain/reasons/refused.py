@@ -174,7 +174,7 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
     )
     yield words, replaced(demand, short, key="", preferred="")
     words = "leave out all constraints, and constrain each size by itself"
-    yield words, unconstrained(demand)
+    yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
 def _wider_levels(
@@ -186,11 +186,6 @@ def _wider_levels(
     for level in topology.wider(short.key):
         words = f"ask for {level.domain} in place of {name}"
         yield words, replaced(demand, short, key=level.key)
-
-
-def unconstrained(demand: Demand) -> Demand:
-    """Return the same pods without any constraint."""
-    return demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
 def level_without_topology(gang: Gang) -> Reasons:

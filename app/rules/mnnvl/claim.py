@@ -13,7 +13,7 @@ from app.base.value import Value
 from app.facts.carrier import CLAIM, Carrier, Entry, named
 from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet, ScalingGroup
 from app.facts.kinds import POD_CLIQUE
-from app.facts.labels import MNNVL_ENABLED, MNNVL_SCOPE
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
@@ -208,7 +208,7 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
         yield (
             f'ResourceClaim "{plan.claim}" cannot be allocated: DeviceClass'
             f' "{plan.device_class}" does not exist. Create it, name another one in'
-            " grove.io/mnnvl-device-class, or use claimMode: template"
+            f" {MNNVL_DEVICE_CLASS}, or use claimMode: template"
         )
 
 

@@ -211,11 +211,9 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
         for path, name in clique.claims:
             if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
                 text = (
-                    f"Grove takes a claim of this name for its own and would not inject the one of"
-                    f" group "
-                    f'"{clique.mnnvl_group}": the pods would not be in its ComputeDomain, and would'
-                    " stay pending if "
-                    f"nothing makes their claim. Rename the claim"
+                    "Grove takes a claim of this name for its own and would not inject the one of"
+                    f' group "{clique.mnnvl_group}": the pods would not be in its ComputeDomain,'
+                    " and would stay pending if nothing makes their claim. Rename the claim"
                 )
                 yield invalid(path, name, text)
 

@@ -14,7 +14,7 @@ from app.base.value import Value
 from app.facts.grove.template import SET, CountedClique, Owner, Template, owner_text
 from app.facts.grove.topology import Level
 from app.objects.fields import listed
-from app.rules.topology.coverage import Nodes, NodesWith, Room
+from app.rules.topology.coverage import GPU_COUNT, Nodes, NodesWith, Room
 
 
 def capacity_warnings(
@@ -54,7 +54,7 @@ def _unknown(nodes: Nodes) -> list[str]:
         return []
 
     return [
-        "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices):"
+        f"no node has GPUs now (label {GPU_COUNT}, status.allocatable, ResourceSlices):"
         " whether the required domains have room for all pods is not known"
     ]
 

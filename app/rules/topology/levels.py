@@ -16,6 +16,7 @@ from app.objects.names import label_key_problem
 MAX_LEVELS = 7
 MAX_KEY = 63
 HOSTNAME_KEY = "kubernetes.io/hostname"
+NO_LEVELS = f"at least one level is needed, such as {{domain: host, key: {HOSTNAME_KEY}}}"
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
@@ -64,12 +65,7 @@ def validate_levels(
     """
     findings: Findings = []
     if not levels:
-        return [
-            fields.required(
-                path,
-                "at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}",
-            )
-        ]
+        return [fields.required(path, NO_LEVELS)]
 
     if len(levels) > most:
         findings.append(fields.invalid(path, len(levels), f"must have at most {most} levels"))
@@ -114,10 +110,8 @@ def refusal_to_write(
     allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
     return (
         f'{kind} "{name}" is managed by the operator: user "{username}" cannot {operation.lower()}'
-        " it; "
-        f"only these can: {allowed}. Change clusterTopology in the operator's configuration"
-        " instead, or use a "
-        f"{kind} of another name"
+        f" it; only these can: {allowed}. Change clusterTopology in the operator's configuration"
+        f" instead, or use a {kind} of another name"
     )
 
 

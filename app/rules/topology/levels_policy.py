@@ -13,7 +13,7 @@ from app.rules.policy import (
     texts,
     value_or,
 )
-from app.rules.topology.levels import MAX_KEY
+from app.rules.topology.levels import MAX_KEY, NO_LEVELS
 
 PATH = "/validate/clustertopology"
 
@@ -74,10 +74,7 @@ def guard(kinds: Sequence[str], name: str, authorized: Sequence[str]) -> Policy:
 
 def some_levels(unless: str = "") -> PolicyDemand:
     """Return the demand that there is a level."""
-    message = (
-        "spec.levels: Required value: at least one level is needed, such as {domain: host, key:"
-        " kubernetes.io/hostname}"
-    )
+    message = f"spec.levels: Required value: {NO_LEVELS}"
     offenders = "variables.levels.size() == 0 ? [true] : []"
     return PolicyDemand("noLevels", offenders, text(message), message, unless)
 

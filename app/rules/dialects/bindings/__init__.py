@@ -12,7 +12,8 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import LevelsByName, levels_of_binding
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.objects.shape import JsonMap, map_at
+from app.facts.named import read_name
+from app.objects.shape import JsonMap
 from app.rules.dialects.bindings import sets
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS
@@ -43,7 +44,7 @@ class Bindings(Dialect):
     def validate_levels(
         self, obj: JsonMap, old: JsonMap | None, operation: str, facts: TopologyFacts, managed: bool
     ) -> LevelsVerdict:
-        name = str(map_at(obj, "metadata").get("name", ""))
+        name = read_name(obj)
         if operation == "DELETE":
             refusal, warnings = refusal_to_delete(obj, facts.users_of(name))
             return LevelsVerdict(refusal, warnings=warnings)
