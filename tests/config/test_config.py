@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.config.error import ConfigurationError
 from app.config.read import load_configuration, read_configuration, with_overrides
@@ -29,6 +30,20 @@ def test_the_example_can_be_used_and_shows_defaults() -> None:
     assert (
         example.model_copy(update={"cluster_topology": Configuration().cluster_topology})
         == Configuration()
+    )
+
+
+def test_the_example_has_every_key() -> None:
+    def without(example: dict[str, Any], defaults: dict[str, Any], path: str = "") -> list[str]:
+        missing = [path + key for key in defaults.keys() - example.keys()]
+        for key, value in defaults.items():
+            if isinstance(value, dict):
+                missing += without(example.get(key, {}), value, f"{path}{key}.")
+        return missing
+
+    assert (
+        without(yaml.safe_load(EXAMPLE.read_text()), Configuration().model_dump(by_alias=True))
+        == []
     )
 
 
