@@ -21,7 +21,7 @@ from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.kinds import POD_GANG, SCHEDULING_SHARD
 from app.kube.api import Client, NotFound, ObjectRef, Selection, every, find
 from app.objects.resource import CLUSTER_ROLE_BINDING
-from app.objects.shape import JsonMap, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, key_of, map_at, maps_at, text_at
 from app.objects.time import signed_duration
 
 _ROLE = "kai-binder"
@@ -84,7 +84,7 @@ async def check_staleness(client: Client) -> Checks:
 
 
 def _check_shard(shard: JsonMap) -> Check:
-    name = text_at(map_at(shard, "metadata"), "name")
+    name = key_of(shard)[1]
     given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)
     seconds = signed_duration(given)
     remedy = f"kubectl patch schedulingshards {shlex.quote(name)} --type merge -p {_PATCH}"

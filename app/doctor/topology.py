@@ -17,7 +17,7 @@ from app.objects.shape import key_of
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
-from app.rules.topology.coverage import CONDITION
+from app.rules.topology.coverage import LEVELS_COVERED
 from app.rules.topology.kai import READY, desired_kai_topology, is_owned
 
 _SHOWN = 5
@@ -141,13 +141,11 @@ async def check_dialects(client: Client) -> Checks:
 async def _coverage(client: Client, dialect: Dialect) -> Checks:
     checks: Checks = []
     for obj in await list_all(client, Selection(dialect.resource)):
-        covered = condition_of(obj, CONDITION)
+        covered = condition_of(obj, LEVELS_COVERED)
         if covered.get("status") == "False":
             # the leader writes it: without one, it may be older than the labels
-            title = (
-                f"{dialect.resource.kind} {obj['metadata']['name']}, by its condition {CONDITION}"
-            )
-            message = f"{title}: {covered.get('message')}"
+            title = f"{dialect.resource.kind} {obj['metadata']['name']}"
+            message = f"{title}, by its condition {LEVELS_COVERED}: {covered.get('message')}"
             remedy = (
                 "Label the nodes that lack it, or correct the levels; grove-admission topology"
                 " names the nodes."

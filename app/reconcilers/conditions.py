@@ -8,7 +8,7 @@ import contextlib
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
@@ -66,7 +66,7 @@ class ConstraintStatusReconciler(Value):
         if pcs.deleting or pcs.condition == desired:
             return
 
-        patch = condition_patch(stored, CONDITION, desired, timestamp(self.now()))
+        patch = condition_patch(stored, CONSTRAINTS_SATISFIED, desired, timestamp(self.now()))
         changed = await self.client.patch(
             ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace), patch, subresource="status"
         )

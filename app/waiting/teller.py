@@ -25,7 +25,7 @@ from app.objects.shape import text_at
 from app.objects.time import Clock, Now, timestamp, utc_now
 from app.waiting.overdue import NOT_KNOWN, Blocked
 
-CONDITION = "PlacementBlocked"
+PLACEMENT_BLOCKED = "PlacementBlocked"
 BLOCKED = "PlacementBlocked"
 UNBLOCKED = "PlacementUnblocked"
 """The reasons of events."""
@@ -193,7 +193,7 @@ class Teller:
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
         """Return the reason and the message that were told last, "" for none."""
         if ref.kind == POD_CLIQUE_SET.kind:
-            stored = condition_of(obj, CONDITION)
+            stored = condition_of(obj, PLACEMENT_BLOCKED)
             return text_at(stored, "reason"), text_at(stored, "message")
         told = self._told.get(ref)
         return (told.reason, told.message) if told else ("", "")
@@ -204,8 +204,10 @@ class Teller:
         condition = None
         if blocked:
             generation = obj["metadata"].get("generation", 0)
-            condition = Condition(CONDITION, "True", blocked.reason, blocked.message, generation)
-        patch = condition_patch(obj, CONDITION, condition, timestamp(self.now()))
+            condition = Condition(
+                PLACEMENT_BLOCKED, "True", blocked.reason, blocked.message, generation
+            )
+        patch = condition_patch(obj, PLACEMENT_BLOCKED, condition, timestamp(self.now()))
         await self.client.patch(target, patch, subresource="status")
 
     def _record(self, obj: Object, blocked: Blocked | None) -> None:

@@ -33,7 +33,7 @@ from app.objects.time import Clock
 from app.stores.stores import PermittedStores
 from app.waiting.losses import PLACEMENT_LOST, Losses
 from app.waiting.overdue import Overdue, overdue
-from app.waiting.teller import CONDITION, PACING, Pacing, Teller
+from app.waiting.teller import PACING, PLACEMENT_BLOCKED, Pacing, Teller
 
 RESOURCES = tuple(BY_RESOURCE)
 """What is read. Of events, only evictions: there are many, and PodGroups have KAI's words too."""
@@ -198,5 +198,5 @@ def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:
         pcs.ref: condition
         for pcs in facts.sets
         for condition in pcs.conditions
-        if condition.type == CONDITION
+        if condition.type == PLACEMENT_BLOCKED
     }

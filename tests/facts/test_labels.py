@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-APP = Path(__file__).parents[2] / "app"
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "app"
 KEY = re.compile(
     r"(?<![\w/.-])(?:[\w-]+\.)*(?:grove\.io|kai\.scheduler|nvidia\.com|kubernetes\.io|k8s\.io"
     r"|kubeflow\.org|ray\.io|topograph\.run)/(?!v\d)\w[\w.-]*"
@@ -23,6 +24,10 @@ RESOURCES = {"nvidia.com/gpu", "nvidia.com/mig-"}
 
 OF_GROVES_CHART = {"app.kubernetes.io/component", "app.kubernetes.io/part-of"}
 """A selector has these and our objects too: they are not renamed together."""
+
+
+ONLY_IN_PAGES = {"grove.io/pod-template-hash"}
+"""Grove's, which no rule reads."""
 
 
 def keys_in(path: Path) -> Iterator[str]:
@@ -45,3 +50,23 @@ def test_each_key_is_written_in_one_file() -> None:
     assert len(files) > 60
     several = {key: names for key, names in files.items() if len(names) > 1}
     assert several.keys() == EXAMPLES | RESOURCES | OF_GROVES_CHART | IN_A_REMEDY, several
+
+
+def test_pages_and_manifests_name_no_key_that_the_code_does_not_have() -> None:
+    """Such as a policy that still allows a label by the name that it had."""
+    known = {key for path in APP.rglob("*.py") for key in keys_in(path)} | ONLY_IN_PAGES
+    paths = [
+        path
+        for folder in (APP, ROOT / "manifests")
+        for kind in ("*.md", "*.yaml", "*.json")
+        for path in folder.rglob(kind)
+    ]
+    assert len(paths) > 100
+    unknown = {
+        (str(path.relative_to(ROOT)), key)
+        for path in [*paths, ROOT / "README.md"]
+        for key in KEY.findall(path.read_text())
+        if key.startswith(("grove.io", "kai.scheduler", "grove-admission."))
+        and key.rstrip(".-") not in known
+    }
+    assert unknown == set()

@@ -27,7 +27,7 @@ from app.sandbox.processes import free_port
 from app.waiting import watcher
 from app.waiting.losses import PLACEMENT_LOST
 from app.waiting.overdue import Blocked, Overdue, overdue
-from app.waiting.teller import CONDITION, Pacing
+from app.waiting.teller import PLACEMENT_BLOCKED, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts, placed
@@ -119,7 +119,7 @@ async def condition(admin: HttpClient) -> tuple[str, str] | None:
     """The reason and the message of the set's condition."""
     stored = await admin.get(ObjectRef(POD_CLIQUE_SET, fleet.SET, fleet.NAMESPACE))
     for item in (stored.get("status") or {}).get("conditions") or []:
-        if item["type"] == CONDITION:
+        if item["type"] == PLACEMENT_BLOCKED:
             assert item["status"] == "True"
             return item["reason"], item["message"]
     return None

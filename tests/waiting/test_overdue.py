@@ -12,7 +12,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 from app.facts.named import Ref
 from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
-from app.waiting.teller import CONDITION
+from app.waiting.teller import PLACEMENT_BLOCKED
 from app.waiting.watcher import Looker
 from tests.explain.fleet import (
     GANG_REF,
@@ -110,7 +110,7 @@ def test_another_leader_believes_the_condition_that_pods_were_missing_before(
     now: float, after: float
 ) -> None:
     """It has not seen since when, and would take the condition away."""
-    told_before = StatusCondition(CONDITION, "True", "NothingMade", "m")
+    told_before = StatusCondition(PLACEMENT_BLOCKED, "True", "NothingMade", "m")
     changes: dict[str, Any] = dict.fromkeys(("gangs", "cliques", "pods", "pod_groups"), ())
     stored = replace(pcs(), conditions=(told_before,))
     looker = Looker()

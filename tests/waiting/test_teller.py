@@ -12,7 +12,7 @@ from app.facts.named import Ref
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.waiting.overdue import NOT_KNOWN, Blocked
-from app.waiting.teller import CONDITION, Pacing, Teller
+from app.waiting.teller import PLACEMENT_BLOCKED, Pacing, Teller
 from tests.kube.memory.client import MemoryClient
 
 SET = Ref("PodCliqueSet", "t", "llm")
@@ -65,7 +65,7 @@ class World:
         conditions = {}
         for obj in self.client.objects(POD_CLIQUE_SET):
             for item in (obj.get("status") or {}).get("conditions") or ():
-                if item["type"] == CONDITION:
+                if item["type"] == PLACEMENT_BLOCKED:
                     ref = Ref("PodCliqueSet", "t", obj["metadata"]["name"])
                     values = (item[field] for field in ("type", "status", "reason", "message"))
                     conditions[ref] = StatusCondition(*values)

@@ -6,7 +6,13 @@ from app.explain.gangs.gang import Gang, Unit
 from app.explain.known.levels import Topology
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.facts.constraint import UNBOUND
-from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
+from app.facts.grove.podcliqueset import (
+    CONSTRAINTS_SATISFIED,
+    Clique,
+    ScalingGroup,
+    SetWithStatus,
+    UserConstraint,
+)
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kai.podgroup import KaiPodGroup
@@ -14,7 +20,7 @@ from app.facts.labels import TOPOLOGY_NAME
 from app.facts.named import Ref
 from app.rules.topology.members import PodGroupCliques
 
-_CONDITIONS = (("TopologyLevelsUnavailable", "True"), ("TopologyConstraintSatisfied", "False"))
+_CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "False"))
 
 
 def level_unknown(gang: Gang) -> Reasons:

@@ -157,7 +157,7 @@ def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
 # Reasons.
 
 
-CONDITION = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
+_WORDS_OF_KAI = "status.schedulingConditions[UnschedulableOnNodePool].reasons[]"
 
 
 def _said(gang: Gang, reason: str) -> Said | None:
@@ -237,7 +237,7 @@ def queue_quota(gang: Gang) -> Reasons:
         semi = group.preemptibility == SEMI_PREEMPTIBLE
         what = "minimum of the workload" if semi else "workload"
         text = f"The {what} is not preemptible and so bound to the quota of queue {name}: {words}"
-        evidence = Evidence(group.ref, CONDITION, said.reason if said else name)
+        evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason if said else name)
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif said:
         yield _as_said(group, said, "QueueQuota", remedy)
@@ -324,11 +324,11 @@ def preemption_delay(gang: Gang) -> Reasons:
         return
     text = f"May not push others out {f'for {ago(lasts)}' if group.delay else 'yet'}"
 
-    evidence = Evidence(group.ref, CONDITION, said.reason)
+    evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     yield about(evidence, "PreemptionDelay", text, "wait", "wait")
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
     """KAI's own words, if they have no numbers that could be put better."""
-    evidence = Evidence(group.ref, CONDITION, said.reason)
+    evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

@@ -26,7 +26,7 @@ from app.objects.shape import (
 )
 from app.objects.time import seconds_since_1970
 
-CONDITION = "TopologyConstraintSatisfied"
+CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
 
 _NOWHERE = FieldPath("")
 """The path of a stored part, about which nobody is told findings."""
@@ -375,11 +375,11 @@ def _constraint(holder: JsonMap) -> StoredConstraint:
 
 
 def _condition(obj: JsonMap) -> Condition | None:
-    stored = condition_of(obj, CONDITION)
+    stored = condition_of(obj, CONSTRAINTS_SATISFIED)
     if not stored:
         return None
     return Condition(
-        CONDITION,
+        CONSTRAINTS_SATISFIED,
         text_at(stored, "status"),  # type: ignore[arg-type]
         text_at(stored, "reason"),
         text_at(stored, "message"),

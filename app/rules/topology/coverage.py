@@ -19,7 +19,7 @@ from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
 
-CONDITION = "LevelsCovered"
+LEVELS_COVERED = "LevelsCovered"
 
 _SHOWN = 3
 
@@ -184,7 +184,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
     """Return the condition LevelsCovered of a topology with `problems`."""
     if not problems:
         return Condition(
-            CONDITION,
+            LEVELS_COVERED,
             "True",
             "NodesHaveLevels",
             "The labels of the nodes carry all levels",
@@ -192,7 +192,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
         )
 
     return Condition(
-        CONDITION,
+        LEVELS_COVERED,
         "False",
         problems[0].reason,
         "; ".join(problem.text for problem in problems),

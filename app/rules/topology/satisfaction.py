@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from app.facts.grove.podcliqueset import CONDITION, PodCliqueSet
+from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet
 from app.facts.grove.topology import DOMAINS, ClusterTopology
 from app.objects.conditions import Condition
 from app.objects.fields import listed
@@ -20,15 +20,17 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         return None
     if topology is None:
         text = "The managed ClusterTopology does not exist yet"
-        return Condition(CONDITION, "Unknown", "TopologyUnknown", text, pcs.generation)
+        return Condition(CONSTRAINTS_SATISFIED, "Unknown", "TopologyUnknown", text, pcs.generation)
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"
-        return Condition(CONDITION, "False", "TopologyDisabled", text, pcs.generation)
+        return Condition(CONSTRAINTS_SATISFIED, "False", "TopologyDisabled", text, pcs.generation)
 
     missing = [domain for domain in DOMAINS if domain in pcs.domains - topology.domains]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
-        return Condition(CONDITION, "True", "TopologyConstraintsValid", text, pcs.generation)
+        return Condition(
+            CONSTRAINTS_SATISFIED, "True", "TopologyConstraintsValid", text, pcs.generation
+        )
 
     names = ", ".join(f"'{domain}'" for domain in missing)
     text = (
@@ -37,7 +39,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         " update ClusterTopology."
     )
 
-    return Condition(CONDITION, "False", "TopologyLevelNotFound", text, pcs.generation)
+    return Condition(CONSTRAINTS_SATISFIED, "False", "TopologyLevelNotFound", text, pcs.generation)
 
 
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:

@@ -20,7 +20,7 @@ from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
 from app.sandbox.processes import free_port
 from app.server.serve import Running
-from app.waiting.teller import CONDITION
+from app.waiting.teller import PLACEMENT_BLOCKED
 from tests.integration.grove import cluster
 from tests.integration.grove.conftest import LEVELS
 from tests.integration.grove.operator import GroveOperator
@@ -121,14 +121,16 @@ async def test_nobody_fights_over_the_condition(
     async with without_scheduler(clients) as schedules:
         await clients.user.create(POD_CLIQUE_SET, created, namespace)
         await soon(waiting.pods, lambda pods: len(pods) == 12)
-        first = await soon(waiting.conditions, lambda conditions: CONDITION in conditions)
+        first = await soon(waiting.conditions, lambda conditions: PLACEMENT_BLOCKED in conditions)
         versions = await stays_while_grove_writes(waiting)
         await nobody_writes(waiting)
 
         # It is placed: ours goes, Grove's stay.
         schedules.set()
-        last = await soon(waiting.conditions, lambda conditions: CONDITION not in conditions)
-        assert {kind for kind in first if kind != CONDITION} <= last.keys()
+        last = await soon(
+            waiting.conditions, lambda conditions: PLACEMENT_BLOCKED not in conditions
+        )
+        assert {kind for kind in first if kind != PLACEMENT_BLOCKED} <= last.keys()
         events = await soon(waiting.events, lambda events: "PlacementUnblocked" in events)
     print(f"\n{waiting.writes():g} writes, {versions} versions, first {first}, events {events}")
 
@@ -146,7 +148,7 @@ async def stays_while_grove_writes(waiting: Set) -> int:
         await waiting.change({"spec": {"replicas": replicas}})
         await soon(waiting.pods, functools.partial(are_so_many, 6 * replicas))
         for _ in range(20):
-            assert CONDITION in await waiting.conditions()
+            assert PLACEMENT_BLOCKED in await waiting.conditions()
             versions.add((await waiting.stored())["metadata"]["resourceVersion"])
             await asyncio.sleep(0.1)
     assert len(versions) > 4
