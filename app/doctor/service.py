@@ -83,8 +83,7 @@ async def check_service(client: Client, namespace: str, name: str) -> tuple[Chec
         message = f"{title} has no port {_PORT}, which the webhook configurations name"
         return [problem(message, "Apply the manifests.")], []
 
-    selector = f"{SERVICE_LABEL}={name}"
-    of_service = Selection(ENDPOINT_SLICE, namespace, labels=selector)
+    of_service = Selection(ENDPOINT_SLICE, namespace, labels=f"{SERVICE_LABEL}={name}")
     ready = ready_endpoints(await every(client, of_service), port)
 
     return [_judge(title, len(ready))], ready

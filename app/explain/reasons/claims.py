@@ -20,14 +20,13 @@ from app.facts.nvidia.computedomain import (
     ComputeDomain,
     base_of,
 )
+from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"
 CREATING = "ContainerCreating"
-_CHANNELS = "compute-domain-default-channel.nvidia.com"
-_DAEMONS = "compute-domain-daemon.nvidia.com"
 
 
 def uses_claims(gang: Gang) -> bool:
@@ -288,7 +287,7 @@ def hosts_run_imex(index: Index) -> bool:
 
     ComputeDomains are then ready at once, and know no nodes (mode hostManaged, in 95932046).
     """
-    return _CHANNELS in index.device_classes and _DAEMONS not in index.device_classes
+    return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
 
 
 def _lacks(index: Index, domain: ComputeDomain, nodes: Iterable[str]) -> bool:
@@ -348,8 +347,8 @@ def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
     if claim.template:
         return claim.template == domain.template
 
-    base = base_of(domain.kind, domain.name)
-    return bool(base) and claim.claim == f"{base}{CLAIM_SUFFIX}"
+    # without a base it is only the suffix, which no claim can be called
+    return claim.claim == base_of(domain.kind, domain.name) + CLAIM_SUFFIX
 
 
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:

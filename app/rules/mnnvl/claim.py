@@ -32,7 +32,8 @@ ConfiguredMode = Literal["auto", "shared", "template"]
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 """The DeviceClass of NVIDIA's driver for the channel of a node."""
 
-_DRIVER_CLASSES = frozenset({CHANNEL_CLASS, "compute-domain-daemon.nvidia.com"})
+DAEMON_CLASS = "compute-domain-daemon.nvidia.com"
+_DRIVER_CLASSES = frozenset({CHANNEL_CLASS, DAEMON_CLASS})
 """The two DeviceClasses of NVIDIA's driver for ComputeDomains.
 
 It allocates a claim on several nodes only if the claim is made from the template of the
