@@ -386,10 +386,22 @@ def pod_gang(fact: PodGang) -> Object:
 
 def gang_status(scheduled: bool | None) -> Object:
     """As releases write it that note what was scheduled, and as earlier ones do (None)."""
-    status: Object = {"phase": "Pending", "conditions": [{"type": "Initialized", "status": "True"}]}
+    initialized = gang_condition("Initialized", "True", "PodGangPodsCreated")
+    status: Object = {"phase": "Pending", "conditions": [initialized]}
     if scheduled is not None:
-        status["conditions"].append({"type": "Scheduled", "status": "False"})
+        status["conditions"].append(gang_condition("Scheduled", "False", "PodGangNotReady"))
     return status | ({"lastScheduled": SOME_TIME} if scheduled else {})
+
+
+def gang_condition(type_: str, status: str, reason: str) -> Object:
+    """With all fields that Grove's CRD requires."""
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": SOME_TIME,
+    }
 
 
 def bound(fact: SchedulerConstraint, topology_name: str) -> Object:
