@@ -33,7 +33,7 @@ class Balancer:
         self._host = host
         self._turns = itertools.count()
         self._listening: socket.socket | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
         self.port = port
 
     async def start(self) -> None:
@@ -50,6 +50,9 @@ class Balancer:
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        # Python 3.14 doesn't wait for the callbacks of tasks that have ended before.
+        for client in self._connections.values():
+            client.close()
 
     def _accept(self, listening: socket.socket) -> None:
         """Serve a connection in a task, and close it even if that is cancelled before it begins."""
@@ -59,11 +62,10 @@ class Balancer:
             return
         client.setblocking(False)
         task = asyncio.create_task(self._serve(client))
-        self._connections.add(task)
+        self._connections[task] = client
 
         def close(ended: asyncio.Task[None]) -> None:
-            self._connections.discard(ended)
-            client.close()
+            self._connections.pop(ended).close()
 
         task.add_done_callback(close)
 
