@@ -315,15 +315,15 @@ def _report_effects(
         return _print_unknown(facts)
 
     try:
-        found, after = effects(facts, edits, arguments.name)
+        found = effects(index, edits, arguments.name)
     except UnusableEdit as problem:
         raise UnusableInput(f"--if {problem}") from None
 
-    room = _room(topology_of(after, arguments.name), arguments)
+    room = _room(topology_of(index, arguments.name), arguments)
     show_answer(
         arguments.output,
         lambda: effects_document(found) | ({"room": search_document(room)} if room else {}),
-        lambda: _effects_text(found, after, room, arguments),
+        lambda: _effects_text(found, index, room, arguments),
     )
 
     if facts.unseen:

@@ -53,3 +53,15 @@ def test_explain_says_of_a_real_state_what_was_read_in_its_objects(state: str) -
 def test_each_state_is_in_the_readme() -> None:
     readme = (FOLDER / "README.md").read_text()
     assert [state for state in STATES if f"`{state}`" not in readme] == []
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_folded_answer_says_the_same_without_the_parts_of_gangs(state: str) -> None:
+    index = index_of(state)
+    for ref in workloads(index):
+        whole = explain(index, ref)
+        folded = explain(index, ref, folded=True)
+        assert whole
+        assert folded
+        assert replace(folded, tree=whole.tree) == whole
+        assert not any(gang.children for gang in folded.tree.children if gang.ref.kind == "PodGang")

@@ -67,14 +67,20 @@ def resident() -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has to be told")
 async def test_memory_that_lists_took_while_they_were_read_is_given_back() -> None:
-    kept = []
+    kept: list[list[bytes]] = []
 
     async def read() -> None:
-        blocks = [bytes(2_000) for _ in range(50_000)]
+        blocks = [[bytes(2_000)] for _ in range(50_000)]
         kept.extend(blocks[::50])
 
     await read()
     before = resident()
     await pause_until(read())
     assert resident() < before - 40
-    assert len(kept) == 2_000
+
+    await read()
+    before = resident()
+    with paused():
+        kept += [[] for _ in range(20_000)]
+    assert resident() < before - 40
+    assert len(kept) == 23_000

@@ -8,6 +8,7 @@ from app.base.value import Value
 from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.tree import grow
 from app.explain.answers.turns import InLine, in_line
+from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import Subject, subject
 from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom
@@ -71,8 +72,8 @@ class Answer(Value, rename=AS_JSON):
         return "NoDomainFits" in self.skipped
 
 
-def explain(index: Index, ref: Ref) -> Answer | None:
-    """Return the answer about an object.
+def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
+    """Return the answer about an object. If it is `folded`, gangs have no parts in its tree.
 
     None if the facts have no such object.
     """
@@ -82,11 +83,10 @@ def explain(index: Index, ref: Ref) -> Answer | None:
 
     gangs = about.with_bases
     examined = examine(gangs)
-    tree = grow(about, examined.reasons)
+    tree = grow(about, examined.reasons, folded=folded)
     unseen = _unseen(index, examined.unknown)
     of = _part_asked_about(about, tree)
     state = _state(about, of.state, examined.reasons, bool(unseen))
-    outcomes = (gang.placements.now for gang in gangs if index.room_is_known)
 
     return Answer(
         ref=ref,
@@ -104,9 +104,15 @@ def explain(index: Index, ref: Ref) -> Answer | None:
         skipped=examined.skipped,
         said=said_of(gangs),
         silence=silence(about.gangs, _asked_at(about)),
-        room=next((outcome.rooms for outcome in outcomes if not outcome.fits), ()),
+        room=_room(gangs) if index.room_is_known else (),
         line=in_line(gangs, examined.reasons),
     )
+
+
+def _room(gangs: Iterable[Gang]) -> tuple[DomainRoom, ...]:
+    """Return the room for the first part that has none, by domain."""
+    outcomes = (gang.placements.now for gang in gangs if gang.waits)
+    return next((outcome.rooms for outcome in outcomes if not outcome.fits), ())
 
 
 def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:

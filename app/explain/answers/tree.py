@@ -35,23 +35,22 @@ from app.facts.named import Ref
 class _Grower:
     """The branches of one subject, with the numbers of the reasons that are about each."""
 
-    def __init__(self, subject: Subject, reasons: Sequence[Reason]) -> None:
+    def __init__(self, subject: Subject, reasons: Sequence[Reason], folded: bool) -> None:
         self._index = subject.index
         self._marked = subject.ref
+        self._folded = folded
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
-        self._by_ref: dict[Ref, list[int]] = {}
-        self._by_part: dict[tuple[Ref, str], list[int]] = {}
+        self._numbers: dict[tuple[Ref, str], list[int]] = {}
+        """By object, and by part of it, "" for the whole."""
         for number, reason in enumerate(reasons, 1):
             for ref in reason.objects:
-                for part in reason.parts:
-                    self._by_part.setdefault((ref, part), []).append(number)
-                if not reason.parts:
-                    self._by_ref.setdefault(ref, []).append(number)
+                for part in reason.parts or ("",):
+                    self._numbers.setdefault((ref, part), []).append(number)
 
     def _branch(self, ref: Ref, part_of: Ref | None = None, **values: object) -> Branch:
-        numbers = {*self._by_ref.get(ref, ())}
+        numbers = {*self._numbers.get((ref, ""), ())}
         if part_of:
-            numbers.update(self._by_part.get((part_of, ref.name), ()))
+            numbers.update(self._numbers.get((part_of, ref.name), ()))
         reasons = tuple(sorted(numbers))
         marked = ref == self._marked
         return Branch(ref, reasons=reasons, marked=marked, **values)  # type: ignore[arg-type]
@@ -70,9 +69,8 @@ class _Grower:
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
         """Return the branch of a set of which nothing is made."""
-        state: State = "waits" if pcs.replicas else "well"
-        words = "nothing made yet" if pcs.replicas else "no replicas"
         asked = asked_words(pcs.asked)
+        state, words = ("waits", "nothing made yet") if pcs.replicas else ("well", "no replicas")
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
@@ -89,13 +87,19 @@ class _Grower:
 
     def _gang(self, gang: Gang) -> Branch:
         missing = gang.whole.expected - len(gang.placed)
-        lone = gang.ref.kind == "Pod"
-        children = [] if lone else [self._member(gang, member) for member in gang.whole.members]
-        children += [self._unit(gang, unit) for unit in gang.whole.units]
-        children += [*self._pod_group(gang), *self._claims(gang), *self._nvlink_units(gang)]
+        children = () if self._folded else self._parts(gang)
         waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
-        waits = state_of_pod(gang.pods[0])[1] if lone else waits
+        if gang.ref.kind == "Pod":
+            _, waits = state_of_pod(gang.pods[0])
         return self._part(gang, gang.ref, gang.whole, children, waits)
+
+    def _parts(self, gang: Gang) -> Iterator[Branch]:
+        if gang.ref.kind != "Pod":
+            yield from (self._member(gang, member) for member in gang.whole.members)
+        yield from (self._unit(gang, unit) for unit in gang.whole.units)
+        yield from self._pod_group(gang)
+        yield from self._claims(gang)
+        yield from self._nvlink_units(gang)
 
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
@@ -115,7 +119,7 @@ class _Grower:
         return replace(branch, asked=f"{level} (replica)") if level and not branch.asked else branch
 
     def _part(
-        self, gang: Gang, ref: Ref, part: Unit | Member, children: Sequence[Branch], waits: str
+        self, gang: Gang, ref: Ref, part: Unit | Member, children: Iterable[Branch], waits: str
     ) -> Branch:
         """Return the branch of a part of a gang. `waits` are the words for this state."""
         well = "" if ref.kind == "Replica" else "placed"
@@ -218,8 +222,9 @@ class _Grower:
 
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
-            where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
-            where = "IMEX of the hosts" if hosts_run_imex(self._index) else where
+            where = "IMEX of the hosts"
+            if not hosts_run_imex(self._index):
+                where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
 
     def _nvlink_units(self, gang: Gang) -> Iterator[Branch]:
@@ -254,16 +259,15 @@ class _Grower:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
             return place_words(gang.topology, part.placed, part.told.required)
-        if not self._index.room_is_known or gang.placements.now.fits:
+        short = gang.short if self._index.room_is_known else None
+        if not short or short.name != part.name:
             return ""
-        short = gang.short
         best = gang.placements.now.best
-        if not short or not best or short.name != part.name:
-            return ""
-        if not best.pods or not best.domain.path:
+        if not best or not best.pods or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
 
 
-def grow(subject: Subject, reasons: Sequence[Reason]) -> Branch:
-    return _Grower(subject, reasons).root(subject)
+def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool = False) -> Branch:
+    """Return the tree, in which gangs have no parts if it is `folded`."""
+    return _Grower(subject, reasons, folded).root(subject)

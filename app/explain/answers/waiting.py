@@ -62,7 +62,7 @@ def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
 
 def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
     """Return the rows of some workloads: what waits first, in the order of KAI's line."""
-    answers = filter(None, (explain(index, ref) for ref in refs))
+    answers = filter(None, (explain(index, ref, folded=True) for ref in refs))
     return sorted((row_of(index, answer) for answer in answers), key=place)
 
 

@@ -99,8 +99,8 @@ def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape,
     that of the template.
     """
     shapes = tuple(_shape_of(index, pod) for pod in pods)
-    known = sorted(zip(pods, shapes, strict=True), key=lambda pair: bool(pair[0].node))
-    return known[0][1] if known else template, shapes
+    waiting = (shape for pod, shape in zip(pods, shapes, strict=True) if not pod.node)
+    return next(waiting, shapes[0] if shapes else template), shapes
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
@@ -108,6 +108,8 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
 
     What a claim is allocated is taken already, and a claim that several pods share is not counted.
     """
+    if not user.claims:
+        return user.shape
     asked: Counter[str] = Counter()
     for claim in user.claims:
         stored = index.claims.get((user.namespace, claim.claim))

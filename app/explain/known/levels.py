@@ -92,6 +92,11 @@ def topology_of(index: Index, name: str = "") -> Topology:
 
     Without a name, the only one, or else the one that Grove has by default.
     """
+    made_of = ["topologies", "kai_topologies"]
+    return index.remembered(("topology", name), lambda: _called(index, name), made_of)
+
+
+def _called(index: Index, name: str) -> Topology:
     facts = index.facts
     clusters = sorted(facts.topologies, key=lambda topology: (topology.kind, topology.name))
     if not name and clusters:

@@ -24,7 +24,7 @@ def required_violated(gang: Gang) -> Reasons:
 
     KAI does that itself, if a part is placed later than the rest of what must be together.
     """
-    told = [(part, part.told.required) for part in gang.whole.parts()]
+    told = [(part, part.told.required) for part in gang.whole.parts() if part.told.required]
     unnamed = _unnamed(gang)
     told += [pair for pair in unnamed if pair not in told]
 

@@ -6,6 +6,7 @@ the cluster's.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from operator import attrgetter
 
 from msgspec.structs import replace
@@ -181,12 +182,14 @@ class Examined(Value):
 def examine(gangs: Iterable[Gang]) -> Examined:
     """Return all reasons of some gangs, equal ones as one, in the order of the table."""
     gangs = list(gangs)
+    # many rules hold for the same gangs
+    applying_of = cache(lambda applies: list(filter(applies, gangs)))
     reasons: list[Reason] = []
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
 
     for rule in RULES:
-        applying = list(filter(rule.applies, gangs))
+        applying = applying_of(rule.applies)
         if not applying:
             continue
         facts = applying[0].facts
@@ -217,8 +220,8 @@ def _causes_first(reasons: list[Reason]) -> list[Reason]:
 def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
     """Return the facts without which a rule can't be judged for these gangs."""
     needs = [need for need in rule.needs if need not in ONLY_FOR or any(map(ONLY_FOR[need], gangs))]
-    claim_gpus = any(map(ONLY_FOR[SLICES], gangs))
-    return [*needs, CHANNELS] if claim_gpus and ROOM in needs else needs
+    claim_gpus = ROOM in needs and any(map(ONLY_FOR[SLICES], gangs))
+    return [*needs, CHANNELS] if claim_gpus else needs
 
 
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:

@@ -3,6 +3,7 @@
 Its PodCliques have the same annotations, and other objects of Grove the same status.
 """
 
+from functools import cached_property
 from typing import Any
 
 from msgspec.structs import replace
@@ -262,7 +263,7 @@ class PodCliqueSet(Namespaced, Constrained):
         return self.mnnvl if group is None else group.mnnvl.over(self.mnnvl)
 
 
-class SetWithStatus(PodCliqueSet):
+class SetWithStatus(PodCliqueSet, dict=True):
     """A PodCliqueSet with what Grove writes into its status, and its time of creation.
 
     A server, which would reconcile after each change of a status, does without.
@@ -274,7 +275,7 @@ class SetWithStatus(PodCliqueSet):
     deleted_at: float | None = None
     finalizers: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
         """Every topologyConstraint, with the part that asks for it: "" for the set itself.
 

@@ -8,6 +8,7 @@ import pytest
 from app.explain.answers.whatif.edits import Addition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.answers.whatif.supposed import suppose
+from app.explain.known.index import Index
 from tests.effort import tries
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits
@@ -35,8 +36,8 @@ def test_each_fate_is_that_of_brute_force() -> None:
         source = random.Random(seed)
         facts = cluster(source)
         chosen = edits(source, facts)
-        result, _ = effects(facts, chosen)
-        supposed = suppose(facts, chosen)
+        result = effects(Index(facts), chosen)
+        supposed = suppose(Index(facts), chosen)
         expected = brute.fates(supposed.facts, supposed.moved)
         certain = all(fate.certain for fate in (*result.moves, *result.waits))
         if fates(result) != expected or not certain:
@@ -55,8 +56,8 @@ def test_more_nodes_never_mean_less_room() -> None:
         facts = cluster(source)
         chosen = edits(source, facts)
         more = [*chosen, Addition(1, source.choice(facts.nodes).name)]
-        before = ranks(effects(facts, chosen)[0])
-        after = ranks(effects(facts, more)[0])
+        before = ranks(effects(Index(facts), chosen))
+        after = ranks(effects(Index(facts), more))
         assert after <= before, (seed, before, after)
         better += after < before
     assert better >= 5

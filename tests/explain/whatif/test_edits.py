@@ -13,6 +13,7 @@ from app.explain.answers.whatif.edits import (
     parse,
 )
 from app.explain.answers.whatif.supposed import suppose
+from app.explain.known.index import Index
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
@@ -76,7 +77,7 @@ def test_an_edit_that_is_not_clear_is_refused_in_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", ABSENT)
 def test_an_edit_of_what_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(UnusableEdit) as refused:
-        suppose(facts(), [parse(text)])
+        suppose(Index(facts()), [parse(text)])
     assert str(refused.value) == ABSENT[text]
 
 
@@ -94,7 +95,7 @@ def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() 
     )
     ending = occupant("gpu-08", 1, gpus=1, deleting=1.0)
     snapshot = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), daemon, ending))
-    supposed = suppose(snapshot, [Drain(("rack=rack-b1",))])
+    supposed = suppose(Index(snapshot), [Drain(("rack=rack-b1",))])
     assert [node.name for node in supposed.facts.nodes if node.unschedulable] == [
         "gpu-08",
         "gpu-09",
@@ -109,7 +110,7 @@ def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() 
 
 @pytest.mark.parametrize("target", ["rack=rack-b1", f"{RACK}=rack-b1", "rack=zone-b/rack-b1"])
 def test_a_domain_is_named_by_level_key_or_path(target: str) -> None:
-    supposed = suppose(facts(), [Drain((target,))])
+    supposed = suppose(Index(facts()), [Drain((target,))])
     assert sum(node.unschedulable for node in supposed.facts.nodes) == 4
 
 
@@ -128,7 +129,7 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
     part = ResourceSlice("gpu.nvidia.com", "gpu-08", 1, "gpu-08", ("gpu-0", "gpu-1"))
     taken = Node("gpu-08-like-1")
     snapshot = facts(nodes=(model, taken), slices=(part,), pods=(occupant("gpu-08"),))
-    supposed = suppose(snapshot, [Addition(2, "gpu-08")])
+    supposed = suppose(Index(snapshot), [Addition(2, "gpu-08")])
     added = supposed.facts.nodes[2:]
     assert [n.name for n in added] == ["gpu-08-like-2", "gpu-08-like-3"]
     assert [n.labels for n in added] == [
@@ -148,7 +149,7 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
 
 def test_labels_are_set_and_removed() -> None:
     edit = parse(f"label gpu-01 gpu-02 rack=rack-b1 {HOST}- example.com/new=1")
-    supposed = suppose(facts(), [edit])
+    supposed = suppose(Index(facts()), [edit])
     labels = {node.name: node.labels for node in supposed.facts.nodes}
     expected = {ZONE: "zone-a", RACK: "rack-b1", "example.com/new": "1"}
     assert labels["gpu-01"] == labels["gpu-02"] == expected
@@ -161,7 +162,7 @@ def test_edits_build_on_each_other() -> None:
         parse("label gpu-00-like-1 rack=rack-b2"),
         Drain(("gpu-00-like-1",)),
     ]
-    supposed = suppose(facts(), edits)
+    supposed = suppose(Index(facts()), edits)
     last = supposed.facts.nodes[-1]
     assert (last.labels[RACK], last.unschedulable) == ("rack-b2", True)
 
@@ -172,7 +173,7 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}}
         for name in ("gpu-00", "gpu-77")
     )
-    supposed = suppose(facts(), [Applying("nodes.yaml", documents)])
+    supposed = suppose(Index(facts()), [Applying("nodes.yaml", documents)])
     assert len(supposed.facts.nodes) == 17
     changed = {node.name for node in supposed.facts.nodes if node.labels == label}
     assert changed == {"gpu-00", "gpu-77"}
@@ -189,4 +190,4 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
 )
 def test_documents_that_say_nothing_are_refused(document: dict[str, object], problem: str) -> None:
     with pytest.raises(UnusableEdit, match=problem):
-        suppose(facts(), [Applying("x.yaml", (document,))])
+        suppose(Index(facts()), [Applying("x.yaml", (document,))])

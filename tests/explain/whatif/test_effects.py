@@ -9,9 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from app.cli import main
+from app.explain.answers.waiting import rows, workloads
 from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
 from app.explain.answers.whatif.seekers import MOST_ALONE
+from app.explain.answers.whatif.supposed import suppose
+from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.whatif_text import effects_document, effects_text
 from app.facts.kai.podgroup import KaiPodGroup
@@ -181,7 +184,7 @@ CASES: dict[str, Case] = {
 @pytest.mark.parametrize("name", CASES)
 def test_effects(name: str) -> None:
     changes, edits, expected, code = CASES[name]
-    result, _ = effects(facts(**changes), [parse(edit) for edit in edits])
+    result = effects(Index(facts(**changes)), [parse(edit) for edit in edits])
     lines = [line.strip() for line in effects_text(result, everything=False).splitlines()]
     assert lines[: len(expected)] == expected
     assert result.exit_code == code
@@ -224,9 +227,9 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
         pod_groups=tuple(KaiPodGroup(pod.namespace, pod.group, minimum=1) for pod in pods),
         **dict.fromkeys(("sets", "gangs", "cliques"), ()),
     )
-    single = effects(snapshot, [parse("drain gpu-00")])[0]
+    single = effects(Index(snapshot), [parse("drain gpu-00")])
     assert [(fate.how, fate.where) for fate in single.moves] == [("fits", ("zone-a/rack-a1",))]
-    both = effects(snapshot, [parse("drain gpu-00 gpu-01")])[0]
+    both = effects(Index(snapshot), [parse("drain gpu-00 gpu-01")])
     assert [fate.how for fate in both.moves] == ["fits", "breaks"]
 
 
@@ -237,7 +240,7 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
         occupant("gpu-00", number, gpus=0, group="", shape=Shape(((GPU, 1),)))
         for number in range(MOST_ALONE + 7)
     )
-    result, _ = effects(facts(pods=many), [parse("drain gpu-00")])
+    result = effects(Index(facts(pods=many)), [parse("drain gpu-00")])
     assert (len(result.moves), result.others, result.cut) == (MOST_ALONE, 0, (7, 0))
     assert result.exit_code == 1
     assert effects_document(result)["podsCut"] == {"moving": 7, "waiting": 0}
@@ -253,7 +256,9 @@ def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
         replace(occupant("", number, gpus=0, group="", shape=Shape(((GPU, 1),))), phase="Pending")
         for number in range(MOST_ALONE + 3)
     )
-    result, _ = effects(facts(pods=many, sets=(), gangs=(), cliques=()), [parse("drain gpu-00")])
+    result = effects(
+        Index(facts(pods=many, sets=(), gangs=(), cliques=())), [parse("drain gpu-00")]
+    )
     assert (len(result.waits), result.cut, result.exit_code) == (MOST_ALONE, (0, 3), 0)
     assert (
         "3 more pods without a gang would wait or get a place: only the first 500, by priority and age, were looked at"
@@ -379,3 +384,16 @@ def test_without_nodes_and_pods_nothing_is_claimed(
     printed = capsys.readouterr()
     assert (code, printed.out) == (2, "")
     assert "not known" in printed.err
+
+
+@pytest.mark.parametrize("edit", ["drain rack=rack-b1", "label gpu-00 rack=rack-z"])
+def test_the_index_has_the_facts_after_the_edits_and_all_that_follows_from_them(edit: str) -> None:
+    """Also where it had to look back, because a workload has problems."""
+    snapshot = facts(**FULL)
+    index = Index(snapshot)
+    effects(index, [parse(edit)])
+    anew = Index(suppose(Index(snapshot), [parse(edit)]).facts)
+    assert index.facts.nodes == anew.facts.nodes != snapshot.nodes
+    assert index.nodes == anew.nodes
+    assert index.free_gpus == anew.free_gpus
+    assert rows(index, workloads(index, "")) == rows(anew, workloads(anew, ""))

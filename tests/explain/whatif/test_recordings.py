@@ -4,6 +4,7 @@ import pytest
 
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
+from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from tests.explain.decisions.recording import NOW, Recording, some_recordings
@@ -33,7 +34,7 @@ def test_what_kai_placed_has_a_place() -> None:
         facts = facts_of(recording.items, NOW)
         if recording.outcome != "placed" or recording.kai["evicted"] or not facts.nodes:
             continue
-        fates = asked_about(recording, effects(facts, without_effect(facts))[0])
+        fates = asked_about(recording, effects(Index(facts), without_effect(facts)))
         for fate in fates:
             tried += 1
             assert fate.how in ("starts", "held"), (recording.name, fate)
@@ -49,7 +50,7 @@ def test_drained_nodes_keep_none_of_what_kai_placed() -> None:
             continue
         facts = facts_of(recording.items_after, NOW)
         for name in sorted(set(recording.kai["placed"].values()))[:2]:
-            for fate in asked_about(recording, effects(facts, [Drain((name,))])[0]):
+            for fate in asked_about(recording, effects(Index(facts), [Drain((name,))])):
                 counts[fate.how] += 1
                 assert fate.certain, recording.name
                 assert bool(fate.where) is (fate.how in ("fits", "restarts")), recording.name
@@ -65,9 +66,9 @@ def test_added_nodes_take_no_place_away_and_enough_of_them_start_what_fits_on_on
         facts = facts_of(recording.items, NOW)
         if recording.outcome != "pending" or recording.kai["evicted"] or not facts.nodes:
             continue
-        before = asked_about(recording, effects(facts, without_effect(facts))[0])
+        before = asked_about(recording, effects(Index(facts), without_effect(facts)))
         more = [Addition(2, node.name) for node in facts.nodes]
-        after = asked_about(recording, effects(facts, more)[0])
+        after = asked_about(recording, effects(Index(facts), more))
         for now, then in zip(before, after, strict=True):
             assert then.how != "waits" or now.how == "waits", recording.name
             started += now.how == "waits" != then.how

@@ -5,7 +5,7 @@ those that wait, in the order of KAI's line. A gang counts as placed if there is
 beside all before it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from app.explain.answers.survey import survey
 from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import Seeker, gangs_in, is_alone, movers, waiters
+from app.explain.answers.whatif.seekers import Seeker, is_alone, seekers_of
 from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
@@ -94,37 +94,34 @@ class Effects(Value):
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
 
 
-def effects(
-    facts: Snapshot, edits: Iterable[Supposition], topology: str = ""
-) -> tuple[Effects, Index]:
-    """Return what edits would do, and the index of the facts after them.
+def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> Effects:
+    """Return what edits would do. In the end, the index has the facts after them.
 
-    Raise UnusableEdit.
+    There is only one index, because it takes as much memory as the facts. Raise UnusableEdit.
     """
-    before = Index(facts)
-    supposed = suppose(facts, edits, topology)
-    after = Index(supposed.facts)
-    made = frozenset(map(set_ref, supposed.made))
-    moving = movers(after, supposed.moved)
-    waiting = waiters(after, supposed)
-    moves, waits = _fates(before, after, moving.seekers, waiting.seekers)
+    before = index.facts
+    known = {reason.text for reason in survey(index, topology).reasons}
+    had_place = _placed_now(index)
 
+    supposed = suppose(index, edits, topology)
+    made = frozenset(map(set_ref, supposed.made))
+    moving, waiting = seekers_of(index, supposed)
+    moves, waits = _fates(index, had_place, moving.seekers, waiting.seekers)
+
+    new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
+    others = _others(index, supposed, moves) - moving.cut
     told = {fate.workload for fate in moves} | made
-    worse = tuple(_worse(before, after, told))
-    known = {reason.text for reason in survey(before, topology).reasons}
-    new = (reason for reason in survey(after, topology).reasons if reason.text not in known)
-    others = _others(after, supposed, moves) - moving.cut
+    worse = _worse(index, before, told)
     cut = moving.cut, waiting.cut
 
-    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut), after
+    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
 
 
 def _fates(
-    before: Index, after: Index, moving: Sequence[Seeker], waiting: Sequence[Seeker]
+    index: Index, had_place: set[Ref], moving: Sequence[Seeker], waiting: Sequence[Seeker]
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return what becomes of the gangs that must move, and of those that wait."""
-    had_place = _placed_now(before)
-    arranging = _Arranging(after, [*moving, *waiting])
+    arranging = _Arranging(index, [*moving, *waiting])
 
     moves = tuple(arranging.move(seeker) for seeker in moving)
     starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
@@ -133,35 +130,47 @@ def _fates(
     return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
 
 
-def _placed_now(before: Index) -> set[Ref]:
+def _placed_now(index: Index) -> set[Ref]:
     """Return the gangs that wait and have a place as it is, one beside the other."""
-    waiting = waiters(before, Supposed(before.facts)).seekers
-    arranging = _Arranging(before, waiting)
+    waiting = seekers_of(index, Supposed(index.facts))[1].seekers
+    arranging = _Arranging(index, waiting)
     return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
 
-def _others(after: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
+def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
     """Return how many pods without a gang must leave for which no place was looked for."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
-    pods = (after.pods[key] for key in supposed.moved - looked_for if key in after.pods)
-    return sum(1 for pod in pods if is_alone(after, pod))
+    pods = (index.pods[key] for key in supposed.moved - looked_for if key in index.pods)
+    return sum(1 for pod in pods if is_alone(index, pod))
 
 
-def _worse(before: Index, after: Index, told: set[Ref]) -> Iterator[Worse]:
-    """Yield what gets new problems, of all that was there before and is not told of otherwise."""
-    remaining = set(workloads(after)) - told
-    for ref in workloads(before):
-        if ref not in remaining:
-            continue
-        known = {reason.id for reason in _problems(before, ref)}
-        new = tuple(reason for reason in _problems(after, ref) if reason.id not in known)
+def _worse(index: Index, before: Snapshot, told: set[Ref]) -> tuple[Worse, ...]:
+    """Return what gets new problems, of all that was there before and is not told of otherwise.
+
+    Few workloads have problems: only for these, those that they had before are looked for.
+    """
+    after = index.facts
+    remaining = (ref for ref in workloads(index) if ref not in told)
+    problems = {ref: found for ref in remaining if (found := _problems(index, ref))}
+
+    worse = []
+    index.follow(before)
+    for ref in filter(problems.__contains__, workloads(index)):
+        known = {reason.id for reason in _problems(index, ref)}
+        new = tuple(reason for reason in problems[ref] if reason.id not in known)
         if new:
-            yield Worse(ref, new)
+            worse.append(Worse(ref, new))
+    index.follow(after)
+    return tuple(worse)
 
 
 def _problems(index: Index, ref: Ref) -> list[Reason]:
+    return examine(_gangs(index, ref)).problems
+
+
+def _gangs(index: Index, ref: Ref) -> tuple[Gang, ...]:
     about = subject(index, ref)
-    return examine(about.gangs).problems if about else []
+    return about.gangs if about else ()
 
 
 class _Arranging:
@@ -225,7 +234,8 @@ class _Arranging:
         free = index.free(self._names)
         # for a moment: an index anew would take ten times as long
         index.follow(without_nodes(facts, staying))
-        gang = next(gang for gang, _ in gangs_in(index) if gang.ref == seeker.gang.ref)
+        gangs = _gangs(index, seeker.workload)
+        gang = next(gang for gang in gangs if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
         demand = gang.whole.demand_for(lambda pod: pod.key in leaving)
         freed = _freed(free, index.free(self._names))

@@ -1,6 +1,6 @@
 """Gangs that need a place: those that must move, and those that wait."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from app.base.value import Value
@@ -97,26 +97,22 @@ def is_alone(index: Index, pod: Pod) -> bool:
     return not is_of_set and (namespace, pod.group) not in index.pod_groups
 
 
-def movers(index: Index, moved: Collection[Key]) -> Line:
-    """Return the gangs of pods that must move, in their order."""
-    seekers = []
-    for gang, workload in gangs_in(index):
-        lost = frozenset(pod.key for pod in gang.pods if pod.key in moved)
-        if lost:
-            seekers.append(Seeker(gang, workload, lost))
-    return _limited(seekers)
+def seekers_of(index: Index, supposed: Supposed) -> tuple[Line, Line]:
+    """Return the gangs of pods that must move, and those that wait, in their order.
 
-
-def waiters(index: Index, supposed: Supposed) -> Line:
-    """Return the gangs that wait, those of sets that would be made too, in their order."""
+    Those of sets that would be made wait too.
+    """
     made = set(map(set_ref, supposed.made))
-    seekers = [
-        Seeker(gang, workload)
-        for gang, workload in gangs_in(index)
-        if gang.waits and not any(pod.key in supposed.moved for pod in gang.pods)
-    ]
-    seekers = [seeker for seeker in seekers if seeker.workload not in made]
+    moving = []
+    waiting = []
+    for gang, workload in gangs_in(index):
+        lost = frozenset(pod.key for pod in gang.pods if pod.key in supposed.moved)
+        if lost:
+            moving.append(Seeker(gang, workload, lost))
+        elif gang.waits and workload not in made:
+            waiting.append(Seeker(gang, workload))
+
     for document in supposed.made:
         workload = set_ref(document)
-        seekers += [Seeker(gang, workload) for gang in planned(index, document)]
-    return _limited(seekers)
+        waiting += [Seeker(gang, workload) for gang in planned(index, document)]
+    return _limited(moving), _limited(waiting)

@@ -49,22 +49,24 @@ class Supposed(Value):
         return replace(self, lines=(*self.lines, line), **changes)
 
 
-def suppose(facts: Snapshot, edits: Iterable[Supposition], topology: str = "") -> Supposed:
-    """Return the facts after edits, one after the other.
+def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+    """Return the facts after edits, one after the other, which the index then has.
 
     Levels are those of `topology`. Raise UnusableEdit for what does not exist.
     """
-    supposed = Supposed(facts)
+    supposed = Supposed(index.facts)
     for edit in edits:
+        levels = topology_of(index, topology)
         match edit:
             case Drain():
-                supposed = _drained(supposed, edit, topology)
+                supposed = _drained(supposed, edit, levels)
             case Addition():
                 supposed = _extended(supposed, edit)
             case Labelling():
-                supposed = _labelled(supposed, edit, topology)
+                supposed = _labelled(supposed, edit, levels)
             case Applying():
                 supposed = _applied(supposed, edit)
+        index.follow(supposed.facts)
     return supposed
 
 
@@ -98,9 +100,8 @@ def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
 # Draining.
 
 
-def _drained(supposed: Supposed, edit: Drain, topology: str) -> Supposed:
-    index = Index(supposed.facts)
-    levels = topology_of(index, topology)
+def _drained(supposed: Supposed, edit: Drain, levels: Topology) -> Supposed:
+    index = levels.index
     names = {node.name for target in edit.targets for node in _targeted(levels, target)}
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
     leaving = frozenset(
@@ -209,9 +210,8 @@ def _like(model: Node, name: str) -> Node:
 # Labelling.
 
 
-def _labelled(supposed: Supposed, edit: Labelling, topology: str) -> Supposed:
+def _labelled(supposed: Supposed, edit: Labelling, levels: Topology) -> Supposed:
     facts = supposed.facts
-    levels = topology_of(Index(facts), topology)
     for name in edit.nodes:
         _node(facts, name)
     labels = {_label_key(levels, level): value for level, value in edit.labels}
