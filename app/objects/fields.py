@@ -31,6 +31,9 @@ wrote each of them is stored too. A list of SubGroups may be longer if all of th
 _MAX_QUOTED = 200
 """Characters of a quoted value. The rest is cut off."""
 
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+"""`json.dumps` would make an encoder for each of up to 20,000 findings."""
+
 
 class FieldError(Value):
     """A finding about one field of an object.
@@ -93,7 +96,7 @@ def quote(value: Any) -> str:
         length = len(value) + 2
         value = value[:_MAX_QUOTED]  # first: a finding about each of many parts may quote one text
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = _to_json(value)
     except RecursionError:
         return "(nested too deeply to be shown)"
     if not text.isprintable():

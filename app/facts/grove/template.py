@@ -247,7 +247,9 @@ def _parts_in(template: JsonMap, kind: str, findings: Findings) -> list[tuple[Se
     parts = []
     for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
         at = path.index(position)
-        content = as_map(item, at, findings) or {}
+        content = as_map(item, at, findings)
+        if content is None:
+            continue
         owner = (kind, _name(content.get("name") or ""))
         parts.append((_read_part(owner, at, content, content, findings), content))
     return parts

@@ -15,7 +15,7 @@ def test_a_template_is_read_with_what_is_missing() -> None:
         {"spec": {"template": {"cliques": [{"name": "a"}, 3], "podCliqueScalingGroups": "x"}}}
     )
     assert (read.name, read.replicas, read.groups) == ("", 1, ())
-    assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0), ("", 1, 0)]
+    assert [(each.name, each.pods, each.gpus) for each in read.cliques] == [("a", 1, 0)]
 
 
 @pytest.mark.parametrize(
