@@ -17,7 +17,7 @@ from app.explain.known.index import MADE_OF, Index
 from app.explain.known.levels import topology_of
 from app.explain.known.lookup import Join, change
 from app.explain.known.snapshot import Belongings, Snapshot
-from app.explain.placing.demand import Ground
+from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.trial import Trial
 from app.facts.kubernetes.node import Node
 from app.facts.labels import NODE_POOL
@@ -213,7 +213,8 @@ def test_what_was_tried_for_an_earlier_state_is_freed_without_the_collector() ->
 def test_a_trial_is_freed_without_the_collector() -> None:
     index = Index(facts())
     trial = Trial(Ground(index.domains(fleet.KEYS), ("pods",), index.free(("pods",)), {}))
-    assert len(trial.order((1000,), ())) == len(index.domains(fleet.KEYS).at(1))
+    tree = trial.tree(Demand("", ""))
+    assert len(tree.order((1000,), ())) == len(index.domains(fleet.KEYS).at(1))
     freed = weakref.ref(trial)
     del trial
     assert freed() is None

@@ -25,6 +25,14 @@ def test_explain_knows_what_kai_places_next_and_names_no_false_reason() -> None:
     assert true / len(verdicts) >= 0.99
 
 
+def test_explain_knows_what_kai_does_with_subgroups_of_two_topologies() -> None:
+    verdicts = judged_lines(line_recordings("two-topologies"))
+    assert [verdict for verdict in verdicts if verdict.problem or verdict.false] == []
+    assert [verdict for verdict in verdicts if verdict.unnamed] == []
+    assert sum(verdict.placed for verdict in verdicts) == 100
+    assert len(verdicts) == 282
+
+
 def test_a_prediction_that_contradicts_kai_is_found() -> None:
     """Recordings are judged as if KAI had bound nothing in any cycle."""
     chosen = list(islice(line_recordings(), 5, 20))
@@ -50,3 +58,5 @@ def test_a_prediction_that_contradicts_kai_is_found() -> None:
 def test_every_recording_has_a_seed_of_its_own() -> None:
     seeds = [recording.document["case"]["seed"] for recording in line_recordings()]
     assert seeds == list(range(0, 1000, 2))
+    seeds = [each.document["case"]["seed"] for each in line_recordings("two-topologies")]
+    assert seeds == list(range(5030, 5090))

@@ -115,7 +115,8 @@ def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any)
 KEPT = {
     *("absent", "allocatable", "allocated", "aliases", "classes", "depends_on", "device", "domain"),
     *("driver", "effect", "epoch", "finalizers", "gates", "gpus", "group_replica", "held_by"),
-    *("key", "keys", "kind", "operator", "owner", "owners", "pack_domain", "pack_required"),
+    *("key", "keys", "kind", "levels", "operator", "owner", "owners", "pack_domain"),
+    *("pack_required",),
     *("phase", "preemptibility", "preferred", "pressure", "priority_class", "quota", "reason"),
     *("replica", "requests", "required", "role", "scheduler", "set_uid", "skipped", "source"),
     *("api_version", "owner_uid", "plural", "prefix", "second", "title", "versions"),

@@ -85,34 +85,30 @@ def _sum(counts: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def place_words(topology: Topology, pods: Iterable[Pod], key: str) -> str:
+def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstraint) -> str:
     """Return the one domain that pods are in.
 
     It is at the level asked for or at the narrowest at which there is one; else it is how many
     domains of that level. "" if their nodes are not known.
     """
-    domains = topology.domains
+    domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}
     if not names or not names <= domains.positions.keys():
         return ""
 
     paths = domains.paths_of(names)
-    if len(paths) < len(names) or not topology.keys:
+    if len(paths) < len(names) or not domains.keys:
         return counted(names, "node")
 
-    depth = domains.depth(key) or max(shared_depth(paths), 1)
+    depth = domains.depth(told.required) or max(shared_depth(paths), 1)
     places = {path[:depth] for path in paths}
     if len(places) == 1:
         return "/".join(min(places))
-    return counted(places, topology.levels[depth - 1].domain)
+    return counted(places, topology.name_of(domains.keys[depth - 1]))
 
 
 def told_words(told: SchedulerConstraint, topology: Topology) -> str:
-    return asked_words(
-        UserConstraint(
-            *(topology.name_of(key) if key else "" for key in (told.required, told.preferred))
-        )
-    )
+    return asked_words(UserConstraint(*map(topology.name_of, (told.required, told.preferred))))
 
 
 def asked_words(asked: UserConstraint) -> str:

@@ -109,7 +109,7 @@ class _Grower:
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
         gpus = gpus_of(dict(member.shape.requests))
         waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
-        level = gang.topology.name_of(unit.told.required) if unit and unit.told.required else ""
+        level = gang.topology.name_of(unit.told.required) if unit else ""
         kind = (
             "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
         )
@@ -258,7 +258,7 @@ class _Grower:
     def _where(self, gang: Gang, part: Unit | Member) -> str:
         """Return the domain of placed pods; without any, the most room for what has none."""
         if part.placed:
-            return place_words(gang.topology, part.placed, part.told.required)
+            return place_words(gang.topology, part.placed, part.told)
         short = gang.short if self._index.room_is_known else None
         if not short or short.name != part.name:
             return ""

@@ -40,19 +40,20 @@ def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
 
 def gang_of(index: Index, pod_gang: PodGang) -> Gang:
     """Return the gang of a PodGang, with its PodCliques, pods and KAI PodGroup."""
-    namespace = pod_gang.namespace
-    members = {part.name: _member_of_part(index, pod_gang, part) for part in pod_gang.parts}
+    pcs = index.sets.get((pod_gang.namespace, pod_gang.place.pcs))
+    topology = topology_of(index, pod_gang.topology or (pcs.topology_name if pcs else ""))
+    parts = (replace(part, told=topology.by_keys(part.told)) for part in pod_gang.parts)
+    members = {part.name: _member_of_part(index, pod_gang, part) for part in parts}
     grouped = [
         Unit(
             group.name,
-            group.told,
+            topology.by_keys(group.told),
             tuple(members.pop(name) for name in group.parts if name in members),
         )
         for group in pod_gang.groups
     ]
-    pcs = index.sets.get((namespace, pod_gang.place.pcs))
-    whole = Unit(pod_gang.name, pod_gang.told, tuple(members.values()), tuple(grouped))
-    topology = topology_of(index, pod_gang.topology or (pcs.topology_name if pcs else ""))
+    told = topology.by_keys(pod_gang.told)
+    whole = Unit(pod_gang.name, told, tuple(members.values()), tuple(grouped))
 
     return Gang(
         pod_gang.ref, whole, topology, pod_gang, index.pod_group_of(pod_gang, whole.pods), pcs
@@ -135,7 +136,10 @@ def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """
     pods = _alive(index.pods_of_group.get(group.key, ()))
     topology = topology_of(index, group.topology)
-    subgroups = tuple(replace(sub, told=topology.by_keys(sub.told)) for sub in group.subgroups)
+    subgroups = tuple(
+        replace(sub, told=topology_of(index, sub.topology or group.topology).by_keys(sub.told))
+        for sub in group.subgroups
+    )
     group = replace(group, told=topology.by_keys(group.told), subgroups=subgroups)
     return Gang(group.ref, unit_of_pod_group(index, group, pods), topology, pod_group=group)
 

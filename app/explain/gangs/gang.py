@@ -228,7 +228,8 @@ class Unit(Value, dict=True):
 
 def demand_of(part: Member | Unit, **content: Any) -> Demand:
     """Return a demand with the name and the levels of a part of a gang."""
-    return Demand(part.name, part.told.required, preferred=part.told.preferred, **content)
+    told = part.told
+    return Demand(part.name, told.required, preferred=told.preferred, levels=told.levels, **content)
 
 
 def whole_demand(part: Member | Unit) -> Demand:

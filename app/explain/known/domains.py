@@ -1,9 +1,8 @@
 """Nodes by topology domain: the tree that the labels of the levels make."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -38,11 +37,19 @@ class Domains:
         self.nodes = nodes
         self.keys = tuple(keys)
         self._pool = pool
-        self._path_of = _reader(self.keys)
         self.paths: list[Path | None] = [
             self._path_of(node) if self._is_visible(node) else None for node in nodes
         ]
         self._grouped: dict[tuple[int, int], dict[Path, list[Domain]]] = {}
+        self._others: dict[tuple[str, ...], Domains] = {}
+
+    def by(self, levels: tuple[str, ...] | None) -> "Domains":
+        """Return the tree of the same nodes by other levels; this one for None."""
+        if levels in (None, self.keys):
+            return self
+        if levels not in self._others:
+            self._others[levels] = Domains(self.nodes, levels, self._pool)
+        return self._others[levels]
 
     def follow(self, nodes: Sequence[Node]) -> bool:
         """Become the tree of the changed nodes. False if it would show one of them differently."""
@@ -56,7 +63,16 @@ class Domains:
         ):
             return False
         self.nodes = nodes
+        self._others.clear()
         return True
+
+    def _path_of(self, node: Node) -> Path | None:
+        """Return the path of a node, None if it lacks one of the keys."""
+        labels = node.labels
+        try:
+            return tuple([labels[key] for key in self.keys])
+        except KeyError:
+            return None
 
     def _seen(self, node: Node) -> tuple[object, ...]:
         """Return what the tree shows of a node."""
@@ -132,6 +148,19 @@ class Domains:
             self._grouped[depth, len(parent)] = self._group(depth, len(parent))
         return self._grouped[depth, len(parent)].get(self.known(parent), [])
 
+    def has(self, domain: Domain) -> bool:
+        """Return whether it is a domain of this tree, or all nodes."""
+        path = domain.path
+        return domain in (self.everywhere, self.inside, *self.within(len(path), path))
+
+    def part(self, path: Path, scope: Domain) -> Domain:
+        """Return what of a domain is in another one, which may be of another tree."""
+        domain = self.called(path)
+        if self.joined or not self.has(scope):
+            within = set(scope.nodes)
+            return Domain(path, tuple(position for position in domain.nodes if position in within))
+        return scope if len(path) < len(scope.path) else domain
+
     def called(self, path: Path) -> Domain:
         """Return the domain of a path that exists; () is all nodes of the tree."""
         return self.within(len(path), path)[0] if path else self.inside
@@ -172,15 +201,9 @@ class Domains:
         """Return the domains of a level, by the first steps of their path."""
         if prefix:
             return self._by_parent(depth, prefix)
-        members: dict[Path, list[int]] = {}
-        if depth < len(self.keys) - 1 and not self.joined:
-            for domain in self.at(depth + 1):
-                members.setdefault(domain.path[:depth], []).extend(domain.nodes)
-        else:
-            for position, path in enumerate(self.paths):
-                if path is not None:
-                    members.setdefault(self.known(path[:depth]), []).append(position)
-        return {(): [Domain(path, tuple(sorted(members[path]))) for path in sorted(members)]}
+        paths = enumerate(self.paths)
+        members = by_key((self.known(path[:depth]), at) for at, path in paths if path is not None)
+        return {(): [Domain(path, tuple(nodes)) for path, nodes in sorted(members.items())]}
 
     def _by_parent(self, depth: int, prefix: int) -> dict[Path, list[Domain]]:
         if not self.joined:
@@ -203,18 +226,3 @@ def shared_depth(paths: Sequence[Path]) -> int:
     """Return the depth of the narrowest domain that has all paths."""
     levels = zip(*paths, strict=False)
     return sum(1 for _ in itertools.takewhile(lambda level: len(set(level)) == 1, levels))
-
-
-def _reader(keys: tuple[str, ...]) -> Callable[[Node], Path | None]:
-    """Return a function for the path of a node, None if it lacks one of the keys."""
-    # It takes a third of the time for several values, and does not make a tuple of a single one.
-    several = itemgetter(*keys) if len(keys) > 1 else None
-
-    def path_of(node: Node) -> Path | None:
-        labels = node.labels
-        try:
-            return several(labels) if several else tuple([labels[key] for key in keys])
-        except KeyError:
-            return None
-
-    return path_of

@@ -63,28 +63,28 @@ class Topology(Value, dict=True):
         labelled = {key for node in nodes for key in node.labels}
         return tuple(key for key in self.keys if nodes and key not in labelled)
 
-    def wider(self, key: str) -> tuple[Level, ...]:
-        """Return the levels above that of a key, the next one first; none for another key."""
-        keys = self.keys
-        return self.levels[: keys.index(key)][::-1] if key in keys else ()
+    def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
+        """Return those of some levels that are above a key, the next one first."""
+        keys = self.keys if levels is None else levels
+        above = keys[: keys.index(key)][::-1] if key in keys else ()
+        return [Level(self.name_of(each), each) for each in above]
 
     def prefers_broader(self, told: SchedulerConstraint) -> bool:
         """Return whether a preferred level is broader than the required one: KAI refuses that."""
-        broader = self.wider(told.required) if told.preferred else ()
+        broader = self.wider(told.required, told.levels)
         return told.preferred in [level.key for level in broader]
 
     def by_keys(self, told: SchedulerConstraint) -> SchedulerConstraint:
-        """Return a constraint with node labels in place of their aliases, as KAI reads it."""
+        """Return a constraint as KAI reads it: of its levels, with labels in place of aliases."""
         keys = dict(self.kai.aliases) if self.kai else {}
-        levels = (told.required, told.preferred)
-        return SchedulerConstraint(*(keys.get(level, level) for level in levels))
+        required, preferred = (keys.get(key, key) for key in (told.required, told.preferred))
+        return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the level of a node label, the label itself if no level has it."""
-        names = [level.domain for level in self.levels if level.key == key]
-        if not names and self.cluster:
-            names = [level.domain for level in self.cluster.levels if level.key == key]
-        return names[0] if names else key
+        """Return the level of a node label, the end of the label if no level has it."""
+        levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
+        names = (level.domain for level in levels if level.key == key)
+        return next(names, key.rpartition("/")[2])
 
 
 def topology_of(index: Index, name: str = "") -> Topology:

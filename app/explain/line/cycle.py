@@ -17,15 +17,11 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.assembly import gang_of, gang_of_pod_group
 from app.explain.gangs.gang import Gang, Member, Unit
-from app.explain.known.amounts import resources_of
-from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.line.queues import Queues, Waiter, waiter
 from app.explain.line.shares import Quantities, quantities
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
-from app.explain.placing.placements import Placements
-from app.facts.kubernetes.pod import Shape
 from app.facts.named import Ref
 from app.facts.table import ROOM
 
@@ -96,15 +92,13 @@ class _Cycle:
     def __init__(self, index: Index, pool: str, waiters: Sequence[Waiter]) -> None:
         self._index = index
         self._queues = Queues(index, pool, _total(waiters[0].gang), waiters)
-        fits: dict[Domains, dict[Shape, Sequence[bool]]] = {}
-        for own in waiters:
-            fits.setdefault(_domains(own.gang), {}).update(_fits(own.gang))
-        names = resources_of(shape for fit in fits.values() for shape in fit)
-        free = index.free(names)
-        self._floors = {
-            domains: Packer(Ground(domains, names, free, fit), AS_KAI)
-            for domains, fit in fits.items()
-        }
+        members = (member for own in waiters for member in own.gang.members)
+        shapes = (shape for member in members for shape in (member.shape, *member.shapes))
+        every = Demand("", "", tuple((shape, 1) for shape in dict.fromkeys(shapes)))
+        places = waiters[0].gang.placements_of(every)
+        names = places.names
+        ground = Ground(places.domains, names, index.free(names), places.fit())
+        self._packer = Packer(ground, AS_KAI)
         self._failed: dict[object, int] = {}
 
     def turns(self) -> Iterator[Turn]:
@@ -122,8 +116,7 @@ class _Cycle:
             if place:
                 order += 1
                 queue, number, count, is_full = place
-                key = (_domains(own.gang), own.gang.demand.profile)
-                after = 0 if is_full else self._failed.get(key, order)
+                after = 0 if is_full else self._failed.get(own.gang.demand.profile, order)
                 yield Turn(own.gang.ref, queue, number, count, order, after, used, full)
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
@@ -131,24 +124,18 @@ class _Cycle:
 
         Equal gangs, of which one has found no place, find none either: there is only less room.
         """
-        domains = _domains(own.gang)
         demand = own.gang.demand
-        key = (domains, demand.profile)
-        if key in self._failed:
+        if demand.profile in self._failed:
             return frozenset()
-        floor = self._floors[domains]
-        if not floor.places(demand):
-            floor.undo(0)
-            self._failed[key] = order
+        if not self._packer.places(demand):
+            self._packer.undo(0)
+            self._failed[demand.profile] = order
             return frozenset()
 
-        kept = floor.kept()
-        used = frozenset(position for position, _ in kept)
-        for other in self._floors.values():
-            other.follow(floor, used)
+        kept = self._packer.kept()
         self._queues.take(own)
         self._put_back(own, kept)
-        return used
+        return frozenset(position for position, _ in kept)
 
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if it has more pods than it has got places for."""
@@ -158,18 +145,6 @@ class _Cycle:
         after = replace(gang, whole=_on(gang.whole, places))
         if after.demand.count:
             self._queues.push(waiter(after, own.group))
-
-
-def _domains(gang: Gang) -> Domains:
-    """Return the tree of the nodes of its pool."""
-    return Placements(gang.topology, gang.demand, gang.pool).domains
-
-
-def _fits(gang: Gang) -> Mapping[Shape, Sequence[bool]]:
-    """Return which nodes take each of its pods."""
-    shapes = (shape for member in gang.members for shape in (member.shape, *member.shapes))
-    pods = tuple((shape, 1) for shape in dict.fromkeys(shapes))
-    return gang.placements_of(Demand("", "", pods)).fit()
 
 
 def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
@@ -199,6 +174,6 @@ def _total(gang: Gang) -> Quantities:
     index = gang.index
     names = ("cpu", "memory", *index.gpu_names)
     has = index.allocatable(names)
-    nodes = (at for at in _domains(gang).everywhere.nodes if index.nodes[at].takes_pods)
+    nodes = (at for at in gang.placements.domains.everywhere.nodes if index.nodes[at].takes_pods)
     sums = map(sum, zip(*map(has.__getitem__, nodes), strict=True))
     return quantities(dict(zip(names, sums, strict=False)))

@@ -145,7 +145,7 @@ def _in_turn(ways: Sequence[Callable[[], Ways]]) -> Ways:
 
 def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domain]:
     """Yield the domains that a demand may go to, those of its preferred level first."""
-    domains = ground.domains
+    domains = ground.domains.by(demand.levels)
     levels = demand.depths(domains)
     if not (demand.key or demand.preferred):
         yield scope
@@ -153,11 +153,12 @@ def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domai
     if not levels:
         return
 
+    parent = scope.path if domains.has(scope) else ()
     for depth in dict.fromkeys((levels.preferred, levels.required)):
-        is_inside = 0 < len(scope.path) >= depth
-        for domain in [scope] if is_inside else domains.within(depth, scope.path):
+        is_inside = 0 < len(parent) >= depth
+        for domain in [scope] if is_inside else domains.within(depth, parent):
             if demand.may_join(domain.path, levels.required, domains):
-                yield domain
+                yield domains.part(domain.path, scope)
 
 
 # One gang after the other.

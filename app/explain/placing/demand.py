@@ -7,6 +7,7 @@ them.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from operator import itemgetter
 
 from msgspec.structs import replace
 
@@ -35,9 +36,10 @@ Run = tuple[Shape, int]
 class Demand(Value, dict=True):
     """Pods and parts that go together into one domain of a level.
 
-    `key` is the label of the required level, "" for none; `preferred` likewise. `pods` (shape and
-    count) and `parts` are in the order in which KAI places them. `occupied` are nodes that already
-    have pods of the parts that are to be placed: the rest must join their domain.
+    `key` is the label of the required level, "" for none; `preferred` likewise. `levels` are those
+    of its topology, None for the one of the ground. `pods` (shape and count) and `parts` are in the
+    order in which KAI places them. `occupied` are nodes that already have pods of the parts that
+    are to be placed: the rest must join their domain.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Demand(Value, dict=True):
     parts: tuple["Demand", ...] = ()
     occupied: frozenset[str] = frozenset()
     preferred: str = ""
+    levels: tuple[str, ...] | None = None
 
     @cached_property
     def count(self) -> int:
@@ -66,7 +69,7 @@ class Demand(Value, dict=True):
     def profile(self) -> tuple[object, ...]:
         """Equal for demands that differ only in their names."""
         parts = tuple(part.profile for part in self.parts)
-        return (self.key, self.preferred, self.pods, parts, self.occupied)
+        return (self.key, self.preferred, self.levels, self.pods, parts, self.occupied)
 
     @cached_property
     def constrained(self) -> bool:
@@ -98,15 +101,11 @@ class Demand(Value, dict=True):
             return None
         return Depths(required, preferred)
 
-    def joined(self, domains: Domains, depth: int) -> set[Path | None]:
-        """Return the domains of a level in which pods of it run already."""
-        return domains.domains_of(self.occupied, depth)
-
     def may_join(self, path: Path, required: int, domains: Domains) -> bool:
         """Return whether pods of it run in a domain of the required level already, if any run."""
         if not (self.occupied and required):
             return True
-        return domains.known(path[:required]) in self.joined(domains, required)
+        return domains.known(path[:required]) in domains.domains_of(self.occupied, required)
 
     def every(self) -> Iterator["Demand"]:
         """Itself and all its parts."""
@@ -140,8 +139,10 @@ def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, 
     They are of the narrowest level that is required, else of the one above the narrowest. Nodes
     that are in none are called by their names.
     """
-    depths = [domains.depth(part.key) or 0 for part in demand.every() if part.key]
-    depth = max(depths, default=max(1, len(domains.keys) - 1))
+    trees = [(part.key, domains.by(part.levels)) for part in demand.every() if part.key]
+    depths = [(tree.depth(key) or 0, tree) for key, tree in trees]
+    above = max(1, len(domains.keys) - 1), domains
+    depth, domains = max(depths, key=itemgetter(0), default=above)
     names: dict[str, None] = {}
     for position in sorted(used):
         path = domains.domain_of(position, depth) if domains.keys else None
@@ -236,11 +237,6 @@ class Board:
         kept = [(position, count) for position, _, count in self._journal]
         self._journal.clear()
         return kept
-
-    def follow(self, other: "Board", positions: Iterable[int]) -> None:
-        """Place on some nodes what another board has there."""
-        for position in positions:
-            self._set(position, other._free[position])
 
     def undo(self, mark: int) -> None:
         """Take away what was placed since a moment."""

@@ -13,9 +13,9 @@ from operator import attrgetter, itemgetter
 
 from app.base.value import Value
 from app.explain.known.amounts import PREFIX
-from app.explain.known.domains import Domain, Path, shared_depth
+from app.explain.known.domains import Domain, Domains, Path, shared_depth
 from app.explain.placing.demand import Demand, Ground, Run, Vector
-from app.explain.placing.trial import Scores, Trial
+from app.explain.placing.trial import Scores, Tree, Trial
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that don't make pods different kinds of pods."""
@@ -80,12 +80,14 @@ class Packer(Trial):
 
     def _candidates(self, demand: Demand, scope: Domain) -> Iterator[Domain]:
         """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
-        levels = demand.depths(self._domains)
+        tree = self.tree(demand)
+        domains = tree.domains
+        levels = demand.depths(domains)
         if not levels:
             return
 
-        deepest = levels.preferred if demand.preferred else len(self._domains.keys)
-        common = self._common(scope, deepest)
+        deepest = levels.preferred if demand.preferred else len(domains.keys)
+        common = _common(domains, scope, deepest)
         fits = self._room_for(demand)
         if not fits(common):
             return
@@ -93,90 +95,79 @@ class Packer(Trial):
         for depth in levels.tried:
             if depth < len(common):
                 # A defect of KAI: it finds no room above the domain that all nodes share.
-                if not self._rules.shared and demand.may_join(
-                    common, levels.required, self._domains
-                ):
-                    yield self._inside(common, scope)
+                if not self._rules.shared and demand.may_join(common, levels.required, domains):
+                    yield domains.part(common, scope)
                 continue
-            for path in self._descend(self._ground.asked(demand), common, depth, fits):
-                if demand.may_join(path, levels.required, self._domains):
-                    yield self._inside(path, scope)
-
-    def _common(self, scope: Domain, deepest: int) -> Path:
-        """Return the narrowest domain that has all nodes of `scope`.
-
-        It is not narrower than `deepest`.
-        """
-        path = scope.path
-        if self._domains.joined:
-            # by the labels of nodes: a domain that KAI joins may be in several broader ones
-            paths = [self._domains.paths[position] or () for position in scope.nodes]
-            path = self._domains.known(path[: shared_depth(paths)])
-        while len(path) < deepest:
-            children = self._domains.children(path)
-            if len(children) != 1:
-                break
-            path = children[0].path
-        return self._domains.known(path[:deepest])
-
-    def _inside(self, path: Path, scope: Domain) -> Domain:
-        """Return the nodes of a domain that are in `scope` too."""
-        if len(path) < len(scope.path) and not self._domains.joined:
-            return scope
-        domain = self._domains.called(path)
-        if not (self._domains.joined and scope.path):
-            return domain
-        within = set(scope.nodes)
-        return Domain(path, tuple(position for position in domain.nodes if position in within))
-
-    def _largest(self, demand: Demand) -> Vector:
-        """Return what the largest pod of a demand asks for, of each resource by itself."""
-        vectors = (self._ground.asks[shape] for shape, _ in demand.shapes)
-        return tuple(map(max, zip(*vectors, strict=True)))
+            for path in _descend(tree, self._ground.asked(demand), common, depth, fits):
+                if demand.may_join(path, levels.required, domains):
+                    yield domains.part(path, scope)
 
     def _room_for(self, demand: Demand) -> Callable[[Path], bool]:
         """Return whether KAI finds enough room in a domain, as a function of the domain.
 
         KAI looks at that before it tries to place the pods there. If some pods have a resource that
-        others don't, it compares sums; else it counts room for the largest pod.
+        others don't, it compares sums; else it counts room for pods that ask for the most of each.
         """
+        tree = self.tree(demand)
         if not self._rules.sizes or not alike(demand, self._ground.names):
-            tightness = self.tightness(self._ground.asked(demand))
+            tightness = tree.tightness(self._ground.asked(demand))
             return lambda path: tightness(path) <= 1
 
-        largest = self._largest(demand)
+        vectors = (self._ground.asks[shape] for shape, _ in demand.shapes)
+        largest = tuple(map(max, zip(*vectors, strict=True)))
         named = zip(largest, self._ground.names, strict=True)
         if not any(ask for ask, name in named if name != "pods"):
-            return lambda path: bool(self._domains.called(path).nodes)
-        tally = self.tally(largest)
+            return lambda path: bool(tree.domains.called(path).nodes)
+        tally = tree.tally(largest)
         return lambda path: tally.of(path)[0] >= demand.count
-
-    def _descend(
-        self, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
-    ) -> Iterator[Path]:
-        """Yield the domains of a level with enough room, the fullest first at each level."""
-        if len(path) == depth:
-            if fits(path):
-                yield path
-            return
-        for child in self.order(asked, path):
-            # A joined domain has more room than one of the domains that it is in.
-            if self._domains.joined or fits(child):
-                yield from self._descend(asked, child, depth, fits)
 
     def _scores(self, demand: Demand, domain: Domain, scope: Domain) -> Scores:
         """KAI's rank of each node of a domain by its preferred domain, the emptiest first."""
-        depth = self._domains.depth(demand.preferred) or 0
+        tree = self.tree(demand)
+        depth = tree.domains.depth(demand.preferred) or 0
         if len(domain.path) >= depth:
             return None
 
-        common = self._common(scope, depth)
-        ordered = list(self._descend(self._ground.asked(demand), common, depth, lambda path: True))
+        common = _common(tree.domains, scope, depth)
+        asked = self._ground.asked(demand)
+        ordered = list(_descend(tree, asked, common, depth, lambda path: True))
         return {
             position: _STEPS * (rank + 1) // len(ordered)
             for rank, path in enumerate(ordered)
-            for position in self._domains.called(path).nodes
+            for position in tree.domains.called(path).nodes
         }
+
+
+def _common(domains: Domains, scope: Domain, deepest: int) -> Path:
+    """Return the narrowest domain that has all nodes of `scope`, which may be of another tree.
+
+    It is not narrower than `deepest`.
+    """
+    path = scope.path
+    if domains.joined or not domains.has(scope):
+        # by the labels of nodes: a domain that KAI joins may be in several broader ones
+        paths = list(filter(None, map(domains.paths.__getitem__, scope.nodes)))
+        path = domains.known(paths[0][: shared_depth(paths)]) if paths else ()
+    while len(path) < deepest:
+        children = domains.children(path)
+        if len(children) != 1:
+            break
+        path = children[0].path
+    return domains.known(path[:deepest])
+
+
+def _descend(
+    tree: Tree, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
+) -> Iterator[Path]:
+    """Yield the domains of a level with enough room, the fullest first at each level."""
+    if len(path) == depth:
+        if fits(path):
+            yield path
+        return
+    for child in tree.order(asked, path):
+        # A joined domain has more room than one of the domains that it is in.
+        if tree.domains.joined or fits(child):
+            yield from _descend(tree, asked, child, depth, fits)
 
 
 def alike(demand: Demand, names: Sequence[str]) -> bool:

@@ -24,9 +24,10 @@ class RoomCounter(Board):
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
         """Return the room for a demand in every domain that it may go to, the roomiest first."""
-        scope = self._domains.inside if demand.constrained else self._domains.everywhere
-        domains = self._candidates(demand, scope)
-        rooms = [DomainRoom(domain, self._try(demand, domain)) for domain in domains]
+        domains = self._domains.by(demand.levels)
+        scope = domains.inside if demand.constrained else domains.everywhere
+        candidates = self._candidates(demand, scope)
+        rooms = [DomainRoom(domain, self._try(demand, domain)) for domain in candidates]
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
@@ -34,16 +35,13 @@ class RoomCounter(Board):
 
         With pods that are already placed, only theirs.
         """
-        depth = self._domains.depth(demand.key)
-        if depth is None:
+        domains = self._domains.by(demand.levels)
+        depth = domains.depth(demand.key)
+        if depth is None or not domains.has(scope):
             return [scope]
 
-        domains = self._domains.within(depth, scope.path[:depth])
-        if not demand.occupied:
-            return domains
-
-        joined = demand.joined(self._domains, depth)
-        return [domain for domain in domains if domain.path in joined]
+        inside = domains.within(depth, scope.path[:depth])
+        return [domain for domain in inside if demand.may_join(domain.path, depth, domains)]
 
     def _place(self, demand: Demand, domain: Domain) -> int:
         """Place as much of a demand as goes into a domain, and return the number of pods."""

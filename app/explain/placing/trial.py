@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.demand import Board, Ground, Vector, capacity_of
+from app.explain.placing.demand import Board, Demand, Ground, Vector, capacity_of
 from app.facts.kubernetes.pod import Shape
 
 T = TypeVar("T")
@@ -88,27 +88,23 @@ class DomainSums:
                 self._by_path[path] = tuple([old - less + more for old, less, more in changed])
 
 
-class Trial(Board):
-    """Pods on nodes, and what each domain has left."""
+class Tree:
+    """What the domains of a topology have left of what is free on their nodes."""
 
-    def __init__(self, ground: Ground) -> None:
-        super().__init__(ground)
-        names = ground.names
-        self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
-        self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
+    def __init__(self, domains: Domains, names: Sequence[str], free: Sequence[Vector]) -> None:
+        self.domains = domains
+        self._free = free
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
         self._tallies: dict[Vector, DomainSums] = {}
         nothing = (0,) * len(names)
-        self._sums = DomainSums(self._domains, self._free, lambda have: have, nothing)
+        self._sums = DomainSums(domains, free, lambda have: have, nothing)
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
-        self._fullest: dict[Shape, Order[int]] = {}
-        """Of all nodes, the fullest first."""
 
     def tally(self, largest: Vector) -> DomainSums:
         """For how many pods of this size each domain has room."""
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
-                self._domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
+                self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
             )
         return self._tallies[largest]
 
@@ -119,7 +115,7 @@ class Trial(Board):
         """
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
-            children = [child.path for child in self._domains.children(path)]
+            children = [child.path for child in self.domains.children(path)]
             tightness = self.tightness(asked)
             orders[asked] = Order(
                 children, lambda child: (-tightness(child), ".".join(child), child)
@@ -141,6 +137,36 @@ class Trial(Board):
             return max(parts, default=0.0)
 
         return of
+
+    def change(self, position: int, before: Vector, after: Vector) -> None:
+        """Take notice of a change of a node."""
+        around = self.domains.around(position)
+        for tally in self._tallies.values():
+            tally.change(around, before, after)
+        self._sums.change(around, before, after)
+        for parent, child in itertools.pairwise(around):
+            for order in self._orders.get(parent, {}).values():
+                order.changed.add(child)
+
+
+class Trial(Board):
+    """Pods on nodes, and what each domain of each topology has left."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        names = ground.names
+        self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
+        self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
+        self._trees: dict[Domains, Tree] = {}
+        self._fullest: dict[Shape, Order[int]] = {}
+        """Of all nodes, the fullest first."""
+
+    def tree(self, demand: Demand) -> Tree:
+        """Return what the domains have left of the topology that a demand is about."""
+        domains = self._domains.by(demand.levels)
+        if domains not in self._trees:
+            self._trees[domains] = Tree(domains, self._ground.names, self._free)
+        return self._trees[domains]
 
     def fill(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
         """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
@@ -181,14 +207,8 @@ class Trial(Board):
     def _set(self, position: int, have: Vector) -> None:
         before = self._free[position]
         super()._set(position, have)
-        around = self._domains.around(position)
-
-        for tally in self._tallies.values():
-            tally.change(around, before, have)
-        self._sums.change(around, before, have)
-        for parent, child in itertools.pairwise(around):
-            for order in self._orders.get(parent, {}).values():
-                order.changed.add(child)
+        for tree in self._trees.values():
+            tree.change(position, before, have)
         for of_shape in self._fullest.values():
             of_shape.changed.add(position)
 

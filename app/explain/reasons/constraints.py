@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Unit
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import (
@@ -74,32 +75,28 @@ def _unavailable(pcs: SetWithStatus) -> Reasons:
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
-    topology = gang.topology
-    kai = gang.topology.kai
-    if not kai:
-        yield from _no_topology(gang)
-        return
-
-    unknown = sorted(_told(gang) - {*topology.keys, *dict(kai.aliases)})
-    if unknown:
-        text = (
-            f"{listed(unknown)} is no level of KAI's Topology {kai.name}: it has"
-            f" {listed(topology.keys, 16)}"
-        )
-        evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
-        remedy, who = _known_keys(gang, unknown)
-        yield about(evidence, "LevelUnknown", text, remedy, who)
+    for name, told in by_key(_told(gang)).items():
+        topology = topology_of(gang.index, name) if name else gang.topology
+        unknown = sorted({*told} - {*topology.keys})
+        if not topology.kai:
+            yield from _no_topology(gang, name, topology)
+        elif unknown:
+            text = (
+                f"{listed(unknown)} is no level of KAI's Topology {topology.kai.name}: it has"
+                f" {listed(topology.keys, 16)}"
+            )
+            evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
+            remedy, who = _known_keys(gang, unknown)
+            yield about(evidence, "LevelUnknown", text, remedy, who)
 
 
-def _told(gang: Gang) -> set[str]:
-    """Return the levels that KAI looks for in the Topology of the gang.
-
-    It looks for those of a SubGroup in the Topology that the SubGroup names.
-    """
+def _told(gang: Gang) -> Iterator[tuple[str, str]]:
+    """Yield the levels that parts of a gang ask for, each after the topology that they name."""
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
-    elsewhere = {sub.name for sub in subgroups if sub.topology not in ("", gang.named_topology)}
-    told = (part.told for part in gang.whole.parts() if part.name not in elsewhere)
-    return {key for each in told for key in (each.required, each.preferred) if key}
+    named = {sub.name: sub.topology for sub in subgroups}
+    for part in gang.whole.parts():
+        name = named.get(part.name) or gang.named_topology
+        yield from ((name, key) for key in (part.told.required, part.told.preferred) if key)
 
 
 def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
@@ -116,13 +113,11 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
     return f"ask for one of them{elsewhere}", "you"
 
 
-def _no_topology(gang: Gang) -> Reasons:
+def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
     """KAI refuses a gang that names a topology that does not exist."""
     facts = gang.facts
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
-    name = gang.named_topology
-    told = any(part.told for part in gang.whole.parts())
-    if not name or not told or "kai_topologies" in unknown or gang.topology.cluster:
+    if not name or "kai_topologies" in unknown or topology.cluster:
         return
 
     others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"

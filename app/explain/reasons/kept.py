@@ -140,7 +140,7 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
 
     Also return the names of those nodes that lack a label of them.
     """
-    domains = gang.domains
+    domains = gang.domains.by(part.told.levels)
     depth = domains.depth(key)
     paths: set[Path] = set()
     unlabelled: set[str] = set()
@@ -180,8 +180,9 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
 def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
     """Return the preferred domains of nodes; none if one of them is in none."""
-    depth = gang.domains.depth(part.told.preferred)
-    paths = gang.domains.domains_of(names, depth) if depth else set()
+    domains = gang.domains.by(part.told.levels)
+    depth = domains.depth(part.told.preferred)
+    paths = domains.domains_of(names, depth) if depth else set()
     return set() if None in paths else paths
 
 

@@ -29,8 +29,8 @@ from app.facts.kubernetes.pod import Pod
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
-    """`rack` for people; `cluster` if the demand is not bound to a level that exists."""
-    return gang.topology.name_of(demand.key) if demand.key in gang.topology.keys else "cluster"
+    """`rack` for people; `cluster` if the demand is bound to no level."""
+    return gang.topology.name_of(demand.key) or "cluster"
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
@@ -304,12 +304,11 @@ def _freeing(obstacle: Obstacle) -> str:
 
 def _wider(obstacle: Obstacle) -> str:
     """Return the next wider level at which the gang fits, as advice; "" if there is none."""
-    gang = obstacle.gang
     short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
-    for level in gang.topology.wider(short.key):
+    gang = obstacle.gang
+    for level in gang.topology.wider(short.key, short.levels):
         if obstacle.as_if(replaced(obstacle.demand, short, key=level.key)):
-            name = gang.topology.name_of(short.key)
-            return f"ask for {level.domain} in place of {name}: it fits there"
+            return f"ask for {level.domain} in place of {level_of(gang, short)}: it fits there"
     return ""
 
 

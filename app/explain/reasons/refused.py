@@ -181,10 +181,9 @@ def _wider_levels(
     obstacle: Obstacle, demand: Demand, short: Demand
 ) -> Iterator[tuple[str, Demand]]:
     """Yield the demand with each wider level for a part of it, the next one first."""
-    topology = obstacle.gang.topology
-    name = topology.name_of(short.key)
-    for level in topology.wider(short.key):
-        words = f"ask for {level.domain} in place of {name}"
+    gang = obstacle.gang
+    for level in gang.topology.wider(short.key, short.levels):
+        words = f"ask for {level.domain} in place of {level_of(gang, short)}"
         yield words, replaced(demand, short, key=level.key)
 
 
@@ -219,11 +218,11 @@ def topology_without_level(gang: Gang) -> Reasons:
     group = gang.pod_group
     if group and group.aimless:
         text = (
-            f"Topology {group.topology} is named for {listed(group.aimless)}, and no level of it:"
-            " KAI never places that"
+            f"A topology is named for {listed(group.aimless)}, and no level of it: KAI never places"
+            " that"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
-        remedy = f"ask for one of {listed(gang.topology.keys, 16)}, or leave the topology out"
+        remedy = "ask for one of its levels, or leave the topology out"
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
 
 

@@ -65,7 +65,7 @@ class Obstacle(Value, dict=True):
     @property
     def is_bound(self) -> bool:
         """Whether pods of it run, which the rest must join in a domain of a level."""
-        return bool(self.short.occupied) and self.short.key in self.gang.topology.keys
+        return bool(self.short.occupied and self.short.key)
 
     @cached_property
     def is_bound_for_ever(self) -> bool:
@@ -229,10 +229,11 @@ class Obstacle(Value, dict=True):
 
 def obstacle_of(gang: Gang) -> Obstacle | None:
     """Return what stands in the way of a gang; None if nothing does, or if it can't be known."""
-    keys = {*gang.topology.keys, ""}
-    told = [part.told for part in gang.whole.parts()]
-    asked = {key for each in told for key in (each.required, each.preferred)}
-    if gang.placements.now.fits or not asked <= keys:
+    told = (part.told for part in gang.whole.parts())
+    are_known = (
+        {each.required, each.preferred} <= {*gang.domains.by(each.levels).keys, ""} for each in told
+    )
+    if gang.placements.now.fits or not all(are_known):
         return None
     # gangs of several sets share their placements; who is in the way of each is its own
     key = ("obstacle", id(gang.placements), gang.ref)

@@ -13,6 +13,8 @@ LEVELS = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/block",
     "topology.kubernetes.io/rack",
+    "net/spine",
+    "net/leaf",
     "kubernetes.io/hostname",
 )
 _FIELDS = {"required": "requiredTopologyLevel", "preferred": "preferredTopologyLevel"}

@@ -3,6 +3,8 @@
 import sys
 from typing import Any
 
+import pytest
+
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
@@ -205,6 +207,52 @@ def test_parts_of_a_gang_get_nodes_of_their_own() -> None:
     gangs.add("parts", 8, 8, minimum=1, topology="t", subgroups=parts, sub="s")
     gangs.add("other", 8)
     assert gangs.placed(node("n1", "r1"), node("n2", "r2")) == ["parts", "other"]
+
+
+LEAF = SchedulerConstraint("leaf")
+TOPOLOGIES = (KaiTopology("t", ("rack",)), KaiTopology("net", ("leaf",)))
+
+
+def crossed(*leaves: str) -> tuple[Node, ...]:
+    """Two racks of two nodes, each in one of these leaves of the network."""
+    return tuple(
+        node(f"n{number}", f"r{number // 2}", labels={"leaf": leaf})
+        for number, leaf in enumerate(leaves)
+    )
+
+
+@pytest.mark.parametrize(
+    ("leaves", "where"),
+    [
+        pytest.param(("l0", "l1", "l1", "l1"), ("r1",), id="a rack has two nodes of a leaf"),
+        pytest.param(("l0", "l1", "l0", "l1"), (), id="each rack has one node of each leaf"),
+        pytest.param(("l0", "l1", "l0", ""), (), id="a node is in no leaf"),
+    ],
+)
+def test_a_subgroup_is_in_one_domain_of_the_topology_that_it_names(
+    leaves: tuple[str, ...], where: tuple[str, ...]
+) -> None:
+    """A leaf of the network, inside of a rack of the other topology, which the whole gang names."""
+    gangs = Gangs()
+    sub = SubGroup("s", minimum=2, told=LEAF, topology="net")
+    rack = SchedulerConstraint("rack")
+    gangs.add("w", 8, 8, minimum=0, topology="t", told=rack, subgroups=(sub,), sub="s")
+    index = gangs.index(*crossed(*leaves), kai_topologies=TOPOLOGIES)
+    answer = explain(index, Ref("PodGroup", "ns", "w"))
+    assert answer
+    assert [(own.next, own.where) for own in answer.line] == [("next" if where else "never", where)]
+
+
+def test_gangs_of_two_topologies_leave_each_other_what_they_do_not_take() -> None:
+    gangs = Gangs()
+    rack = SchedulerConstraint("rack")
+    gangs.add("rack", 8, 8, topology="t", told=rack)
+    gangs.add("leaf", 8, 8, topology="net", told=LEAF)
+    gangs.add("other", 8)
+    fleet = crossed("l0", "l1", "l0", "l1")
+    assert gangs.placed(*fleet, kai_topologies=TOPOLOGIES) == ["rack", "other"]
+    more = (*fleet, node("n4", "r3", labels={"leaf": "l0"}))
+    assert gangs.placed(*more, kai_topologies=TOPOLOGIES) == ["rack", "leaf", "other"]
 
 
 def test_queues_may_be_nested_more_deeply_than_functions() -> None:

@@ -121,9 +121,9 @@ def group_of(pod: Object) -> str:
     return str(pod["metadata"].get("annotations", {}).get("pod-group-name", ""))
 
 
-def line_recordings() -> Iterator[LineRecording]:
-    """The recordings that the tests have."""
-    yield from line_recordings_of(sorted(RECORDINGS.glob("*.jsonl.gz")))
+def line_recordings(kind: str = "seeds") -> Iterator[LineRecording]:
+    """The recordings of a kind that the tests have: of `seeds`, or of `two-topologies`."""
+    yield from line_recordings_of(sorted(RECORDINGS.glob(f"{kind}*.jsonl.gz")))
 
 
 def line_recordings_of(files: Iterable[Path]) -> Iterator[LineRecording]:

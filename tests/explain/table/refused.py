@@ -58,7 +58,7 @@ REFUSED = (
         "LevelUnknown",
         "the PodGroup names a topology and no level of it",
         {"pod_groups": (pod_group(told=UNBOUND, aimless=("llm-0",)),)},
-        "Topology grove-topology is named for llm-0, and no level of it: KAI never places that",
+        "A topology is named for llm-0, and no level of it: KAI never places that",
         "you",
         {"pod_groups": (pod_group(),)},
         also=("GangUnconstrained",),
