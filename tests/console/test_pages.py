@@ -674,7 +674,7 @@ async def test_static_files_are_few_and_small() -> None:
             for name in ("other.css", "..%2fapp.py", "console.py", "")
         ]
         entry = Parsed((await client.get("")).text)
-    assert all(0 < size < 14_000 for size in sizes.values())
+    assert all(0 < size < 10_240 for size in sizes.values())
     assert missing == [404, 404, 404, 404]
     assert entry.all("meta", http_equiv="refresh")[0].attributes["content"] == "0; url=workloads"
 
