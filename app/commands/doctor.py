@@ -27,7 +27,7 @@ from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.record import KIND, Heard, unreachable
+from app.doctor.record import KIND, Heard, unanswered, unreachable
 from app.doctor.report import Examined, document, exit_code, lines, warning
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
@@ -92,12 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
-    async with looking_client(
-        ALL, arguments.kubeconfig, arguments.context, heard.call if arguments.offline else None
-    ) as client:
-        if arguments.offline:
-            shake = unreachable
-        elif arguments.record:
+    recorded = None
+    if arguments.offline:
+        shake = unreachable
+        recorded = unanswered
+    async with looking_client(ALL, arguments.kubeconfig, arguments.context, recorded) as client:
+        if recorded or arguments.record:
             client.call = heard.keeping(client.call)
         await client.discovery.refresh()
         configuration = Configuration.model_validate_json(heard.configuration)

@@ -9,9 +9,9 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import uvloop
 from msgspec.structs import replace
@@ -33,7 +33,7 @@ from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.read import read_for, read_list
+from app.explain.known.read import read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.explain.reasons.reason import listed
 from app.explain.shown.json import document
@@ -42,9 +42,9 @@ from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref
-from app.kube.api import ClusterError, Object, Reader, Selection
+from app.kube.api import ClusterError, Reader, Selection
 from app.kube.kubeconfig import namespace_of
-from app.objects.resource import Resource
+from app.objects.shape import key_of
 from app.stores.around import ASKED
 
 # Which object a command line asks about, and what to say if it isn't there.
@@ -105,30 +105,20 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
     These are those of the same name in all namespaces, as far as they may be read, and those in the
     same namespace.
     """
-    resource = OF_KIND[ref.kind]
-    by_name = await _listed(client, resource, None, f"metadata.name={ref.name}")
-    beside = await _listed(client, resource, ref.namespace, "")
-    return [*refs_of(ref.kind, by_name), *refs_of(ref.kind, beside)]
+    by_name = await _listed(client, ref.kind, None, f"metadata.name={ref.name}")
+    return [*by_name, *await _listed(client, ref.kind, ref.namespace)]
 
 
 async def _listed(
-    client: Reader, resource: Resource, namespace: str | None, selector: str
-) -> list[Object]:
-    """Return one page of metadata, or nothing if it can't be read: a hint must not fail."""
+    client: Reader, kind: str, namespace: str | None, selector: str = ""
+) -> list[Ref]:
+    """Return one page of names, or nothing if it can't be read: a hint must not fail."""
+    selection = Selection(OF_KIND[kind], namespace, fields=selector, metadata_only=True)
     try:
-        page = await client.list(
-            Selection(resource, namespace, fields=selector, metadata_only=True),
-            limit=MOST_NEIGHBOURS,
-        )
+        page = await client.list(selection, limit=MOST_NEIGHBOURS)
     except ClusterError:
         return []
-    return page.items
-
-
-def refs_of(kind: str, objects: Iterable[Any]) -> list[Ref]:
-    """Return the names of objects, all of which are of one kind."""
-    metadata = [obj.get("metadata") or {} for obj in objects]
-    return [Ref(kind, str(m.get("namespace") or ""), str(m.get("name") or "")) for m in metadata]
+    return [Ref(kind, *key_of(obj)) for obj in page.items]
 
 
 # The command.
@@ -275,7 +265,8 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
 
 
 async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Snapshot:
-    return await read_for(client, ref, room=not arguments.no_room, now=time.time())
+    room = not arguments.no_room
+    return await read_list(client, ref.namespace, room=room, now=time.time(), asked=ref)
 
 
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:

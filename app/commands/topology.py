@@ -202,7 +202,7 @@ class _Report(Value):
 def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Namespace) -> int:
     examined = survey(index, arguments.name)
     topology = topology_of(index, arguments.name)
-    _require_topology(topology, examined, arguments.name)
+    _require_topology(topology, arguments.name)
     if arguments.room and not index.room_is_known:
         for line in (
             "room is not known: not all nodes and pods can be read",
@@ -222,9 +222,9 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     return report.exit_code
 
 
-def _require_topology(topology: Topology, examined: Survey, name: str) -> None:
+def _require_topology(topology: Topology, name: str) -> None:
     """Raise UnusableInput if a topology was named that there is not."""
-    if not name or topology.cluster or topology.kai or examined.unknown:
+    if not name or topology.cluster or topology.kai or survey(topology.index, name).unknown:
         return
     facts = topology.index.facts
     names = {cluster.name for cluster in facts.topologies}
@@ -308,8 +308,7 @@ def _report_effects(
     if levels:
         raise UnusableInput("--levels does not go with --if: give the file to --if")
     index = Index(facts)
-    examined = survey(index, arguments.name)
-    _require_topology(topology_of(index, arguments.name), examined, arguments.name)
+    _require_topology(topology_of(index, arguments.name), arguments.name)
     if not index.room_is_known:
         complain("what would be is not known: not all nodes and pods can be read")
         return _print_unknown(facts)

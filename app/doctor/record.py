@@ -34,7 +34,6 @@ _FAILED = "failed"
 _ERRORS = {
     kind.__name__: kind for kind in (NotFound, NotServed, Conflict, Gone, Rejected, Unavailable)
 }
-_UNKNOWN = Raw(to_json({_FAILED: ["Unavailable", "it is not in the record", 0, ""]}))
 
 
 class Heard(Value):
@@ -53,7 +52,7 @@ class Heard(Value):
     handshakes: dict[str, Handshake] = field(default_factory=dict)
 
     def keeping(self, call: Call) -> Call:
-        """Return a function that calls, and keeps the answer or the error."""
+        """Return a function that answers as before, and else calls, and keeps what comes of it."""
 
         async def kept(request: ApiRequest) -> Object:
             key = _key_of(request)
@@ -64,17 +63,14 @@ class Heard(Value):
                     name = type(error).__name__
                     answer = {_FAILED: [name, error.message, error.code, error.reason]}
                 self.answers[key] = Raw(to_json(answer))
-            return await self.call(request)
+
+            again: Object = from_json(bytes(self.answers[key]))
+            if _FAILED in again:
+                name, message, code, reason = again[_FAILED]
+                raise _ERRORS.get(name, Unavailable)(message, code=code, reason=reason)
+            return again
 
         return kept
-
-    async def call(self, request: ApiRequest) -> Object:
-        """Answer a call as it was answered before. Raise ClusterError."""
-        answer: Object = from_json(bytes(self.answers.get(_key_of(request), _UNKNOWN)))
-        if _FAILED in answer:
-            name, message, code, reason = answer[_FAILED]
-            raise _ERRORS.get(name, Unavailable)(message, code=code, reason=reason)
-        return answer
 
     def shaking(self, shake: Shake) -> Shake:
         """Return a function that makes handshakes, except those that were made before."""
@@ -91,6 +87,11 @@ class Heard(Value):
 def _key_of(request: ApiRequest) -> str:
     asked = (request.method, request.path, request.params, request.accept, request.body)
     return to_json(asked).decode()
+
+
+async def unanswered(request: ApiRequest) -> Object:
+    """Answer nothing: the record has no answer. Raise Unavailable."""
+    raise Unavailable("it is not in the record")
 
 
 async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Handshake:

@@ -12,7 +12,7 @@ import yaml
 from app.commands.sandbox import default_configuration
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.known.read import read_for
+from app.explain.known.read import read_list
 from app.explain.live import Trouble
 from app.explain.shown.text import text
 from app.facts.named import Ref
@@ -100,7 +100,7 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
 
 async def test_the_page_shows_what_the_command_prints() -> None:
     ref = Ref("PodCliqueSet", "inference", "llm-serve")
-    facts = await read_for(Lists(objects()), ref, room=True, now=NOW)
+    facts = await read_list(Lists(objects()), ref.namespace, room=True, now=NOW, asked=ref)
     answer = explain(Index(facts), ref)
     assert answer is not None
     async with console(Lists(objects())) as (client, _):

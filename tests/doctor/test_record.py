@@ -8,7 +8,7 @@ import pytest
 
 from app.base.record import record_of, recorded_facts
 from app.doctor.certificate import Handshake
-from app.doctor.record import KIND, Heard, unreachable
+from app.doctor.record import KIND, Heard, unanswered, unreachable
 from app.kube.api import ClusterError, Gone, NotFound, NotServed, Object, Rejected, Unavailable
 from app.kube.transport import ApiRequest
 from app.objects.tokens import HIDDEN, new_token
@@ -42,7 +42,7 @@ async def test_an_error_is_raised_again(error: ClusterError) -> None:
 
     first = heard()
     for is_again in (False, True):
-        calling = again(first).call if is_again else first.keeping(call)
+        calling = again(first).keeping(unanswered) if is_again else first.keeping(call)
         with pytest.raises(type(error)) as raised:
             await calling(ASKED)
         same = raised.value
@@ -62,12 +62,12 @@ async def test_an_answer_is_the_first_one_and_nobody_can_change_it() -> None:
     (await calling(ASKED))["items"].clear()
     same = {"items": [{"token": f"/{HIDDEN}/mutate"}]}
     assert await calling(ASKED) == same
-    assert await again(first).call(ASKED) == same
+    assert await again(first).keeping(unanswered)(ASKED) == same
 
 
 async def test_what_was_not_asked_is_not_known() -> None:
     with pytest.raises(Unavailable, match="not in the record"):
-        await heard().call(ASKED)
+        await heard().keeping(unanswered)(ASKED)
 
 
 async def test_handshakes_are_those_of_the_record() -> None:

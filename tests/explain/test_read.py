@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
-from app.explain.known.read import facts_of, read_all, read_for, read_list
+from app.explain.known.read import facts_of, read_all, read_list
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.kinds import POD_CLIQUE
@@ -115,7 +115,7 @@ FULL = facts(pods=(*pods(), *fill("rack-a1", "rack-a2")))
 
 async def test_each_kind_is_listed_once() -> None:
     cluster = Cluster(FULL)
-    read = await read_for(cluster, SET_REF, room=True, now=NOW)
+    read = await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
     lists = {plural for plural, _ in cluster.asked}
     assert "nodes" in lists
     assert not {"secrets", "configmaps", "namespaces", "resourceclaims", "storageclasses"} & lists
@@ -128,7 +128,7 @@ async def test_each_kind_is_listed_once() -> None:
 
 async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
     cluster = Cluster(FULL, denied=[("pods", None)])
-    read = await read_for(cluster, SET_REF, room=True, now=NOW)
+    read = await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
     assert read.unseen == {"room": "no right to list pods of all namespaces"}
     assert {pod.namespace for pod in read.pods} == {NAMESPACE}
 
@@ -159,7 +159,9 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
 async def test_what_waits_is_not_explained_without_room(
     gang_pods: tuple[Pod, ...], room: bool, ids: list[str], exit_code: int, says_so: bool
 ) -> None:
-    read = await read_for(Cluster(facts(pods=gang_pods)), SET_REF, room=room, now=NOW)
+    read = await read_list(
+        Cluster(facts(pods=gang_pods)), NAMESPACE, room=room, now=NOW, asked=SET_REF
+    )
     answer = explain(Index(read), SET_REF)
     assert answer is not None
     assert ([reason.id for reason in answer.reasons], answer.exit_code) == (ids, exit_code)
@@ -168,13 +170,21 @@ async def test_what_waits_is_not_explained_without_room(
 
 
 async def test_an_error_in_the_middle_is_no_answer() -> None:
-    read = await read_for(Cluster(FULL, broken=["nodes", "pods"]), SET_REF, room=True, now=NOW)
+    read = await read_list(
+        Cluster(FULL, broken=["nodes", "pods"]),
+        SET_REF.namespace,
+        room=True,
+        now=NOW,
+        asked=SET_REF,
+    )
     assert read.unseen == dict.fromkeys(("nodes", "pods", "room"), "the API server is down")
 
 
 async def test_what_is_not_served_is_absent() -> None:
     unserved = ["queues", "podgroups", "topologies", "clustertopologybindings"]
-    read = await read_for(Cluster(FULL, unserved=unserved), SET_REF, room=True, now=NOW)
+    read = await read_list(
+        Cluster(FULL, unserved=unserved), SET_REF.namespace, room=True, now=NOW, asked=SET_REF
+    )
     assert read.absent == {"kai_topologies", "pod_groups", "queues", "workload_groups"}
     assert read.unseen == {}
 
@@ -188,7 +198,7 @@ async def test_what_is_denied_is_unseen() -> None:
 
 async def test_an_object_that_is_not_there_is_not_explained() -> None:
     ref = Ref("Pod", NAMESPACE, "none")
-    read = await read_for(Cluster(FULL), ref, room=False, now=NOW)
+    read = await read_list(Cluster(FULL), ref.namespace, room=False, now=NOW, asked=ref)
     assert explain(Index(read), ref) is None
 
 
@@ -256,7 +266,7 @@ async def test_only_podcliques_of_a_set_are_read_without_those_of_others(asked: 
     evictable = replace(FULL.pod_groups[0], name="batch")
     groups = (*FULL.pod_groups, evictable)
     snapshot = facts(cliques=(*FULL.cliques, other), pod_groups=groups)
-    read = await read_for(Cluster(snapshot), asked, room=False, now=NOW)
+    read = await read_list(Cluster(snapshot), asked.namespace, room=False, now=NOW, asked=asked)
     assert (other.ref in {clique.ref for clique in read.cliques}) is (asked is not SET_REF)
     assert evictable.ref in {group.ref for group in read.pod_groups}
 
@@ -274,28 +284,28 @@ async def test_claims_and_volumes_are_read_if_something_has_any(
     changes: Changes, asked: Ref, plural: str
 ) -> None:
     cluster = Cluster(facts(**changes))
-    await read_for(cluster, asked, room=True, now=NOW)
+    await read_list(cluster, asked.namespace, room=True, now=NOW, asked=asked)
     assert plural in {plural for plural, _ in cluster.asked}
 
 
 async def test_claims_of_other_namespaces_only_are_not_read() -> None:
     other = replace(pods(claims=(USES,))[0], namespace="other")
     cluster = Cluster(facts(pods=(*pods(), other)))
-    await read_for(cluster, SET_REF, room=True, now=NOW)
+    await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
     assert "resourceclaims" not in {plural for plural, _ in cluster.asked}
 
 
 @pytest.mark.parametrize("denied", ["queues", "priorityclasses"])
 async def test_what_has_no_namespace_is_not_looked_for_in_one(denied: str) -> None:
     cluster = Cluster(FULL, denied=[(denied, None)])
-    read = await read_for(cluster, SET_REF, room=True, now=NOW)
+    read = await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
     assert [scope for plural, scope in cluster.asked if plural == denied] == [None]
     assert set(read.unseen.values()) == {"no right to list"}
 
 
 async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:
     cluster = Cluster(FULL, unserved=["podgangmaps"])
-    await read_for(cluster, SET_REF, room=False, now=NOW)
+    await read_list(cluster, SET_REF.namespace, room=False, now=NOW, asked=SET_REF)
     assert [plural for plural, _ in cluster.asked].count("podgangmaps") == 1
 
 
@@ -303,9 +313,8 @@ async def test_a_group_that_has_no_labels_is_read() -> None:
     """KAI's podgrouper makes such groups of Deployments."""
     group = builders.pod_group("serve")
     group["metadata"]["namespace"] = NAMESPACE
-    read = await read_for(
-        MemoryClient([group]), Ref("PodGroup", NAMESPACE, "serve"), room=False, now=NOW
-    )
+    asked = Ref("PodGroup", NAMESPACE, "serve")
+    read = await read_list(MemoryClient([group]), NAMESPACE, room=False, now=NOW, asked=asked)
     assert [pod_group.name for pod_group in read.pod_groups] == ["serve"]
 
 

@@ -25,7 +25,7 @@ from app.commands.beside import ApiServer
 from app.commands.explain import reference
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
-from app.explain.known.read import read_for
+from app.explain.known.read import read_list
 from app.explain.known.snapshot import RESOURCES
 from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
@@ -121,7 +121,7 @@ async def asked(
     server: ApiServer, ref: Ref, *, user: str = "operator", room: bool = True
 ) -> Answer:
     async with reader(server, user) as client:
-        read = await read_for(client, ref, room=room, now=time.time())
+        read = await read_list(client, ref.namespace, room=room, now=time.time(), asked=ref)
     answer = explain(Index(read), ref)
     assert answer is not None
     return answer
@@ -199,7 +199,7 @@ async def test_only_reads_are_sent(stage: tuple[str, ApiServer, Stage]) -> None:
     if isinstance(server, Sandbox):
         server.authorizer.granted.clear()
     async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
-        await read_for(client, SET_REF, room=True, now=time.time())
+        await read_list(client, SET_REF.namespace, room=True, now=time.time(), asked=SET_REF)
         verbs = {verb for verb, _, _ in calls_of(client)}
         total = sum(calls_of(client).values())
     assert verbs == {"get", "list"}
@@ -244,7 +244,9 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
     async with staged(tmp_path, "design", LOCAL[:2], kind) as (server, store):
         await store.show(facts())
         async with reading_client(RESOURCES, server.kubeconfig, "operator") as client:
-            read = await read_for(client, SET_REF, room=True, now=time.time())
+            read = await read_list(
+                client, SET_REF.namespace, room=True, now=time.time(), asked=SET_REF
+            )
         as_operator = ["--kubeconfig", str(server.kubeconfig), "--context", "operator"]
         assert (
             await asyncio.to_thread(main, ["explain", "llm", "-n", fleet.NAMESPACE, *as_operator])

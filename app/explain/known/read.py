@@ -18,17 +18,12 @@ from app.stores.collector import paused
 from app.stores.listed import Reading
 
 
-async def read_for(client: Reader, ref: Ref, *, room: bool, now: float) -> Snapshot:
-    """Return what is needed to explain one object, without `room` less than that."""
-    return await read_list(client, ref.namespace, room=room, now=now, asked=ref)
-
-
 async def read_list(
     client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
     """Return what tells which workloads of a namespace wait and why; of all namespaces for "".
 
-    If only the object `asked` is to be explained, it is less than that.
+    Without `room`, or if only the object `asked` is to be explained, it is less than that.
     """
     reading = Reading(client, BY_RESOURCE)
     with paused():
