@@ -23,8 +23,8 @@ _OF_CLAIMS = (
     kinds.DOMAIN_CLIQUE,
 )
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
-_OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM)
-"""What other namespaces have of it takes room too."""
+_OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
+"""What other namespaces have of it takes room too, or comes first."""
 
 _ONLY_FOR_ROOM = (NODE, kinds.RESOURCE_SLICE)
 

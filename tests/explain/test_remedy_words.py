@@ -43,6 +43,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.refused import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
 
@@ -310,7 +311,11 @@ EVICTABLE = {
             id="KAI evicts them",
         ),
         pytest.param(
-            {"pods": (*pods(), *HELD), "queues": queues(quota=32_000)},
+            {
+                "pods": (*pods(), *HELD),
+                "pod_groups": (pod_group(), batch("team-b")),
+                "queues": SHARED,
+            },
             "NoDomainFits",
             "NodesUnfit",
             id="KAI reclaims what they have",

@@ -211,14 +211,10 @@ def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAns
     labels = guessed_labels(topology) if topology.outside else {}
     if labels:
         more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
-        gained = _gained(rooms, more)
+        before = {room.domain.path: room.pods for room in rooms}
+        gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
 
     return RoomAnswer(level.domain, pods, gpus, rooms, gained)
-
-
-def _gained(rooms: Sequence[DomainRoom], more: Sequence[DomainRoom]) -> tuple[DomainRoom, ...]:
-    before = {room.domain.path: room.pods for room in rooms}
-    return tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
 
 
 def _shapes(index: Index, gpus: int) -> list[Shape]:

@@ -47,6 +47,7 @@ _OF_OTHERS = {
     "GateNotInGang",
     "GateOpens",
     "GangIncomplete",
+    "LowerPriority",
     "QueueLimit",
     "QueueQuota",
     "PreemptionDelay",

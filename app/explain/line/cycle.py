@@ -22,6 +22,7 @@ from app.explain.line.queues import Queues, Waiter, waiter
 from app.explain.line.shares import Quantities, quantities
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
+from app.facts.kai.queue import Queue
 from app.facts.named import Ref
 from app.facts.table import ROOM
 
@@ -35,7 +36,9 @@ class Turn(Value):
     It is the `number`th of `count` that wait in `queue`, and the `order`th of all. `used` are the
     nodes (positions) that it gets, none if it gets no place. Then those before the `after`th of all
     take it: of equal gangs, the first that has found none. `full` is the queue whose limit or quota
-    keeps it out; `after` is 0 if that is so without any before it.
+    keeps it out; `after` is 0 if that is so without any before it. `above` are the queues that
+    KAI may then reclaim from, with a resource of which each has more than its fair share, and how
+    much more, in thousandths.
     """
 
     gang: Ref
@@ -46,6 +49,7 @@ class Turn(Value):
     after: int
     used: frozenset[int]
     full: str
+    above: Mapping[Queue, tuple[str, int]] = {}
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
@@ -109,6 +113,7 @@ class _Cycle:
             for number, own in enumerate(waiting, 1)
         }
         order = 0
+        turns = []
         while own := self._queues.pop():
             place = places.pop(own.gang.ref, None)
             full = self._queues.full(own)
@@ -117,7 +122,10 @@ class _Cycle:
                 order += 1
                 queue, number, count, is_full = place
                 after = 0 if is_full else self._failed.get(own.gang.demand.profile, order)
-                yield Turn(own.gang.ref, queue, number, count, order, after, used, full)
+                turn = Turn(own.gang.ref, queue, number, count, order, after, used, full)
+                turns.append((turn, own))
+        for turn, own in turns:
+            yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
         """Give a gang its place, and return the nodes; none if it has no place.

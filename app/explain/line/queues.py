@@ -4,7 +4,7 @@ See `pkg/scheduler/actions/utils/job_order_by_queue.go` of KAI, `plugins/priorit
 `plugins/elastic`. Queues are compared anew after each gang, by what they have then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from operator import itemgetter
 
@@ -16,6 +16,7 @@ from app.explain.known.queues import chain, group_is_preemptible, priority_of, u
 from app.explain.known.snapshot import PODS_OF_GROUP
 from app.explain.line.shares import NOTHING, Account, Quantities, added, divide, quantities_of
 from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
 
 Rank = tuple[int, int, float, str, str]
@@ -120,6 +121,24 @@ class Queues:
             if account.exceeds(own.asked, preemptible=own.preemptible):
                 return account.queue.name
         return ""
+
+    def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
+        """Return the queues that KAI may reclaim from for a gang, and what they have too much.
+
+        That is a resource, and thousandths of it. They are beside its own queue and those above it,
+        up to the one whose limit keeps it out; there are none beside one that would be above its
+        own fair share. See `plugins/proportion/reclaimable` of KAI.
+        """
+        full = self.full(own)
+        found: dict[Queue, tuple[str, int]] = {}
+        for account in self._above[own.group.queue]:
+            if account.queue.name == full or not account.may_reclaim(own.asked):
+                break
+            for other in self._below[account.queue.parent]:
+                above = other.above
+                if above and other is not account and other.fixed != other.allocated:
+                    found[other.queue] = above
+        return found
 
     def take(self, own: Waiter) -> None:
         """Count what was allocated to a gang."""

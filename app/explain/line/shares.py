@@ -72,6 +72,24 @@ class Account:
             for bound, used, ask in zip(bound_of, used_of, asked, strict=True)
         )
 
+    def may_reclaim(self, asked: Quantities) -> bool:
+        """Return whether with so much more, it has no more of anything than its fair share."""
+        pairs = zip(added(self.allocated, asked), self.fair, strict=True)
+        return all(has <= fair for has, fair in pairs)
+
+    @property
+    def above(self) -> tuple[str, int] | None:
+        """A resource of which it has more than it may have: how much, in thousandths."""
+        rows = zip(self.queue.shares, self.allocated, self.may_have, _UNITS, strict=True)
+        over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
+        return next(over, None)
+
+    @property
+    def may_have(self) -> list[float]:
+        """What it may have, also if others ask for more."""
+        bounds = zip(self.quota, self.limit, self.fair, strict=True)
+        return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
+
     def rank(self, asked: Quantities, total: Quantities) -> tuple[object, ...]:
         """Return the place of the queue among its siblings if its next gang asks for so much.
 
@@ -79,10 +97,7 @@ class Account:
         more of something else, KAI takes the older one, and here it is the one with fewer GPUs.
         """
         after = added(self.allocated, asked)
-        may_have = [
-            min(limit, max(quota, fair))
-            for quota, limit, fair in zip(self.quota, self.limit, self.fair, strict=True)
-        ]
+        may_have = self.may_have
         return (
             all(fair < has for fair, has in zip(self.fair, self.allocated, strict=True)),
             any(quota < has for quota, has in zip(self.quota, after, strict=True)),
@@ -154,7 +169,9 @@ def _round(accounts: Iterable[Account], resource: int, left: float) -> float:
     weights = sum(account.weights[resource] for account in wanting)
     given = 0.0
     for account in wanting if weights else ():
-        gets = min(account.wants(resource), left * account.weights[resource] / weights)
+        wants = account.wants(resource)
+        share = left * account.weights[resource] / weights
+        gets = wants if wants <= share else round(share)
         account.fair[resource] += gets
         given += gets
     return given

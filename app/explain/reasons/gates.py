@@ -297,7 +297,12 @@ def _missing_part(
 
 def not_grouped(gang: Gang) -> Reasons:
     """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
-    untaken = filter(_is_untaken, gang.waiting)
+    untaken = (
+        pod
+        for pod in gang.waiting
+        if pod.scheduler == KAI_SCHEDULER
+        if not (pod.group or pod.gates or pod.workload or pod.workload_group)
+    )
     for words, pods in grouped(
         (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken
     ):
@@ -311,11 +316,6 @@ def not_grouped(gang: Gang) -> Reasons:
             who = "you"
             remedy = "correct what KAI's words name"
         yield about(evidence, "NotGrouped", text, remedy, who, objects=objects)
-
-
-def _is_untaken(pod: Pod) -> bool:
-    is_held = pod.group or pod.gates or pod.workload or pod.workload_group
-    return pod.scheduler == KAI_SCHEDULER and not is_held
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:

@@ -65,15 +65,11 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     text = f"Grove has made nothing of {pcs.name} yet"
     evidence = Evidence(pcs.ref, "PodCliques", "0")
     remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
-    if _is_new(gang, pcs) and not pcs.errors:
+    now = gang.facts.now
+    is_new = bool(now) and pcs.created is not None and now - pcs.created < SOON
+    if is_new and not pcs.errors:
         remedy = f"wait: Grove makes it within seconds; if it lasts, {remedy}"
     yield about(evidence, "NothingMade", text, remedy, "platform")
-
-
-def _is_new(gang: Gang, pcs: SetWithStatus) -> bool:
-    """Return whether Grove may not have come to a set yet."""
-    now = gang.facts.now
-    return bool(now) and pcs.created is not None and now - pcs.created < SOON
 
 
 def set_being_deleted(gang: Gang) -> Reasons:

@@ -1,6 +1,5 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
-from collections import Counter
 from collections.abc import Iterator
 from operator import attrgetter
 
@@ -13,7 +12,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.queue import losing_against
+from app.explain.reasons.queue import evicting, losing_against
 from app.explain.reasons.reason import (
     Evidence,
     Reasons,
@@ -136,7 +135,9 @@ def no_domain_fits(gang: Gang) -> Reasons:
     if obstacle.is_for_ever:
         yield from _no_room_for_more(obstacle)
         return
-    if not _lacks_only_room(obstacle):
+    if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
+        return
+    if obstacle.missing_resource is not None:
         return
 
     short = obstacle.short
@@ -148,13 +149,6 @@ def no_domain_fits(gang: Gang) -> Reasons:
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
     yield about(evidence, "NoDomainFits", text, remedy, who, parts=parts(obstacle.demand, short))
-
-
-def _lacks_only_room(obstacle: Obstacle) -> bool:
-    """Return whether it would have a place without others, and no other reason says it better."""
-    if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
-        return False
-    return obstacle.missing_resource is None
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reasons:
@@ -227,7 +221,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
     """Return what helps against pods that hold the room, and who can act."""
-    helps = [_ending(obstacle), _evicting(obstacle), _freeing(obstacle)]
+    helps = [_ending(obstacle), evicting(_evicted_for(obstacle)), _freeing(obstacle)]
     if not any(helps):
         helps = [f"wait until {obstacle.holders()} end"]
     wider = _wider(obstacle)
@@ -238,7 +232,7 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
 
 def resolves_itself(obstacle: Obstacle) -> bool:
     """Return whether pods that hold the room end without anybody's doing."""
-    return bool(_ending(obstacle) or _evicting(obstacle))
+    return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
 def _elsewhere(obstacle: Obstacle) -> str:
@@ -258,14 +252,6 @@ def _ending(obstacle: Obstacle) -> str:
     return ""
 
 
-def _evicting(obstacle: Obstacle) -> str:
-    groups = Counter(pod.group for pod in _evicted_for(obstacle))
-    if not groups:
-        return ""
-    holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
-    return f"wait: KAI may evict {listed(holders)}, which can be preempted"
-
-
 def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
 
@@ -273,8 +259,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     are not known.
     """
     gang = obstacle.gang
-    group = gang.pod_group
-    losing = losing_against(gang.index, group) if group else ()
+    losing = losing_against(gang)
     if not losing:
         return []
 

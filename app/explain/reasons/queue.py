@@ -5,9 +5,8 @@ whom KAI evicts. See `pkg/scheduler/actions/preempt` of KAI.
 """
 
 import shlex
-from collections.abc import Callable, Sequence
-
-from msgspec.structs import replace
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -27,9 +26,11 @@ from app.explain.reasons.reason import (
     Evidence,
     Reason,
     Reasons,
+    Who,
     about,
     ago,
     amount,
+    counted,
     listed,
     plain,
 )
@@ -63,23 +64,17 @@ def _number(resource: str, thousandths: int) -> str:
     return amount(resource, thousandths) if resource == "memory" else plain(thousandths)
 
 
-def over_limit(gang: Gang, name: str) -> Excess | None:
+def over_limit(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Excess | None:
     """Return the first limit that the gang would exceed, in a queue or in one above it.
 
-    None if KAI keeps within the limits by evicting others of the gang's own queue.
+    Pods that are `evicted` from the queue don't count.
     """
-    first = _exceeded(gang, name, lambda _, share: (share.limit, share.allocated))
-    group = gang.pod_group
-    if not first or not group:
-        return first
+    less = requests(evicted)
 
-    evicted = requests(losing_against(gang.index, group).values())
+    def bound_of(resource: str, share: Share) -> tuple[int | None, int]:
+        return share.limit, share.allocated - less.get(resource, 0)
 
-    def once_evicted(resource: str, share: Share) -> tuple[int | None, int]:
-        return share.limit, share.allocated - evicted.get(resource, 0)
-
-    over = _exceeded(gang, name, once_evicted)
-    return over and replace(over, used=over.used + evicted.get(over.resource, 0))
+    return _exceeded(gang, name, bound_of)
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
@@ -122,12 +117,15 @@ def _has_placed(index: Index, name: str) -> bool:
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
 
 
-def losing_against(index: Index, group: KaiPodGroup) -> dict[Key, Pod]:
-    """Return the placed pods in the same queue that KAI evicts for `group`.
+def losing_against(gang: Gang) -> dict[Key, Pod]:
+    """Return the placed pods in the same queue that KAI evicts for a gang.
 
-    There are none if the PriorityClasses are not known.
+    There are none for a gang above the quota, or if the PriorityClasses are not known.
     """
-    if "priorities" in index.facts.unseen.keys() | index.facts.skipped:
+    index = gang.index
+    group = gang.pod_group
+    unknown = "priorities" in index.facts.unseen.keys() | index.facts.skipped
+    if not group or unknown or over_quota(gang, group.queue):
         return {}
     own = priority_of(index, group.priority_class)
     return {
@@ -202,7 +200,7 @@ def queue_limit(gang: Gang) -> Reasons:
     """The queue has reached a limit.
 
     This is KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
-    it.
+    it. Until KAI says so, it may evict others to keep within the limit.
     """
     group = gang.pod_group
     if not group:
@@ -211,15 +209,43 @@ def queue_limit(gang: Gang) -> Reasons:
     remedy = "wait until others of the queue end, ask for less, or have the limit raised"
     over = over_limit(gang, group.queue)
     said = _said(gang, "OverLimit")
-    if over:
+    if over and not any((*lower_priority(gang), *fair_share(gang))):
         if over.asked > over.bound:
             remedy = "ask for less, or have the limit raised"
-        field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
-        evidence = Evidence(over.queue.ref, field, plain(over.bound))
-        text = f"Queue {over.queue.name}: limit {over.words}"
-        yield about(evidence, "QueueLimit", text, remedy, "you")
+        yield _at_limit(over, "QueueLimit", remedy, "you")
     elif said:
         yield _as_said(group, said, "QueueLimit", remedy)
+
+
+def lower_priority(gang: Gang) -> Reasons:
+    """Pods in the gang's own queue hold what a limit leaves, and KAI may evict them for it.
+
+    If KAI says that the limit is reached, it has tried.
+    """
+    group = gang.pod_group
+    over = group and over_limit(gang, group.queue)
+    if not group or not over or _said(gang, "OverLimit"):
+        return
+
+    losing = losing_against(gang).values()
+    if not over_limit(gang, group.queue, losing):
+        yield _at_limit(over, "LowerPriority", evicting(losing), "wait")
+
+
+def _at_limit(over: Excess, reason: str, remedy: str, who: Who) -> Reason:
+    field = f"spec.resources.{over.resource.rpartition('/')[2]}.limit"
+    evidence = Evidence(over.queue.ref, field, plain(over.bound))
+    text = f"Queue {over.queue.name}: limit {over.words}"
+    return about(evidence, reason, text, remedy, who)
+
+
+def evicting(pods: Iterable[Pod]) -> str:
+    """Return that KAI may evict pods, as advice; "" without pods."""
+    groups = Counter(pod.group for pod in pods)
+    if not groups:
+        return ""
+    holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
+    return f"wait: KAI may evict {listed(holders)}, which can be preempted"
 
 
 def queue_quota(gang: Gang) -> Reasons:
@@ -265,52 +291,29 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
 
 
 def fair_share(gang: Gang) -> Reasons:
-    """The queue is promised what the gang asks for, and a sibling holds more than its own promise.
+    """KAI may reclaim for the gang what other queues have above their fair shares.
 
-    Nothing that KAI takes back helps a gang that would have no place in an empty cluster.
+    Nothing that it takes back helps a gang that would have no place in an empty cluster. If KAI
+    says that a limit is reached, it has tried.
     """
-    group = gang.pod_group
-    placements = gang.placements
-    if not group or placements.now.fits or not placements.under(EMPTY).fits:
+    turn = line_of(gang.index).get(gang.ref)
+    if not turn or not turn.above or not gang.placements.under(EMPTY).fits:
+        return
+    if _said(gang, "OverLimit") or over_quota(gang, turn.queue):
         return
 
-    asked = gang.demand.asks("/gpu")
-    for queue in chain(gang.index, group.queue):
-        if queue.quota is None or not asked or queue.allocated + asked > queue.quota:
-            continue
-        over = _siblings_over_quota(gang.index, queue)
-        if over:
-            yield _held_by(over, queue)
-            return
-
-
-def _siblings_over_quota(index: Index, queue: Queue) -> list[Queue]:
-    """Return the siblings of a queue that hold more than their quota; most first."""
-    over = [
-        (other.quota - other.allocated, other.name, other)
-        for other in index.facts.queues
-        if other.parent == queue.parent and other != queue
-        if other.quota is not None and other.allocated > other.quota
-    ]
-    return [other for *_, other in sorted(over)]
-
-
-def _held_by(over: Sequence[Queue], queue: Queue) -> Reason:
-    holds = (
-        f"{other.name} holds {plain(other.allocated)} of its {plain(other.quota or 0)}"
-        for other in over
+    over = (
+        f"{queue.name} is {amount(*more)} above its fair share"
+        for queue, more in turn.above.items()
     )
-    text = (
-        f"{listed(holds)} GPUs; {queue.name} has {plain(queue.allocated)} of its"
-        f" {plain(queue.quota or 0)}"
-    )
-    evidence = Evidence(over[0].ref, "status.allocated", plain(over[0].allocated))
+    first, *_ = turn.above
+    evidence = Evidence(first.ref, "status.allocated", plain(first.allocated))
     remedy = (
-        "wait: KAI reclaims them; if it takes long, see preemptionDelay and minimum"
+        "wait: KAI may reclaim them; if it takes long, see preemptionDelay and minimum"
         " runtimes of the queues"
     )
-    refs = tuple(other.ref for other in over)
-    return about(evidence, "FairShare", text, remedy, "wait", objects=refs)
+    queues = tuple(queue.ref for queue in turn.above)
+    yield about(evidence, "FairShare", listed(over), remedy, "wait", objects=queues)
 
 
 def preemption_delay(gang: Gang) -> Reasons:

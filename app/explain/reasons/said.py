@@ -37,16 +37,14 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return for how many seconds pods have waited, 0 if that is not known."""
+    """Return for how many seconds pods have waited, 0 if that is not known.
+
+    Others of a gang may run since long ago.
+    """
     now = waiting[0].facts.now if waiting else 0.0
-    since = _first_made(waiting) or asked
-    return now - since if since is not None and now else 0.0
-
-
-def _first_made(waiting: Sequence[Gang]) -> float | None:
-    """When the first pod that waits was made: others of its gang may run since long ago."""
     times = [pod.created for gang in waiting for pod in gang.waiting]
-    return min((time for time in times if time is not None), default=None)
+    since = min((time for time in times if time is not None), default=asked)
+    return now - since if since is not None and now else 0.0
 
 
 def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:

@@ -81,6 +81,7 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """What must be known of nodes without pods."""
 ROOMS = (*EMPTY, ROOM)
+QUEUES = ("pod_groups", "queues", "priorities")
 
 EFFECTS = {"GateBaseGang"}
 """What a gang waits for has reasons of its own, which are examined too."""
@@ -113,7 +114,8 @@ RULES: tuple[Rule, ...] = (
     Rule(scaling.nodes_coming, ("pods", "events"), Gang.may_wait),
     Rule(placement.never_fits, (*EMPTY, "cliques"), Gang.may_wait),
     Rule(queue.queue_limit, ("pod_groups", "queues"), _grouped),
-    Rule(queue.queue_quota, ("pod_groups", "queues", "priorities"), _grouped),
+    Rule(queue.lower_priority, QUEUES, _grouped),
+    Rule(queue.queue_quota, QUEUES, _grouped),
     Rule(claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
     Rule(claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
     Rule(shared_claims.claim_queue, ("pods", "claims", "pod_groups"), _claims_and_waits),
@@ -128,8 +130,8 @@ RULES: tuple[Rule, ...] = (
     Rule(placement.bound_to_domain, ROOMS, Gang.may_wait),
     Rule(placement.no_domain_fits, ROOMS, Gang.may_wait),
     Rule(nodes.other_resource, ROOMS, Gang.may_wait),
-    Rule(line.after_others, (*ROOMS, "pod_groups", "queues", "priorities"), _grouped),
-    Rule(queue.fair_share, ("pod_groups", "queues", "nodes", *TOPOLOGY, ROOM), _grouped),
+    Rule(line.after_others, (*ROOMS, *QUEUES), _grouped),
+    Rule(queue.fair_share, (*ROOMS, *QUEUES), _grouped),
     Rule(queue.preemption_delay, ("pod_groups",), _grouped),
     Rule(nodes.nodes_unfit, ROOMS, Gang.may_wait),
     Rule(scaling.no_node_group_helps, ("pods", "events"), Gang.may_wait),

@@ -25,6 +25,7 @@ PASSING = {
     "BoundToDomain",
     "NodesUnfit",
     "QueueShare",
+    "LowerPriority",
     "PreemptionDelay",
     "SizesDiffer",
 }

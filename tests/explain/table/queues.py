@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from app.facts.kai.podgroup import Said
+from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue, Share
+from app.facts.kubernetes.workload import PriorityClass
 from tests.explain.fleet import (
     GPU,
     fill,
@@ -12,11 +13,29 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
-from tests.explain.table.row import FULL, Row, labelled, queues, said
+from tests.explain.table.row import FULL, Changes, Row, labelled, queues, said
 
 GIB = 1024**3 * 1000
 LARGE = pods(shape=shape(8, memory=4 * 1024**3))
 POOLED = tuple(node.name for node in nodes() if node.labels["example.com/rack"] == "rack-b2")
+HALF: Changes = {
+    "pods": (*pods(), *fill("rack-a1", "rack-a2")),
+    "priorities": (PriorityClass("urgent", 75),),
+}
+"""Others have 64 of the GPUs."""
+SHARED = (
+    Queue("root", "", None, 64_000, 64_000),
+    Queue("team-llm", "root", 32_000),
+    Queue("team-b", "root", 32_000, None, 64_000),
+)
+FIXED = "non-preemptible"
+
+
+def batch(queue: str, preemptibility: str = "") -> KaiPodGroup:
+    """The PodGroup of the pods that fill racks."""
+    return KaiPodGroup("research", "batch-eval", queue=queue, preemptibility=preemptibility)
+
+
 QUEUES = (
     Row(
         "QueueMissing",
@@ -143,13 +162,85 @@ QUEUES = (
         },
     ),
     Row(
-        "FairShare",
-        "a sibling holds more than its quota",
-        {"queues": queues(quota=64_000), "pods": (*pods(), *FULL)},
-        "team-b holds 96 of its 64 GPUs; team-llm has 0 of its 64",
+        "LowerPriority",
+        "pods of lower priority in the gang's queue hold what its limit leaves",
+        {
+            "pod_groups": (pod_group(priority_class="urgent"), batch("team-llm")),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+        "Queue team-llm: limit 64 GPUs, 64 used, 24 asked",
         "wait",
-        {"queues": queues(quota=16_000), "pods": (*pods(), *FULL)},
+        {
+            "pod_groups": (pod_group(), batch("team-llm")),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+    ),
+    Row(
+        "QueueLimit",
+        "pods of lower priority are not preemptible",
+        {
+            "pod_groups": (pod_group(priority_class="urgent"), batch("team-llm", FIXED)),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+        "Queue team-llm: limit 64 GPUs, 64 used, 24 asked",
+        "you",
+        {
+            "pod_groups": (pod_group(priority_class="urgent"), batch("team-llm")),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+    ),
+    Row(
+        "FairShare",
+        "a sibling holds more than its fair share of all nodes",
+        {
+            "pod_groups": (pod_group(), batch("team-b")),
+            "queues": (Queue("root"), *SHARED[1:]),
+            "pods": (*pods(), *FULL),
+        },
+        "team-b is 24 GPUs above its fair share",
+        "wait",
+        {
+            "pod_groups": (pod_group(), batch("team-b", FIXED)),
+            "queues": (Queue("root"), *SHARED[1:]),
+            "pods": (*pods(), *FULL),
+        },
         also=("NoDomainFits",),
+    ),
+    Row(
+        "FairShare",
+        "a sibling holds what the limit of the queue above leaves",
+        {"pod_groups": (pod_group(), batch("team-b")), "queues": SHARED, **HALF},
+        "team-b is 24 GPUs above its fair share",
+        "wait",
+        {
+            "pod_groups": (pod_group(said=(Said("OverLimit", "w"),)), batch("team-b")),
+            "queues": SHARED,
+            **HALF,
+        },
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of the queue above, and what a sibling holds is not preemptible",
+        {"pod_groups": (pod_group(), batch("team-b", FIXED)), "queues": SHARED, **HALF},
+        "Queue root: limit 64 GPUs, 64 used, 24 asked",
+        "you",
+        {"pod_groups": (pod_group(), batch("team-b")), "queues": SHARED, **HALF},
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of the queue above, and the gang's queue has all of its fair share",
+        {
+            "pod_groups": (pod_group(), batch("team-b")),
+            "queues": (*SHARED[:1], Queue("team-llm", "root", 16_000, weight=0), *SHARED[2:]),
+            **HALF,
+        },
+        "Queue root: limit 64 GPUs, 64 used, 24 asked",
+        "you",
+        {"pod_groups": (pod_group(), batch("team-b")), "queues": SHARED, **HALF},
     ),
     Row(
         "PreemptionDelay",
