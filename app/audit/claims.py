@@ -1,7 +1,8 @@
 """MNNVL claims that PodCliques, and Pods, have lost or are about to lose."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from app.audit.finding import Finding, warning
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
@@ -26,14 +27,13 @@ LACKS = (
 )
 
 
-@dataclass(slots=True)
-class ClaimAudit:
+class ClaimAudit(Struct):
     """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
 
     client: Client
     facts: ClusterView
     stores: Stores
-    _pods: dict[Key, list[str]] = field(default_factory=dict)
+    _pods: dict[Key, list[str]] = {}
 
     async def read_pods(self) -> None:
         """Read the Pods of all namespaces with ComputeDomains of ours. Raise ClusterError."""

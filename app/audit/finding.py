@@ -1,9 +1,9 @@
 """The findings of an audit, and their counts."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from app.base.value import Value
@@ -70,8 +70,7 @@ def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
     return Finding(kind, *key, 0, (problem,), remedy)
 
 
-@dataclass(slots=True)
-class Count:
+class Count(Struct):
     """The objects of one resource, counted by verdict.
 
     All of them, those with findings, those without a verdict, and those that would be refused.
@@ -83,18 +82,17 @@ class Count:
     refused: int = 0
 
 
-@dataclass(slots=True)
-class Tally:
+class Tally(Struct):
     """The counts so far, by kind.
 
     `unread` has the reason for each resource that could not be judged, and `absent` the resources
     that aren't installed.
     """
 
-    counts: dict[str, Count] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
-    absent: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    counts: dict[str, Count] = {}
+    unread: dict[str, str] = {}
+    absent: list[str] = []
+    notes: list[str] = []
 
     @property
     def looked_at(self) -> int:

@@ -8,6 +8,8 @@ import logging
 import math
 from collections.abc import Collection, Sequence
 
+from msgspec import Struct
+
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
 from app.kube.rewrites import Rewrites, same
@@ -119,7 +121,7 @@ class CaBundles:
         ]
 
 
-class Trust:
+class Trust(Struct):
     """The CAs that all bundles have in common, each with the time since when.
 
     Times are monotonic, in seconds.
@@ -129,9 +131,8 @@ class Trust:
     as trusted.
     """
 
-    def __init__(self) -> None:
-        self._since: dict[bytes, float] = {}
-        self._has_clients = True
+    _since: dict[bytes, float] = {}
+    _has_clients: bool = True
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
         """Note the CAs, as normalized PEM, that each webhook trusts at the time `at`."""

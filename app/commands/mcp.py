@@ -12,8 +12,9 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from app.base.json import from_json
 from app.base.value import Value
@@ -75,8 +76,7 @@ async def ask(words: list[str], given: str) -> Answered:
     return Answered(out.decode(errors="replace"), err.decode(errors="replace"))
 
 
-@dataclass(slots=True)
-class Questions:
+class Questions(Struct):
     """The tools. Each returns text for an assistant.
 
     `options` name the cluster. A question that can't be answered raises ValueError, whose text the

@@ -6,9 +6,8 @@ Exit codes: 0 nothing, 1 something would have been refused, 2 unusable input.
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import asdict, astuple
 
 from app.base.fitted import table
@@ -39,8 +38,7 @@ class ReportedMessage(Value):
     message: str
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Struct):
     """The report on one or several logs.
 
     `events` is the number of verdicts in the logs. `not_judged` counts those that failed, by the
@@ -48,9 +46,9 @@ class Report:
     """
 
     events: int = 0
-    places: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    places: dict[tuple[str, str], Counts] = {}
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
-    examples: dict[ReportedMessage, str] = field(default_factory=dict)
+    examples: dict[ReportedMessage, str] = {}
     not_judged: Counter[str] = field(default_factory=Counter)
 
     @property

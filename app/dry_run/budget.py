@@ -6,10 +6,10 @@ values than there is memory for.
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from msgspec import Struct
 from msgspec.structs import replace
 
 from app.base.value import Value
@@ -119,8 +119,7 @@ class Budget:
 _EVENTS_BETWEEN_LOOKS_AT_THE_CLOCK = 1024
 
 
-@dataclass(slots=True)
-class _Cost:
+class _Cost(Struct):
     """What a value comes to with all that is in it. `depth` is 0 for what holds nothing."""
 
     values: int = 1
@@ -133,24 +132,23 @@ class _Cost:
         self.depth = max(self.depth, inner.depth + 1)
 
 
-class _Expansion:
+class _Expansion(Struct):
     """The anchors of a document, and the maps and lists that are open at one point of the text."""
 
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._anchors: dict[str, _Cost] = {}
-        self._open: list[tuple[str | None, _Cost]] = []
+    budget: Budget
+    _anchors: dict[str, _Cost] = {}
+    _open: list[tuple[str | None, _Cost]] = []
 
     def take(self, event: yaml.Event) -> None:
         """Spend what an event adds to its document. Raise UnusableInput if that is too much."""
         if isinstance(event, yaml.ScalarEvent):
             cost = _Cost(size=size_of(event.value))
-            self._budget.spend(1, cost.size)
+            self.budget.spend(1, cost.size)
             self._hold(cost, event.anchor)
         elif isinstance(event, yaml.CollectionStartEvent):
-            self._budget.spend(1, 0)
+            self.budget.spend(1, 0)
             self._open.append((event.anchor, _Cost()))
-            self._budget.check_depth(len(self._open))
+            self.budget.check_depth(len(self._open))
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, cost = self._open.pop()
             self._hold(cost, anchor)
@@ -158,7 +156,7 @@ class _Expansion:
             self._take_alias(event.anchor or "")
         elif isinstance(event, yaml.DocumentStartEvent):
             self._anchors.clear()
-            self._budget.spend_documents(1)
+            self.budget.spend_documents(1)
 
     def _take_alias(self, anchor: str) -> None:
         if any(anchor == of_open for of_open, _ in self._open):
@@ -166,8 +164,8 @@ class _Expansion:
         cost = self._anchors.get(anchor)
         if not cost:
             return  # there is no such anchor, as the loader will say
-        self._budget.spend(cost.values, cost.size)
-        self._budget.check_depth(len(self._open) + cost.depth)
+        self.budget.spend(cost.values, cost.size)
+        self.budget.check_depth(len(self._open) + cost.depth)
         self._hold(cost, None)
 
     def _hold(self, cost: _Cost, anchor: str | None) -> None:

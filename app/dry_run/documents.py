@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 import yaml
+from msgspec import Struct
 
 from app.base.json import NotJson, from_json, to_json
 from app.dry_run.budget import (
@@ -170,17 +171,16 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
         raise NoDocument(has_text=bool(first))
 
 
-class _Text:
+class _Text(Struct):
     """A text of which only the part that is not used yet is in memory."""
 
-    def __init__(self, source: TextIO) -> None:
-        self._source = source
-        self._buffer = ""
-        self._position = 0
+    source: TextIO
+    _buffer: str = ""
+    _position: int = 0
 
     def more(self) -> bool:
         """Read on. False at the end."""
-        chunk = self._source.read(CHUNK)
+        chunk = self.source.read(CHUNK)
         self._buffer = self._buffer[self._position :] + chunk
         self._position = 0
         return bool(chunk)
@@ -223,7 +223,7 @@ class _Text:
         kept = self._buffer[self._position :]
         self._buffer = ""
         self._position = 0
-        while chunk := self._source.read(CHUNK):
+        while chunk := self.source.read(CHUNK):
             *whole, kept = (kept + chunk).split("\n")
             yield from whole
         yield from kept.split("\n")
@@ -320,12 +320,11 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
     yield piece
 
 
-class _Items:
+class _Items(Struct):
     """The items of one List: all begin in the same column."""
 
-    def __init__(self) -> None:
-        self._indent: int | None = None
-        self._ended = False
+    _indent: int | None = None
+    _ended: bool = False
 
     def has(self, line: str) -> bool:
         """Return whether a line belongs to an item.

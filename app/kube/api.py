@@ -6,6 +6,8 @@ The errors are made from HTTP responses and Status objects. `client.py` implemen
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Literal, Protocol
 
+from msgspec import Struct
+
 from app.base.json import NotJson, from_json
 from app.base.value import Value
 from app.objects.resource import Resource
@@ -317,17 +319,16 @@ def _seconds(value: Any) -> float | None:
 PAGE = 500
 
 
-class _Position:
+class _Position(Struct):
     """The position in a list.
 
     The objects of a namespace are in the order of their names. The order of the namespaces does not
     matter.
     """
 
-    def __init__(self) -> None:
-        self._finished: set[str] = set()
-        self._namespace: str | None = None
-        self._name = ""
+    _finished: set[str] = set()
+    _namespace: str | None = None
+    _name: str = ""
 
     def is_past(self, obj: Object) -> bool:
         namespace, name = key_of(obj)

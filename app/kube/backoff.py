@@ -1,11 +1,11 @@
 """Waits between attempts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class Backoff:
+class Backoff(Struct):
     """Waits that double from `first` to `most` seconds.
 
     Each is shortened by up to half at random, so that many clients do not try again at the same

@@ -7,9 +7,10 @@ import os
 import ssl
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from app.base.mounted import read_mounted
 from app.kube.api import ClusterError, Unavailable
@@ -61,8 +62,7 @@ class Credentials(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class PodCredentials:
+class PodCredentials(Struct):
     """The service account that Kubernetes mounts into a Pod.
 
     The token is read again every minute, because the kubelet replaces it before it expires.

@@ -7,9 +7,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, Never
+
+from msgspec import Struct, field
 
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
@@ -65,8 +66,7 @@ class Regarding(Value):
         }
 
 
-@dataclass(slots=True)
-class Recorder:
+class Recorder(Struct):
     """A writer of Events (events.k8s.io/v1).
 
     The same content again increases the count of the series of the Event.
@@ -182,16 +182,15 @@ def _shortened(note: str) -> str:
     return f"{encoded[: NOTE_LIMIT - 3].decode('utf-8', 'ignore')}..."
 
 
-class Notices:
+class Notices(Struct):
     """Events of warnings, one for each problem.
 
     A level-driven reconciler sees a problem again and again. The current warnings of the last
     `MAX_KEYS` keys are remembered.
     """
 
-    def __init__(self, events: Recorder) -> None:
-        self._events = events
-        self._current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = OrderedDict()
+    events: Recorder
+    _current: OrderedDict[Key, set[tuple[Regarding, str, str]]] = field(default_factory=OrderedDict)
 
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
         """Record a warning on each of `regarding` that does not have it already.
@@ -204,7 +203,7 @@ class Notices:
             self._current.popitem(last=False)
         for target in regarding:
             if (target, reason, note) not in before:
-                self._events.record(target, "Warning", reason, note)
+                self.events.record(target, "Warning", reason, note)
 
     def forget(self, key: Key) -> None:
         """Forget the warnings of `key`, so that the next problem is recorded again."""

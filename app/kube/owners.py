@@ -3,7 +3,8 @@
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
@@ -19,8 +20,7 @@ REMEMBERED = 10_000
 FRESH_SECONDS = 30.0
 
 
-@dataclass(slots=True)
-class Owners:
+class Owners(Struct):
     """A walk along owner references with `controller: true`.
 
     Owners are cached for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a group
@@ -120,15 +120,14 @@ def _check_is_final(error: NotFound | Rejected) -> None:
         raise error
 
 
-class Kinds:
+class Kinds(Struct):
     """Resources by apiVersion and kind.
 
     Each is read from the API server once. `read` returns the JSON at a path.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[Object]]) -> None:
-        self._read = read
-        self._lists: dict[str, dict[str, Resource]] = {}
+    read: Callable[[str], Awaitable[Object]]
+    _lists: dict[str, dict[str, Resource]] = {}
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of an apiVersion and kind, or None if it is not served."""
@@ -139,7 +138,7 @@ class Kinds:
     async def _read_list(self, api_version: str) -> None:
         group, _, version = api_version.rpartition("/")
         try:
-            answer = await self._read(f"/apis/{api_version}" if group else f"/api/{api_version}")
+            answer = await self.read(f"/apis/{api_version}" if group else f"/api/{api_version}")
         except (NotFound, Rejected) as error:
             _check_is_final(error)
             return

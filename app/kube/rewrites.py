@@ -5,10 +5,10 @@ The number of writes to each object shows it, so that a fight is not continued.
 
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import msgspec
+from msgspec import Struct, field
 
 from app.kube.api import Key, Object
 from app.objects.time import Clock
@@ -18,8 +18,7 @@ TOLERATED = 5
 MAX_KEYS = 10_000
 
 
-@dataclass(slots=True, kw_only=True)
-class Rewrites:
+class Rewrites(Struct, kw_only=True):
     """Counts of our writes to each key.
 
     More than `tolerated` writes in `window` seconds mean that another writer reverts them. Only the

@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import math
 import ssl
+
+from msgspec import Struct
 
 from app.base.mounted import read_mounted
 from app.kube.api import Unavailable
@@ -12,21 +15,20 @@ from app.kube.credentials import Credentials
 logger = logging.getLogger(__name__)
 
 
-class ServerTrust:
+class ServerTrust(Struct):
     """The context of `credentials`, with its CA and its client certificate.
 
     Files that are unusable never replace a context. Connections that are open go on. `look_seconds`
     is between two looks at the files, and the least time between two renewals after failures.
     """
 
-    def __init__(self, credentials: Credentials, look_seconds: float) -> None:
-        self._credentials = credentials
-        self._look_seconds = look_seconds
-        self._context: ssl.SSLContext | bool | None = None
-        self._is_stale = False
-        self._content: list[bytes] = []
-        self._looked_at = 0.0
-        self._renewed_at = float("-inf")
+    credentials: Credentials
+    look_seconds: float
+    _context: ssl.SSLContext | bool | None = None
+    _is_stale: bool = False
+    _content: list[bytes] = []
+    _looked_at: float = 0.0
+    _renewed_at: float = -math.inf
 
     async def context(self) -> ssl.SSLContext | bool:
         """Return the context for the next connection; True without TLS.
@@ -34,12 +36,12 @@ class ServerTrust:
         Raise OSError if there is none yet, and the files are unusable.
         """
         now = asyncio.get_running_loop().time()
-        if self._context is not None and now - self._looked_at >= self._look_seconds:
+        if self._context is not None and now - self._looked_at >= self.look_seconds:
             self._looked_at = now
             if self._read() != self._content:
                 self._is_stale = True
                 with contextlib.suppress(Unavailable):  # it is being written: see the next look
-                    await self._credentials.renew()
+                    await self.credentials.renew()
         if self._context is None or self._is_stale:
             self._looked_at = now
             self._make()
@@ -52,12 +54,12 @@ class ServerTrust:
         """
         self._is_stale = True
         self._renewed_at = asyncio.get_running_loop().time()
-        await self._credentials.renew()
+        await self.credentials.renew()
 
     async def renew_after_failure(self) -> bool:
         """Return whether it is worth to connect again after a failed handshake."""
         self._is_stale = True
-        is_recent = asyncio.get_running_loop().time() - self._renewed_at < self._look_seconds
+        is_recent = asyncio.get_running_loop().time() - self._renewed_at < self.look_seconds
         if is_recent and self._read() == self._content:
             return False
         await self.renew()
@@ -66,7 +68,7 @@ class ServerTrust:
     def _make(self) -> None:
         content = self._read()
         try:
-            self._context = self._credentials.ssl_context() or True
+            self._context = self.credentials.ssl_context() or True
         except (OSError, ValueError) as error:
             if self._context is None:
                 raise
@@ -76,7 +78,7 @@ class ServerTrust:
         self._is_stale = False
 
     def _read(self) -> list[bytes]:
-        return [_content(path) for path in self._credentials.files()]
+        return [_content(path) for path in self.credentials.files()]
 
 
 def _content(path: str) -> bytes:

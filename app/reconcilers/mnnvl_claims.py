@@ -11,7 +11,8 @@ listed once for all PodCliqueSets of a namespace whose claims came back at about
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from app.base.value import Value
 from app.cluster.pods import pods_without_claim
@@ -37,8 +38,7 @@ WAIT_SECONDS = 5.0
 """The time between a repair and the list of Pods."""
 
 
-@dataclass(slots=True)
-class Repaired:
+class Repaired(Struct):
     """The PodCliques of a set that have their claim again, and the time of the last repair."""
 
     cliques: set[str]
@@ -52,14 +52,13 @@ class Listed(Value):
     at: float
 
 
-@dataclass(slots=True)
-class PodsWithoutClaim:
+class PodsWithoutClaim(Struct):
     """Pods that run without the claim that their PodClique has again."""
 
     client: Client
     events: Recorder
-    _repaired: dict[Key, Repaired] = field(default_factory=dict)
-    _listed: dict[str, Listed] = field(default_factory=dict)
+    _repaired: dict[Key, Repaired] = {}
+    _listed: dict[str, Listed] = {}
 
     def clear(self) -> None:
         self._repaired.clear()
@@ -154,16 +153,15 @@ class Pause(Value):
     note: str
 
 
-@dataclass(slots=True)
-class Repairs:
+class Repairs(Struct):
     """The result of writes of PodCliques.
 
     `restored` are the names of those that got their claim, `rejections` are messages, and `in_vain`
     is whether the webhook was not called.
     """
 
-    restored: list[str] = field(default_factory=list)
-    rejections: list[str] = field(default_factory=list)
+    restored: list[str] = []
+    rejections: list[str] = []
     in_vain: bool = False
 
 

@@ -7,8 +7,9 @@ are restarted: https://github.com/kubernetes/kubernetes/issues/133827
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from app.facts.kinds import QUEUE_NAMES
 from app.kube.api import Client, Key, ObjectRef
@@ -38,8 +39,7 @@ def listable(names: Iterable[str]) -> frozenset[str]:
     return every if length <= MOST_BYTES else frozenset()
 
 
-@dataclass(slots=True)
-class QueueNamesReconciler:
+class QueueNamesReconciler(Struct):
     """A reconciler of one object, which exists if its CRD is installed.
 
     `queues` has the names of the Queues, and `listed` those in the object. `clock` is monotonic.

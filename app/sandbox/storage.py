@@ -12,6 +12,8 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import (
     Frozen,
@@ -114,21 +116,20 @@ class Table:
             watcher.close()
 
 
-class Storage:
+class Storage(Struct):
     """All tables. `listeners` are called after each write, in order, and must not await."""
 
-    def __init__(self, history: int = 10_000) -> None:
-        self.version = 1
-        self.listeners: list[Callable[[StoredChange], None]] = []
-        self.uids: dict[str, Place] = {}
-        self.tables: dict[TableId, Table] = {}
-        self._dependents: dict[str, dict[Place, None]] = {}
-        self._history = history
-        self._compacted = 0
+    history: int = 10_000
+    version: int = 1
+    listeners: list[Callable[[StoredChange], None]] = []
+    uids: dict[str, Place] = {}
+    tables: dict[TableId, Table] = {}
+    _dependents: dict[str, dict[Place, None]] = {}
+    _compacted: int = 0
 
     def table(self, table: TableId) -> Table:
         if table not in self.tables:
-            self.tables[table] = Table(self._history, self._compacted)
+            self.tables[table] = Table(self.history, self._compacted)
         return self.tables[table]
 
     def get(self, table: TableId, key: Key) -> Object | None:

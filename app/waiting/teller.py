@@ -10,7 +10,8 @@ import random
 import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from app.base.value import Value
 from app.facts.grove.podcliqueset import StatusCondition
@@ -66,8 +67,7 @@ class _Told(Value):
     time: float
 
 
-@dataclass(slots=True)
-class Teller:
+class Teller(Struct):
     """A teller of why workloads wait: one write for each change of a reason.
 
     What is above the most of a minute comes later. `writes` counts the
@@ -83,10 +83,10 @@ class Teller:
     writes: int = 0
     held_back: int = 0
     _times: deque[float] = field(default_factory=deque)
-    _told: dict[Ref, _Told] = field(default_factory=dict)
-    _next: dict[Ref, float] = field(default_factory=dict)
+    _told: dict[Ref, _Told] = {}
+    _next: dict[Ref, float] = {}
     """When each workload may be written to again."""
-    _backoffs: dict[Ref, Backoff] = field(default_factory=dict)
+    _backoffs: dict[Ref, Backoff] = {}
     """Of those to which the last write failed."""
 
     async def tell(

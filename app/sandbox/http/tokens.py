@@ -3,34 +3,35 @@
 import secrets
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from app.sandbox.objects.objects import Key, Object, User, copy, metadata, service_account
 from app.sandbox.storage import Storage
 
 _ACCOUNTS = ("", "serviceaccounts")
 
 
-class Tokens:
+class Tokens(Struct):
     """Bearer tokens, which do not expire.
 
     `users` are the users of the kubeconfig, by token. A service account is removed from `free` with
     its first token, so that RBAC applies to it.
     """
 
-    def __init__(self, storage: Storage, users: Mapping[str, User], free: set[str]) -> None:
-        self._storage = storage
-        self._users = dict(users)
-        self._free = free
-        self._accounts: dict[str, tuple[Key, str]] = {}
+    storage: Storage
+    users: Mapping[str, User]
+    free: set[str]
+    _accounts: dict[str, tuple[Key, str]] = {}
 
     def user(self, token: str) -> User | None:
         """Return the user of `token`.
 
         None if the token is unknown or its ServiceAccount has been deleted.
         """
-        if token in self._users:
-            return self._users[token]
+        if token in self.users:
+            return self.users[token]
         key, uid = self._accounts.get(token, (("", ""), ""))
-        account = self._storage.get(_ACCOUNTS, key)
+        account = self.storage.get(_ACCOUNTS, key)
         return (
             service_account(*key)
             if account is not None and metadata(account)["uid"] == uid
@@ -42,8 +43,8 @@ class Tokens:
 
         Raise 404 if it does not exist.
         """
-        account = self._storage.existing(_ACCOUNTS, key)
+        account = self.storage.existing(_ACCOUNTS, key)
         token = secrets.token_urlsafe(24)
         self._accounts[token] = key, metadata(account)["uid"]
-        self._free.discard(service_account(*key).name)
+        self.free.discard(service_account(*key).name)
         return {**copy(request), "status": {"token": token}}

@@ -1,6 +1,5 @@
 """Objects, keys, users and write options, and functions that read the metadata of an object."""
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, dataclass_transform
 
@@ -49,14 +48,13 @@ ALICE = User("alice", ("system:authenticated",))
 COLLECTOR = service_account("kube-system", "generic-garbage-collector")
 
 
-@dataclass(slots=True)
-class Caller:
+class Caller(msgspec.Struct):
     """The user of a request, its options that change a write, and warnings for its response."""
 
     user: User
     dry_run: bool = False
     field_validation: str = ""
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
 
 
 def copy(obj: Object) -> Object:

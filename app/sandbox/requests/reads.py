@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import Frozen, Key, Object, metadata, with_version
@@ -65,8 +65,7 @@ class Query(Frozen):
     bookmarks: bool = False
 
 
-@dataclass(slots=True)
-class ReadHandlers:
+class ReadHandlers(Struct):
     """Handlers that read from the storage.
 
     A watch without changes gets a bookmark every `bookmark_seconds`.
@@ -74,7 +73,7 @@ class ReadHandlers:
 
     storage: Storage
     bookmark_seconds: float = 60.0
-    _snapshots: dict[int, tuple[int, list[Object]]] = field(default_factory=dict)
+    _snapshots: dict[int, tuple[int, list[Object]]] = {}
     _last_snapshot: int = 0
 
     def get(self, served: Served, key: Key, shown: Representation) -> Object:
