@@ -256,13 +256,8 @@ def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterErr
 
     If the body is not a Status, such as that of a proxy, its text is the message.
     """
-    wait = _seconds(headers.get("Retry-After"))
-    status = _status_in(body)
-    if status is None:
-        text = body[:500].decode("utf-8", "replace").strip()
-        kind = NotServed if code == 404 else _kind_of_error(code)
-        return kind(text or f"HTTP {code}", code=code, retry_after=wait)
-    return error_from_status(status, code, wait)
+    status = _status_in(body) or {"message": body[:500].decode("utf-8", "replace").strip()}
+    return error_from_status(status, code, _seconds(headers.get("Retry-After")))
 
 
 def error_from_status(status: Object, code: int = 0, wait: float | None = None) -> ClusterError:

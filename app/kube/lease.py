@@ -20,6 +20,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Never
 
+from msgspec import Struct
+
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef, find
 from app.objects.resource import LEASE
@@ -64,7 +66,7 @@ def end_process() -> None:
     os._exit(70)
 
 
-class Elector:
+class Elector(Struct):
     """A candidate for a Lease.
 
     `identity` must be unique among all processes, such as a host name with a uuid.
@@ -73,35 +75,25 @@ class Elector:
     `stop_process` is called if cancelled work is still running when the lease expires.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        name: str,
-        identity: str,
-        *,
-        timing: LeaseTiming,
-        clock: Clock = time.monotonic,
-        now: Now = utc_now,
-        random: Callable[[], float] = system_random.random,
-        stop_process: Callable[[], None] = end_process,
-    ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._name = name
-        self._ref = ObjectRef(LEASE, name, namespace)
-        self._identity = identity
-        self._timing = timing
-        self._clock = clock
-        self._now = now
-        self._random = random
-        self._stop_process = stop_process
-        self._lease: Object | None = None
-        self._observed_at = -math.inf
-        self._renewed_at = -math.inf
-        self.leading = False
-        """Whether the work is running or being stopped."""
-        self._complaint = ""
+    client: Client
+    namespace: str
+    name: str
+    identity: str
+    timing: LeaseTiming
+    clock: Clock = time.monotonic
+    now: Now = utc_now
+    random: Callable[[], float] = system_random.random
+    stop_process: Callable[[], None] = end_process
+    leading: bool = False
+    """Whether the work is running or being stopped."""
+    _lease: Object | None = None
+    _observed_at: float = -math.inf
+    _renewed_at: float = -math.inf
+    _complaint: str = ""
+
+    @property
+    def _ref(self) -> ObjectRef:
+        return ObjectRef(LEASE, self.name, self.namespace)
 
     @property
     def holder(self) -> str:
@@ -116,7 +108,7 @@ class Elector:
         """
         while True:
             await self._acquire()
-            log.info("leading as %s", self._identity)
+            log.info("leading as %s", self.identity)
             try:
                 return await self._lead_once(work)
             except Lost as lost:
@@ -130,26 +122,26 @@ class Elector:
             except (ClusterError, TimeoutError) as error:
                 why = str(error) or "no answer in time"
                 if why != self._complaint:
-                    log.warning("lease %s/%s: %s", self._namespace, self._name, why)
+                    log.warning("lease %s/%s: %s", self.namespace, self.name, why)
                 self._complaint = why
-            await asyncio.sleep(self._timing.retry * (1 + self._random() / 5))
+            await asyncio.sleep(self.timing.retry * (1 + self.random() / 5))
 
     async def _try_to_acquire(self) -> bool:
-        async with asyncio.timeout(self._timing.attempt):
+        async with asyncio.timeout(self.timing.attempt):
             await self._look()
 
         if not self._is_free():
             return False
 
-        begun = self._clock()
-        async with asyncio.timeout(self._timing.attempt):
+        begun = self.clock()
+        async with asyncio.timeout(self.timing.attempt):
             if self._lease is None or not self._lease["metadata"].get("resourceVersion"):
-                metadata = {"name": self._name, "namespace": self._namespace}
+                metadata = {"name": self.name, "namespace": self.namespace}
                 new = {"metadata": metadata, "spec": self._taken(0)}
-                written = await self._client.create(LEASE, new, self._namespace)
+                written = await self.client.create(LEASE, new, self.namespace)
             else:
                 transitions = int(_spec(self._lease).get("leaseTransitions") or 0)
-                transitions += self.holder != self._identity
+                transitions += self.holder != self.identity
                 written = await self._write(self._lease, self._taken(transitions))
 
         self._note_renewal(written, begun)
@@ -162,24 +154,24 @@ class Elector:
         The holder of a deleted Lease keeps it until it expires, because the deletion does not stop
         a leader.
         """
-        lease = await find(self._client, self._ref)
+        lease = await find(self.client, self._ref)
         if lease is not None:
             self._observe(lease)
         elif self._lease is not None:
             self._lease = {
                 **self._lease,
-                "metadata": {"name": self._name, "namespace": self._namespace},
+                "metadata": {"name": self.name, "namespace": self.namespace},
             }
 
     def _observe(self, lease: Object) -> None:
         if self._lease is None or _version(lease) != _version(self._lease):
-            self._lease, self._observed_at = lease, self._clock()
+            self._lease, self._observed_at = lease, self.clock()
 
     def _is_free(self) -> bool:
-        if self._lease is None or not self.holder or self.holder == self._identity:
+        if self._lease is None or not self.holder or self.holder == self.identity:
             return True
-        duration = float(self._lease["spec"].get("leaseDurationSeconds") or self._timing.lease)
-        return self._clock() >= self._observed_at + duration
+        duration = float(self._lease["spec"].get("leaseDurationSeconds") or self.timing.lease)
+        return self.clock() >= self._observed_at + duration
 
     async def _lead_once(self, work: Work) -> None:
         self.leading = True
@@ -212,19 +204,19 @@ class Elector:
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
         while not working.done():
-            if self._clock() >= self._expires():
+            if self.clock() >= self._expires():
                 log.critical("the leader's work is still running though the lease has run out")
-                self._stop_process()
+                self.stop_process()
                 break
             try:
-                await asyncio.wait({working}, timeout=self._expires() - self._clock())
+                await asyncio.wait({working}, timeout=self._expires() - self.clock())
             except asyncio.CancelledError as error:
                 cancelled = error
 
         return cancelled
 
     def _expires(self) -> float:
-        return self._renewed_at + self._timing.lease
+        return self._renewed_at + self.timing.lease
 
     async def _renew_until_lost(self) -> Never:
         """Renew every `retry` seconds.
@@ -233,23 +225,23 @@ class Elector:
         in time.
         """
         while True:
-            await asyncio.sleep(self._timing.retry)
+            await asyncio.sleep(self.timing.retry)
             try:
-                async with asyncio.timeout(self._renewed_at + self._timing.renew - self._clock()):
+                async with asyncio.timeout(self._renewed_at + self.timing.renew - self.clock()):
                     await self._renew()
             except TimeoutError:
-                raise Lost(f"not renewed for {self._timing.renew:g} s") from None
+                raise Lost(f"not renewed for {self.timing.renew:g} s") from None
 
     async def _renew(self) -> None:
         """Renew the lease, with as many attempts as necessary."""
         stale = False
         while True:
             try:
-                async with asyncio.timeout(self._timing.attempt):
+                async with asyncio.timeout(self.timing.attempt):
                     if stale:
                         await self._look_again()
                     assert self._lease is not None
-                    begun = self._clock()
+                    begun = self.clock()
                     self._note_renewal(await self._write(self._lease, self._renewed()), begun)
             except NotFound:
                 raise Lost("the lease was deleted") from None
@@ -259,11 +251,11 @@ class Elector:
                 stale = True
                 log.warning(
                     "lease %s/%s not renewed: %s",
-                    self._namespace,
-                    self._name,
+                    self.namespace,
+                    self.name,
                     str(error) or "no answer in time",
                 )
-                await asyncio.sleep(self._timing.retry / 4)
+                await asyncio.sleep(self.timing.retry / 4)
             else:
                 return
 
@@ -272,8 +264,8 @@ class Elector:
 
         Raise Lost if another candidate has it.
         """
-        self._observe(await self._client.get(self._ref))
-        if self.holder != self._identity:
+        self._observe(await self.client.get(self._ref))
+        if self.holder != self.identity:
             raise Lost(f"the lease is held by {self.holder or 'nobody'}")
 
     async def _release(self) -> None:
@@ -282,10 +274,10 @@ class Elector:
         If this fails, the lease expires.
         """
         try:
-            async with asyncio.timeout(self._timing.attempt):
+            async with asyncio.timeout(self.timing.attempt):
                 await self._look_again()
                 assert self._lease is not None
-                stamp = precise_timestamp(self._now())
+                stamp = precise_timestamp(self.now())
                 released = {
                     "holderIdentity": "",
                     "leaseDurationSeconds": 1,
@@ -294,7 +286,7 @@ class Elector:
                 }
                 self._observe(await self._write(self._lease, released))
         except (ClusterError, TimeoutError, Lost) as error:
-            log.info("lease %s/%s not released: %s", self._namespace, self._name, error)
+            log.info("lease %s/%s not released: %s", self.namespace, self.name, error)
 
     def _note_renewal(self, written: Object, begun: float) -> None:
         self._observe(written)
@@ -302,20 +294,20 @@ class Elector:
 
     async def _write(self, current: Object, spec: Object) -> Object:
         patch = {"metadata": {"resourceVersion": _version(current)}, "spec": spec}
-        return await self._client.patch(self._ref, patch)
+        return await self.client.patch(self._ref, patch)
 
     def _renewed(self) -> Object:
         return {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": math.ceil(self._timing.lease),
-            "renewTime": precise_timestamp(self._now()),
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self.timing.lease),
+            "renewTime": precise_timestamp(self.now()),
         }
 
     def _taken(self, transitions: int) -> Object:
         """Return the spec of a Lease that this candidate takes."""
         return {
             **self._renewed(),
-            "acquireTime": precise_timestamp(self._now()),
+            "acquireTime": precise_timestamp(self.now()),
             "leaseTransitions": transitions,
         }
 

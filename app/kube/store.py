@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from sys import intern
 from typing import Generic, Self, TypeVar
 
+from msgspec import Struct
+
 from app.base.sample import Sample, counter
 from app.kube.api import ClusterError, Key, Object, Unavailable, WatchEvent
 from app.objects.time import Clock
@@ -261,15 +263,14 @@ class WatchStore(Generic[T]):
             change(key, before, value)
 
 
-class _Index(Generic[T]):
+class _Index(Struct, Generic[T]):
     """Keys by index value.
 
     If a value has a single key, as most have, the key is stored without a dict of 200 bytes.
     """
 
-    def __init__(self, function: IndexFunction[T]) -> None:
-        self._function = function
-        self._keys: dict[Key, Key | dict[Key, None]] = {}
+    function: IndexFunction[T]
+    _keys: dict[Key, Key | dict[Key, None]] = {}
 
     def keys(self, value: Key) -> list[Key]:
         current = self._keys.get(value)
@@ -278,8 +279,8 @@ class _Index(Generic[T]):
         return list(current) if isinstance(current, dict) else [current]
 
     def move(self, key: Key, before: T | None, after: T | None) -> None:
-        values_before = set() if before is None else set(self._function(before))
-        values_after = set() if after is None else set(self._function(after))
+        values_before = set() if before is None else set(self.function(before))
+        values_after = set() if after is None else set(self.function(after))
         for value in values_before - values_after:
             self._remove(value, key)
         for value in values_after - values_before:

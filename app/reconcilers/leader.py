@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
-from app.base.sample import Checks, Sample, counter, gauge
+from app.base.sample import Part, Sample, counter, gauge
 from app.cluster.cluster import Cluster
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
@@ -72,7 +72,7 @@ class Duty(Protocol):
         """Yield its metrics."""
 
 
-class Leader:
+class Leader(Part):
     """The work of the leader.
 
     The reconcilers run over the caches of `cluster`, and write through `client` while this process
@@ -81,7 +81,8 @@ class Leader:
 
     Each time that this process becomes the leader, the caches that only the leader needs are filled
     from nothing, the managed topology is settled, and then `loops` are run. All of them end before
-    another process can lead.
+    another process can lead. It has no checks, because a replica that doesn't lead is ready for
+    verdicts too.
     """
 
     _working = False
@@ -144,10 +145,6 @@ class Leader:
                     tasks.create_task(duty.run(), name=type(duty).__name__)
         finally:
             self._working = False
-
-    def checks(self) -> Checks:
-        """Return no checks, because a replica that doesn't lead is ready for verdicts too."""
-        return {}
 
     def notes(self) -> dict[str, str]:
         """Return who leads."""

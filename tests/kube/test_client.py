@@ -265,6 +265,26 @@ async def test_errors_are_translated(
     assert raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("code", "body", "message"),
+    [
+        pytest.param(502, b" a proxy\n", "a proxy", id="its text is the message"),
+        pytest.param(502, b"", "HTTP 502", id="without a text, the code is"),
+        pytest.param(
+            401,
+            b"log in first",
+            "the API server doesn't accept these credentials: log in first",
+            id="of a proxy that wants credentials",
+        ),
+    ],
+)
+async def test_an_error_that_is_no_status(code: int, body: bytes, message: str) -> None:
+    async with client_of(answering((code, body))) as (client, _):
+        with pytest.raises(ClusterError) as raised:
+            await client.patch(ObjectRef(NODE, "a"), {})
+    assert raised.value.message == message
+
+
 async def test_an_answer_that_is_not_json_is_unavailable() -> None:
     async with client_of(answering((200, b"<html>"))) as (client, _):
         with pytest.raises(Unavailable, match="not JSON"):
