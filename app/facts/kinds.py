@@ -2,25 +2,26 @@
 
 from app.objects.resource import JOB, OF_KUBERNETES, STATEFUL_SET, Resource, built_in
 
-CLUSTER_TOPOLOGY = Resource(
-    "grove.io", "clustertopologies", "ClusterTopology", False, ("v1alpha1",)
+
+def _of_grove(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource("grove.io", plural, kind, namespaced, ("v1alpha1",))
+
+
+CLUSTER_TOPOLOGY = _of_grove("clustertopologies", "ClusterTopology", namespaced=False)
+CLUSTER_TOPOLOGY_BINDING = _of_grove(
+    "clustertopologybindings", "ClusterTopologyBinding", namespaced=False
 )
-CLUSTER_TOPOLOGY_BINDING = Resource(
-    "grove.io", "clustertopologybindings", "ClusterTopologyBinding", False, ("v1alpha1",)
-)
-POD_CLIQUE_SET = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v1alpha1",))
-POD_CLIQUE = Resource("grove.io", "podcliques", "PodClique", True, ("v1alpha1",))
-POD_CLIQUE_SCALING_GROUP = Resource(
-    "grove.io", "podcliquescalinggroups", "PodCliqueScalingGroup", True, ("v1alpha1",)
-)
-POD_GANG_MAP = Resource("grove.io", "podgangmaps", "PodGangMap", True, ("v1alpha1",))
+POD_CLIQUE_SET = _of_grove("podcliquesets", "PodCliqueSet")
+POD_CLIQUE = _of_grove("podcliques", "PodClique")
+POD_CLIQUE_SCALING_GROUP = _of_grove("podcliquescalinggroups", "PodCliqueScalingGroup")
+POD_GANG_MAP = _of_grove("podgangmaps", "PodGangMap")
 POD_GANG = Resource("scheduler.grove.io", "podgangs", "PodGang", True, ("v1alpha1",))
 
 KAI_TOPOLOGY = Resource("kai.scheduler", "topologies", "Topology", False, ("v1alpha1",))
-SCHEDULING_SHARD = Resource("kai.scheduler", "schedulingshards", "SchedulingShard", False, ("v1",))
+SCHEDULING_SHARD = Resource("kai.scheduler", "schedulingshards", "SchedulingShard", False)
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
 QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
-QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", False, ("v1",))
+QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", False)
 """Our own: the names of all Queues in one object, which policies of API servers read."""
 
 COMPUTE_DOMAIN = Resource(
@@ -51,14 +52,14 @@ K8S_POD_GROUP = Resource(
     "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1")
 )
 LEADER_WORKER_SET = Resource(
-    "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True, ("v1",)
+    "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True
 )
 JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
-RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True, ("v1",))
+RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True)
 TRAINING_JOBS = (
     Resource("kubeflow.org", "mpijobs", "MPIJob", True, ("v2beta1", "v1")),
     *(
-        Resource("kubeflow.org", f"{kind.lower()}s", kind, True, ("v1",))
+        Resource("kubeflow.org", f"{kind.lower()}s", kind, True)
         for kind in ("JAXJob", "PaddleJob", "PyTorchJob", "TFJob", "XGBoostJob")
     ),
 )

@@ -15,7 +15,7 @@ class Resource(Value, cache_hash=True):
     plural: str
     kind: str
     namespaced: bool
-    versions: tuple[str, ...]
+    versions: tuple[str, ...] = ("v1",)
     optional: bool = True
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Resource(Value, cache_hash=True):
 
 def built_in(group: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource:
     """Return a resource in version v1 that every cluster serves."""
-    return Resource(group, plural, kind, namespaced, ("v1",), optional=False)
+    return Resource(group, plural, kind, namespaced, optional=False)
 
 
 NODE = built_in("", "nodes", "Node", namespaced=False)
@@ -90,14 +90,13 @@ VALIDATING_WEBHOOKS = built_in(
 )
 
 VALIDATING_POLICIES = Resource(
-    _REGISTRATION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False, ("v1",)
+    _REGISTRATION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", False
 )
 VALIDATING_POLICY_BINDINGS = Resource(
     _REGISTRATION,
     "validatingadmissionpolicybindings",
     "ValidatingAdmissionPolicyBinding",
     False,
-    ("v1",),
 )
 
 _MUTATING = ("v1", "v1beta1", "v1alpha1")

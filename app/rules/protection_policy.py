@@ -8,25 +8,24 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/manifest-admissi
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from app.objects.resource import (
+    MUTATING_POLICIES,
+    MUTATING_POLICY_BINDINGS,
     MUTATING_WEBHOOKS,
     VALIDATING_POLICIES,
     VALIDATING_POLICY_BINDINGS,
     VALIDATING_WEBHOOKS,
-    Resource,
 )
 from app.rules.policy import Policy, PolicyDemand, sentence, text, texts
 
 ALLOW_DELETION = "grove-admission.grove.io/allow-deletion"
 """If this annotation is "true", everybody with the right may delete the object."""
 
-_REGISTRATION = "admissionregistration.k8s.io"
-_KINDS = {
-    "mutatingadmissionpolicies": "MutatingAdmissionPolicy",
-    "mutatingadmissionpolicybindings": "MutatingAdmissionPolicyBinding",
-}
+# One version will do, because policies match equivalent requests in others too.
 _MUTATING_POLICIES = tuple(
-    Resource(_REGISTRATION, plural, kind, False, ("v1",)) for plural, kind in _KINDS.items()
+    replace(kind, versions=("v1",)) for kind in (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 )
 
 

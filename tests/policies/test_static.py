@@ -150,3 +150,17 @@ def test_nobody_else_deletes_our_configurations() -> None:
     assert deleted("grove-admission-of-others", "admin") == []
     allowed = {"grove-admission.grove.io/allow-deletion": "true"}
     assert deleted("grove-admission", "admin", **allowed) == []
+
+
+def test_all_kinds_of_what_we_register_are_protected() -> None:
+    policy, _ = (obj for obj in OBJECTS if obj["metadata"]["name"].startswith("protection."))
+    (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+    assert rule["apiVersions"] == ["v1"]
+    assert set(rule["resources"]) == {
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+    }
