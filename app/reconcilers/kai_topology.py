@@ -6,6 +6,8 @@ It keeps the KAI Topology in step, and writes the condition Ready.
 import contextlib
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
@@ -39,7 +41,7 @@ class Outcome(Value):
     again: float | None = None
 
 
-class KaiTopologyReconciler:
+class KaiTopologyReconciler(Struct):
     """A reconciler of one key, the managed ClusterTopology.
 
     Does nothing if Grove makes the KAI Topology in the `dialect` in force. `now` is the wall clock
@@ -48,36 +50,26 @@ class KaiTopologyReconciler:
 
     name = "kai-topology"
 
-    def __init__(
-        self,
-        writing: Writing,
-        topology_name: str,
-        *,
-        dialect: Callable[[], Dialect],
-        now: Now = utc_now,
-    ) -> None:
-        self.rewrites = writing.rewrites
-        self.statuses_lost = 0
-        """How many statuses could not be written, because the CRD of this cluster has none."""
-        self._client = writing.client
-        self._name = topology_name
-        self._events = writing.events
-        self._now = now
-        self._dialect = dialect
-        self._reported: tuple[str, Condition, str] | None = None
-        """The uid, condition and reason of the last StatusNotWritten event.
+    writing: Writing
+    topology_name: str
+    dialect: Callable[[], Dialect]
+    now: Now = utc_now
+    statuses_lost: int = 0
+    """How many statuses could not be written, because the CRD of this cluster has none."""
+    _reported: tuple[str, Condition, str] | None = None
+    """The uid, condition and reason of the last StatusNotWritten event.
 
-        None after a status was written.
-        """
+    None after a status was written.
+    """
 
     def all_keys(self) -> list[Key]:
-        return [("", self._name)]
+        return [("", self.topology_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self._name) or not self._dialect().owns_topology:
+        if key != ("", self.topology_name) or not self.dialect().owns_topology:
             return None
 
-        topology = await find(self._client, ObjectRef(CLUSTER_TOPOLOGY, self._name))
+        topology = await find(self.writing.client, ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))
         if topology is None or topology["metadata"].get("deletionTimestamp"):
             return None
 
@@ -110,7 +102,7 @@ class KaiTopologyReconciler:
 
         desired = kai.desired_kai_topology(topology, levels)
         try:
-            stored = await self._client.get(ObjectRef(KAI_TOPOLOGY, self._name))
+            stored = await self.writing.client.get(ObjectRef(KAI_TOPOLOGY, self.topology_name))
         except NotFound as missing:
             if missing.no_resource:
                 return Outcome(
@@ -122,7 +114,7 @@ class KaiTopologyReconciler:
         return await self._compare(topology, stored, desired)
 
     async def _compare(self, topology: Object, stored: Object, desired: Object) -> Outcome:
-        name = self._name
+        name = self.topology_name
         uid = topology["metadata"]["uid"]
         if not kai.is_owned(stored, uid):
             if kai.is_orphan(stored, name, uid):
@@ -151,25 +143,27 @@ class KaiTopologyReconciler:
 
         If this is interrupted, the next step creates it.
         """
-        pause = self.rewrites.pause(("", self._name))
+        pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (
-                f'something keeps changing KAI Topology "{self._name}"; left alone for'
+                f'something keeps changing KAI Topology "{self.topology_name}"; left alone for'
                 f" {pause:.0f} s"
             )
-            self._events.record(Regarding.of(topology), "Warning", "KAITopologyContested", text)
+            self.writing.events.record(
+                Regarding.of(topology), "Warning", "KAITopologyContested", text
+            )
             return Outcome(text, again=pause)
 
         read = stored["metadata"]
         with contextlib.suppress(NotFound):
-            await self._client.delete(
-                ObjectRef(KAI_TOPOLOGY, self._name),
+            await self.writing.client.delete(
+                ObjectRef(KAI_TOPOLOGY, self.topology_name),
                 uid=read["uid"],
                 resource_version=read["resourceVersion"],
             )
 
-        self.rewrites.count(("", self._name))
-        self._events.record(
+        self.writing.rewrites.count(("", self.topology_name))
+        self.writing.events.record(
             Regarding.of(topology),
             "Normal",
             "KAITopologyReset",
@@ -179,11 +173,13 @@ class KaiTopologyReconciler:
             return await self._create(desired)
         except Conflict:
             return Outcome(
-                f'KAI Topology "{self._name}" is being deleted', pending=True, again=AGAIN_SECONDS
+                f'KAI Topology "{self.topology_name}" is being deleted',
+                pending=True,
+                again=AGAIN_SECONDS,
             )
 
     async def _create(self, desired: Object) -> Outcome:
-        await self._client.create(KAI_TOPOLOGY, desired)
+        await self.writing.client.create(KAI_TOPOLOGY, desired)
         return Outcome()
 
     # The status.
@@ -193,7 +189,7 @@ class KaiTopologyReconciler:
         condition = kai.ready_condition(outcome.problem, generation, pending=outcome.pending)
         status = topology.get("status") or {}
         conditions = status.get("conditions")
-        is_said = with_condition(conditions, condition, timestamp(self._now())) == conditions
+        is_said = with_condition(conditions, condition, timestamp(self.now())) == conditions
         if is_said and status.get("observedGeneration") == generation:
             return
 
@@ -207,10 +203,10 @@ class KaiTopologyReconciler:
                 return
             self._reported = report
             text = f"{problem}. The status would be: {condition.message}"
-            self._events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
+            self.writing.events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
 
         if condition.status == "False":
-            self._events.record(
+            self.writing.events.record(
                 Regarding.of(topology),
                 "Warning",
                 condition.reason,
@@ -224,11 +220,13 @@ class KaiTopologyReconciler:
         """
         try:
             patch = status_patch(topology, self._status(topology, condition))
-            await self._client.patch(
-                ObjectRef(CLUSTER_TOPOLOGY, self._name), patch, subresource="status"
+            await self.writing.client.patch(
+                ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), patch, subresource="status"
             )
         except NotFound:  # the object or its status: the API server gives the same answer
-            await self._client.get(ObjectRef(CLUSTER_TOPOLOGY, self._name), metadata_only=True)
+            await self.writing.client.get(
+                ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), metadata_only=True
+            )
             return _NO_STATUS
         except Rejected as error:
             return f"the API server does not accept the status: {error.message}"
@@ -236,7 +234,7 @@ class KaiTopologyReconciler:
 
     def _status(self, topology: Object, condition: Condition) -> Object:
         stored = topology.get("status") or {}
-        now = timestamp(self._now())
+        now = timestamp(self.now())
         return {
             "observedGeneration": condition.generation,
             "conditions": with_condition(stored.get("conditions"), condition, now),

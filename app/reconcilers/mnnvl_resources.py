@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterable
 from itertools import chain
 
+from msgspec import Struct
+
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
@@ -29,7 +31,7 @@ from app.facts.nvidia.computedomain import (
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, OF_GANG, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find, pages
 from app.kube.discovery import Discovery
-from app.kube.events import Notices, Regarding
+from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.owners import controller_of
@@ -55,7 +57,7 @@ IN_USE_SECONDS = 30.0
 """The longest time until the next check of a resource that a pod still uses."""
 
 
-class MnnvlResourcesReconciler:
+class MnnvlResourcesReconciler(Struct):
     """A reconciler of one base name at a time.
 
     It handles the ComputeDomain and the claim whose names begin with it.
@@ -67,39 +69,21 @@ class MnnvlResourcesReconciler:
 
     name = "mnnvl-resources"
 
-    def __init__(
-        self,
-        writing: Writing,
-        cliques: WatchStore[StoredClique],
-        facts: ClusterView,
-        stores: Stores,
-        resources: MnnvlResources,
-        owners: MnnvlOwners,
-        *,
-        pods: WatchStore[ClaimedMember],
-        units: UnitOwners,
-        collect_after: float,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self._client = writing.client
-        self._cliques = cliques
-        self._pods = pods
-        self._units = units
-        self._facts = facts
-        self._resources = resources
-        self._owners = owners
-        self._domains = stores[DOMAINS]
-        self._claims = stores[CLAIMS]
-        self._events = writing.events
-        self._notices = Notices(writing.events)
-        self._rewrites = writing.rewrites
-        self._collect_after = collect_after
-        self._clock = clock
-        self._unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-        """Which resources of each key were found without a PodClique that needs them, and when.
+    writing: Writing
+    cliques: WatchStore[StoredClique]
+    facts: ClusterView
+    stores: Stores
+    resources: MnnvlResources
+    owners: MnnvlOwners
+    pods: WatchStore[ClaimedMember]
+    units: UnitOwners
+    collect_after: float
+    clock: Clock = time.monotonic
+    _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
+    """Which resources of each key were found without a PodClique that needs them, and when.
 
-        A new leader begins with none.
-        """
+    A new leader begins with none.
+    """
 
     def begin(self) -> None:
         """Forget what was found in an earlier term as the leader.
@@ -109,10 +93,12 @@ class MnnvlResourcesReconciler:
         self._unneeded_since.clear()
 
     def all_keys(self) -> set[Key]:
-        demands = demands_in(chain(self._cliques.values(), self._pods.values()))
+        demands = demands_in(chain(self.cliques.values(), self.pods.values()))
         needed = {(demand.namespace, demand.base_name) for demand in demands}
         stored = (
-            resource for store in (self._domains, self._claims) for resource in store.values()
+            resource
+            for store in (self.stores[DOMAINS], self.stores[CLAIMS])
+            for resource in store.values()
         )
 
         return needed | {
@@ -124,16 +110,16 @@ class MnnvlResourcesReconciler:
     async def reconcile(self, key: Key) -> float | None:
         # first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
-        if not (self._cliques.synced and self._pods.synced):
+        if not (self.cliques.synced and self.pods.synced):
             return SETTLE_SECONDS
 
         demands = self._demands(key)
         if not demands:
-            self._notices.forget(key)
+            self.writing.notices.forget(key)
 
         pause = await self._restore(key, demands) if demands else None
         # demands are then the first ones of a list, after the API was installed again
-        if not (self._cliques.served or any(stored.place.unit for stored in self._stored(key))):
+        if not (self.cliques.served or any(stored.place.unit for stored in self._stored(key))):
             return pause
 
         remaining = await self._collect(key)
@@ -143,27 +129,29 @@ class MnnvlResourcesReconciler:
     def _stored(self, key: Key) -> list[MnnvlResource]:
         """Return the cached ComputeDomain and claim of `key`."""
         namespace, base = key
-        domain = self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
-        claim = self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
+        domain = self.stores[DOMAINS].get(namespace, f"{base}{DOMAIN_SUFFIX}")
+        claim = self.stores[CLAIMS].get(namespace, f"{base}{CLAIM_SUFFIX}")
         return [resource for resource in (domain, claim) if resource is not None]
 
     def _demands(self, key: Key) -> list[ClaimedMember]:
         """Return the PodCliques and Pods that need the resources of `key`."""
-        cliques = self._cliques.by_index(BY_BASE, key)
-        return demands_in(chain(cliques, self._pods.by_index(BY_BASE, key)))
+        cliques = self.cliques.by_index(BY_BASE, key)
+        return demands_in(chain(cliques, self.pods.by_index(BY_BASE, key)))
 
     # Give back.
 
     async def _give_back(self, key: Key) -> None:
         for resource in self._stored(key):
-            pcs = self._owners.set_of(resource)
+            pcs = self.owners.set_of(resource)
             if pcs is None:
                 continue
-            changed = await self._owners.give_back(resource, pcs)
+            changed = await self.owners.give_back(resource, pcs)
             if changed is not None:
                 former = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
                 note = f"now owns {named([changed])}, which {former or 'nobody'} owned"
-                self._events.record(regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note)
+                self.writing.events.record(
+                    regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note
+                )
 
     # Restore.
 
@@ -177,31 +165,33 @@ class MnnvlResourcesReconciler:
             return None
 
         regarding = Regarding.to(plan.owner, plan.owner_name, key[0], plan.owner_uid)
-        pause = self._rewrites.pause(key)
+        pause = self.writing.rewrites.pause(key)
         if pause is not None:
             note = (
                 f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
                 " while"
             )
-            self._notices.say(key, [regarding], "MnnvlResourcesContested", note)
+            self.writing.notices.say(key, [regarding], "MnnvlResourcesContested", note)
             return pause
 
         try:
-            created = await self._resources.restore(plan)
+            created = await self.resources.restore(plan)
         except NotOurs as problem:
-            self._notices.say(key, [regarding], "MnnvlResourcesMissing", str(problem))
+            self.writing.notices.say(key, [regarding], "MnnvlResourcesMissing", str(problem))
             return NOT_OURS_SECONDS
         except Rejected as rejection:
             if not rejection.passes:
-                self._notices.say(key, [regarding], "MnnvlResourcesMissing", rejection.message)
+                self.writing.notices.say(
+                    key, [regarding], "MnnvlResourcesMissing", rejection.message
+                )
             raise
 
-        self._notices.forget(key)
+        self.writing.notices.forget(key)
         if created:
-            self._rewrites.count(key)
+            self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "stored PodCliques"
             note = f"created {named(created)}, which {users} use and which did not exist"
-            self._events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
+            self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
 
@@ -214,7 +204,7 @@ class MnnvlResourcesReconciler:
         having = {resource.place.pcs for resource in self._stored(key)}
         names = {demand.place.pcs for demand in demands}
         for name in sorted(names, key=lambda name: (name not in having, name)):
-            pcs = self._facts.cached_set(key[0], name)
+            pcs = self.facts.cached_set(key[0], name)
             plan = None if pcs is None else plan_for(demands, pcs)
             if plan is not None:
                 return plan
@@ -230,7 +220,7 @@ class MnnvlResourcesReconciler:
         for demand in demands:
             if demand.named is not None:
                 wanted = Plan(demand, demand.scope, DEFAULT_DEVICE_CLASS, demand.mode)
-                plan, _ = await self._units.owned(wanted)
+                plan, _ = await self.units.owned(wanted)
                 if plan is not None:
                     return plan
         return None
@@ -244,7 +234,7 @@ class MnnvlResourcesReconciler:
         namespace take seconds to list.
         """
         unneeded = self._unneeded(key)
-        if not unneeded or not self._collect_after:
+        if not unneeded or not self.collect_after:
             self._unneeded_since.pop(key, None)
             return None
 
@@ -265,8 +255,8 @@ class MnnvlResourcesReconciler:
                 continue
             if is_reserved(current):
                 return self._later()
-            if await self._units.has_unit(current):
-                return self._collect_after
+            if await self.units.has_unit(current):
+                return self.collect_after
             await self._delete(resource, current)
             deleted.append(current)
 
@@ -280,16 +270,16 @@ class MnnvlResourcesReconciler:
 
         The time begins anew if there is another kind of resource than before.
         """
-        since, known = self._unneeded_since.get(key, (self._clock(), kinds))
+        since, known = self._unneeded_since.get(key, (self.clock(), kinds))
         if not kinds <= known:
-            since = self._clock()
+            since = self.clock()
             known = kinds
 
         self._unneeded_since[key] = since, known
-        return since + self._collect_after - self._clock()
+        return since + self.collect_after - self.clock()
 
     def _later(self) -> float:
-        return min(IN_USE_SECONDS, self._collect_after)
+        return min(IN_USE_SECONDS, self.collect_after)
 
     def _unneeded(self, key: Key) -> list[tuple[Resource, str]]:
         """Return the cached resources of `key` that are not needed and not being deleted.
@@ -298,8 +288,12 @@ class MnnvlResourcesReconciler:
         """
         namespace, base = key
         modes = {demand.mode for demand in self._demands(key)}
-        claim = None if "shared" in modes else self._claims.get(namespace, f"{base}{CLAIM_SUFFIX}")
-        domain = None if modes else self._domains.get(namespace, f"{base}{DOMAIN_SUFFIX}")
+        claim = (
+            None
+            if "shared" in modes
+            else self.stores[CLAIMS].get(namespace, f"{base}{CLAIM_SUFFIX}")
+        )
+        domain = None if modes else self.stores[DOMAINS].get(namespace, f"{base}{DOMAIN_SUFFIX}")
         candidates = ((RESOURCE_CLAIM, claim), (COMPUTE_DOMAIN, domain))
         return [
             (kind, stored.name)
@@ -312,7 +306,7 @@ class MnnvlResourcesReconciler:
 
         The pods are read from the API server.
         """
-        async for page in pages(self._client, Selection(POD, namespace)):
+        async for page in pages(self.writing.client, Selection(POD, namespace)):
             if any(uses(pod, names) for pod in page.items):
                 return True
         return False
@@ -322,7 +316,7 @@ class MnnvlResourcesReconciler:
 
         None if it doesn't exist, is being deleted or was not made by us.
         """
-        current = await find(self._client, ObjectRef(resource, name, namespace))
+        current = await find(self.writing.client, ObjectRef(resource, name, namespace))
         if (
             current is None
             or current["metadata"].get("deletionTimestamp")
@@ -338,7 +332,7 @@ class MnnvlResourcesReconciler:
         Conflict leads to another step.
         """
         metadata = current["metadata"]
-        await self._client.delete(
+        await self.writing.client.delete(
             ObjectRef(resource, metadata["name"], metadata["namespace"]),
             uid=metadata["uid"],
             resource_version=metadata["resourceVersion"],
@@ -350,7 +344,7 @@ class MnnvlResourcesReconciler:
             note = f"deleted {named(deleted)}: nothing asks for them any more, and no pod uses them"
             namespace = deleted[0]["metadata"]["namespace"]
             regarding = Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
-            self._events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
+            self.writing.events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
 
 
 def subscribe(

@@ -11,6 +11,8 @@ complete, and ownership, which needs the uid of a stored PodGang.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.rows import BY_BASE, StoredClique
@@ -21,7 +23,7 @@ from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
-from app.kube.events import Notices, Regarding
+from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.rewrites import same
 from app.kube.store import WatchStore
@@ -56,7 +58,7 @@ class CurrentGang(Value):
         return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 
 
-class PodGangReconciler:
+class PodGangReconciler(Struct):
     """A reconciler of one PodGang at a time.
 
     It changes first the owners of its resources, then all other differences in one patch. While
@@ -69,39 +71,27 @@ class PodGangReconciler:
 
     name = "podgang"
 
-    def __init__(
-        self,
-        writing: Writing,
-        gangs: WatchStore[StoredGang],
-        facts: ClusterView,
-        owners: MnnvlOwners,
-        *,
-        gives_back: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.rewrites = writing.rewrites
-        self._gives_back = gives_back
-        self._client = writing.client
-        self._gangs = gangs
-        self._facts = facts
-        self._owners = owners
-        self._events = writing.events
-        self._notices = Notices(writing.events)
+    writing: Writing
+    gangs: WatchStore[StoredGang]
+    facts: ClusterView
+    owners: MnnvlOwners
+    gives_back: Callable[[], bool] = lambda: False
 
     def all_keys(self) -> list[Key]:
-        return self._gangs.known_keys()
+        return self.gangs.known_keys()
 
     async def reconcile(self, key: Key) -> float | None:
         current = self._current(key)
         if current is None:
-            self._notices.forget(key)
+            self.writing.notices.forget(key)
             return None
 
         self._report_foreign(current.gang, current.states.get("foreign", []))
         if "adoptable" in current.states:
             await self._adopt(current.gang)
             current = self._current(key)
-        if current is not None and current.is_marked_in_vain and self._owners.gives_back:
-            if self._gives_back():
+        if current is not None and current.is_marked_in_vain and self.owners.gives_back:
+            if self.gives_back():
                 return UNTIL_GIVEN_BACK_SECONDS
             await self._give_back(current.gang)
             current = self._current(key)
@@ -110,21 +100,21 @@ class PodGangReconciler:
 
     def _current(self, key: Key) -> CurrentGang | None:
         """Return the PodGang as the caches show it now, None if it is gone or being deleted."""
-        stored = self._gangs.get(*key)
+        stored = self.gangs.get(*key)
         if stored is None or stored.deleting:
             return None
 
         gang = stored.opened()
-        states = self._owners.states_of(gang)
-        return CurrentGang(gang, states, self._owners.rule.adopted(states) or ABSENT)
+        states = self.owners.states_of(gang)
+        return CurrentGang(gang, states, self.owners.rule.adopted(states) or ABSENT)
 
     # Ownership.
 
     async def _adopt(self, gang: SlimPodGang) -> None:
-        adopted = await self._owners.adopt(gang, dry_run=False)
+        adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {named(adopted)}"
-            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
+            self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
 
     async def _give_back(self, gang: SlimPodGang) -> None:
         """Give back what `gang` owns before its annotation is removed.
@@ -132,27 +122,27 @@ class PodGangReconciler:
         The caches may be late. Without the annotation, our webhook would not be called before the
         deletion of `gang`.
         """
-        changed = await self._owners.give_back_all_of(gang)
+        changed = await self.owners.give_back_all_of(gang)
         if changed:
             note = f"no longer owns {named(changed)}, which its PodCliqueSet now owns"
-            self._events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
+            self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
         key = (gang.namespace, gang.name)
         names = ", ".join(f"{stored.kind} {stored.name}" for stored in foreign)
         if not names:
-            self._notices.forget(key)
+            self.writing.notices.forget(key)
             return
         note = f"{names} made for this PodGang, but controlled by another object: not adopted"
-        self._notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
+        self.writing.notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
 
     # Constraints.
 
     async def _constraints(self, gang: OpenGang) -> list[Edit]:
         """Return the changes to the constraints of `gang`."""
-        pcs = await self._facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
+        pcs = await self.facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
         try:
-            return self._facts.dialect().podgang_changes(gang.view, pcs, self._facts)
+            return self.facts.dialect().podgang_changes(gang.view, pcs, self.facts)
         except Unavailable:
             return []  # once the managed topology is known, every PodGang is reconciled
 
@@ -171,12 +161,12 @@ class PodGangReconciler:
 
         patch = operations(gang.view, changes)
         counted = same(gang.uid, patch)
-        pause = self.rewrites.pause(counted)
+        pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             note = (
                 "something keeps changing what grove-admission writes here: left alone for a while"
             )
-            self._events.record(_regarding(gang), "Warning", "PodGangContested", note)
+            self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
 
         unchanged = {
@@ -185,14 +175,14 @@ class PodGangReconciler:
             "value": gang.resource_version,
         }
         try:
-            stored = await self._client.patch(
+            stored = await self.writing.client.patch(
                 ObjectRef(POD_GANG, gang.name, gang.namespace), [unchanged, *patch]
             )
         except NotFound:
             return None
 
-        self.rewrites.count(counted)
-        self._gangs.note(stored)
+        self.writing.rewrites.count(counted)
+        self.gangs.note(stored)
 
         return CONTESTED_SECONDS if operations(stored, changes) else None
 

@@ -1,6 +1,7 @@
 """How a reconciler writes."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from msgspec import field
 
@@ -8,16 +9,21 @@ from app.base.value import Value
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
-from app.kube.events import Recorder, Regarding
+from app.kube.events import Notices, Recorder, Regarding
 from app.kube.rewrites import Rewrites
 
 
-class Writing(Value):
+class Writing(Value, dict=True):
     """The client that writes, the events about it, and the counts that show another writer."""
 
     client: Client
     events: Recorder
     rewrites: Rewrites = field(default_factory=Rewrites)
+
+    @cached_property
+    def notices(self) -> Notices:
+        """What was said about each object, so that it is said once."""
+        return Notices(self.events)
 
 
 def soonest(*seconds: float | None) -> float | None:

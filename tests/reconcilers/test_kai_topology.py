@@ -61,8 +61,8 @@ def uid_of(client: MemoryClient) -> str:
 
 
 async def reasons(client: MemoryClient, reconciler: KaiTopologyReconciler) -> list[str]:
-    running = asyncio.create_task(reconciler._events.run())
-    await reconciler._events.written()
+    running = asyncio.create_task(reconciler.writing.events.run())
+    await reconciler.writing.events.written()
     running.cancel()
     return [event["reason"] for event in client.objects(EVENT)]
 

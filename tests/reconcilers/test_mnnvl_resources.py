@@ -221,6 +221,7 @@ async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
         assert await world.look() == NOT_OURS_SECONDS
     assert await world.happened() == ["MnnvlResourcesMissing"]
     (event,) = world.client.objects(EVENT)
+    assert "series" not in event
     assert event["note"].startswith(
         'ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this'
     )

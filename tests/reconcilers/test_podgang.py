@@ -503,6 +503,8 @@ async def test_a_resource_that_somebody_else_controls_is_said_once() -> None:
     await world.reconcile()
     await world.reconcile()
     assert await world.happened() == ["MnnvlResourcesForeign"]
+    (event,) = world.client.objects(EVENT)
+    assert "series" not in event
     assert world.stored()["metadata"]["annotations"]["grove.io/mnnvl-resources-adopted"] == "false"
 
 
@@ -577,7 +579,7 @@ async def test_a_fight_is_seen_said_and_not_fought() -> None:
     # the first wrote more than what was taken away
     assert world.writes().count(("patch", "PodGang")) == 2 * 4
     assert await world.happened() == ["PodGangContested"]
-    assert world.reconciler.rewrites.fights == 2
+    assert world.reconciler.writing.rewrites.fights == 2
 
 
 async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> None:
