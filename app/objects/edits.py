@@ -4,6 +4,7 @@
 """
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 from app.base.value import Value
@@ -53,7 +54,7 @@ def pointer(path: Path) -> str:
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
 
 
-def operations(obj: Object, changes: list[Edit]) -> list[Operation]:
+def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:
     """Return the JSON Patch operations that apply `changes` to `obj`, in their order.
 
     `obj` itself is not changed.

@@ -1,7 +1,7 @@
 """Claims for devices, the devices of nodes, and their classes."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from sys import intern
 
 from app.base.value import Value, shared
@@ -71,7 +71,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     allocation = map_at(status, "allocation")
     return ResourceClaim(
         *read_key(metadata),
-        classes=_classes(spec),
+        classes=tuple(_classes(spec)),
         allocated=bool(allocation),
         devices=_devices(allocation),
         nodes=node_selector_terms(allocation.get("nodeSelector")),
@@ -96,19 +96,16 @@ def _requests(spec: JsonMap) -> list[JsonMap]:
     return [map_at(item, "exactly") or item for item in items]
 
 
-def _classes(spec: JsonMap) -> tuple[str, ...]:
-    """Return the DeviceClass of each device.
+def _classes(spec: JsonMap) -> Iterator[str]:
+    """Yield the DeviceClass of each device.
 
     Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
     need not exist, so those are left out.
     """
-    classes: list[str] = []
     for request in _requests(spec):
         name = text_at(request, "deviceClassName")
         if name:
-            classes += [name] * min(int_of(request.get("count"), 1), MOST_DEVICES)
-
-    return tuple(classes)
+            yield from [name] * min(int_of(request.get("count"), 1), MOST_DEVICES)
 
 
 def _devices(allocation: JsonMap) -> tuple[Device, ...]:
@@ -151,7 +148,7 @@ class ClaimTemplate(Namespaced):
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
-    classes = _classes(map_at(obj, "spec", "spec"))
+    classes = tuple(_classes(map_at(obj, "spec", "spec")))
     return ClaimTemplate(*read_key(map_at(obj, "metadata")), classes)
 
 
@@ -207,7 +204,7 @@ def read_resource_slice(obj: JsonMap) -> ResourceSlice:
         text_at(pool, "name"),
         int_of(pool.get("generation")),
         text_at(spec, "nodeName"),
-        _gpus(spec),
+        tuple(_gpus(spec)),
     )
 
 
@@ -238,13 +235,10 @@ def gpus_in(slices: Sequence[SliceGpus]) -> int:
     return sum(part.count for part in slices if part.generation == latest)
 
 
-def _gpus(spec: JsonMap) -> tuple[str, ...]:
+def _gpus(spec: JsonMap) -> Iterator[str]:
     driver = text_at(spec, "driver")
-    names: list[str] = []
     for item in maps_at(spec, "devices"):
         device = map_at(item, "basic") or item
         of_type = text_at(map_at(device, "attributes", "type"), "string")
         if _is_gpu(driver, of_type):
-            names.append(text_at(item, "name"))
-
-    return tuple(names)
+            yield text_at(item, "name")

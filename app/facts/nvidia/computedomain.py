@@ -81,12 +81,12 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
 
     The former has them with `name`, the latter with `nodeName`.
     """
-    nodes: list[DomainNode] = []
-    for item in maps_of(items):
-        name = text_at(item, "name") or text_at(item, "nodeName")
-        nodes.append(DomainNode(name, item.get("status") == "Ready"))
-
-    return tuple(nodes)
+    return tuple(
+        DomainNode(
+            text_at(item, "name") or text_at(item, "nodeName"), item.get("status") == "Ready"
+        )
+        for item in maps_of(items)
+    )
 
 
 # MNNVL resources.

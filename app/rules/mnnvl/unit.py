@@ -3,7 +3,7 @@
 A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from app.base.value import Value
 from app.facts.carrier import UnitMember
@@ -28,7 +28,15 @@ from app.facts.labels import (
 from app.facts.named import Place
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
 from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
-from app.objects.fields import FieldPath, Findings, forbidden, invalid, not_supported, required
+from app.objects.fields import (
+    FieldError,
+    FieldPath,
+    Findings,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from app.objects.names import MAX_LABEL, is_subdomain
 from app.objects.owners import OwnerRef
 from app.objects.shape import Object
@@ -118,7 +126,7 @@ def scope_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findin
     if member.named is None:
         _check(member, scope, findings)
     else:
-        _check_owner(member.named, scope, findings)
+        findings += _check_owner(member.named, scope)
     return scope
 
 
@@ -251,15 +259,15 @@ def _labels_of_owner(owner: NamedOwner, scope: Scope) -> dict[str, str]:
     return dict(zip(keys, owner.values_at(keys), strict=True))
 
 
-def _check_owner(owner: NamedOwner, scope: Scope, findings: Findings) -> None:
-    """Add findings about an owner that is missing, is one of two, or can't have such a unit."""
+def _check_owner(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
+    """Yield findings about an owner that is missing, is one of two, or can't have such a unit."""
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)
         detail = (
             f"a Pod shares a ComputeDomain with the others of its {kinds}, and this one names none"
             f" of them: let one create it, or remove {MNNVL_ENABLED}"
         )
-        findings.append(required(_LABELS, detail))
+        yield required(_LABELS, detail)
         return
 
     path = path_of(owner.kind.key)
@@ -268,7 +276,7 @@ def _check_owner(owner: NamedOwner, scope: Scope, findings: Findings) -> None:
             f'the Pod names the {owner.kind.title} "{owner.name}" and a {owner.second}: remove the'
             " labels of the one that it doesn't belong to"
         )
-        findings.append(forbidden(path, detail))
+        yield forbidden(path, detail)
 
     keys = owner.kind.scope(scope).keys
     for key, value in zip(keys, owner.values_at(keys), strict=True):
@@ -278,9 +286,9 @@ def _check_owner(owner: NamedOwner, scope: Scope, findings: Findings) -> None:
             f'the scope "{scope}" of a {owner.kind.title} needs it, and its controller or webhook'
             f" writes it: check that they run, or choose another {MNNVL_SCOPE}"
         )
-        findings.append(required(path_of(key), detail))
+        yield required(path_of(key), detail)
 
     name = _name_of_unit(owner, scope)
     if name and not is_subdomain(name):
         detail = f'the name of its ComputeDomain, "{name}{DOMAIN_SUFFIX}", must be a DNS subdomain'
-        findings.append(invalid(path, owner.name, detail))
+        yield invalid(path, owner.name, detail)

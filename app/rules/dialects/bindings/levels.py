@@ -10,7 +10,7 @@ last).
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
@@ -164,29 +164,19 @@ def _validate_references(references: Sequence[Any]) -> Findings:
     return findings
 
 
-def _validate_for_kai(levels: Sequence[Any]) -> Findings:
-    """Return findings about levels that a KAI Topology can't have.
+def _validate_for_kai(levels: Sequence[Any]) -> Iterator[FieldError]:
+    """Yield findings about levels that a KAI Topology can't have.
 
     Grove makes it from the binding, and its operator exits if that fails.
     """
-    findings: Findings = []
     if len(levels) > MAX_KAI_LEVELS:
-        findings.append(
-            fields.invalid(
-                _LEVELS,
-                len(levels),
-                f"KAI allows at most {MAX_KAI_LEVELS} levels: {WITHOUT_KAI_TOPOLOGY}",
-            )
-        )
+        text = f"KAI allows at most {MAX_KAI_LEVELS} levels: {WITHOUT_KAI_TOPOLOGY}"
+        yield fields.invalid(_LEVELS, len(levels), text)
 
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
             text = f"KAI allows this key only at the last level: {WITHOUT_KAI_TOPOLOGY}"
-            findings.append(
-                fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
-            )
-
-    return findings
+            yield fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
 
 
 def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:

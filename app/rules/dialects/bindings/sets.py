@@ -191,7 +191,7 @@ def _judge(
 
     unplaceable = (f"{_STORED}: {finding}" for finding in problems.unplaceable)
     warnings = [*problems.warnings, *unplaceable]
-    changes = _validate_change(packings, stored)
+    changes = [*_validate_change(packings, stored)]
     if changes or _needs_names(stored):
         return [*changes, *findings], warnings
     return [], [*(f"{_STORED}: {finding}" for finding in findings), *warnings]
@@ -380,14 +380,13 @@ def _is_migrated(new: Packing, old: Packing) -> bool:
     return moved and (new.topology_name, new.preferred) == (old.topology_name, old.preferred)
 
 
-def _validate_change(packings: Packings, old: Packings) -> Findings:
-    """Return findings about constraints that an update changes.
+def _validate_change(packings: Packings, old: Packings) -> Iterator[FieldError]:
+    """Yield findings about constraints that an update changes.
 
     Grove allows only two changes: packDomain may be moved to pack.required, and missing names may
     be added, if the stored set needs them.
     """
     may_add_names = _needs_names(old)
-    findings: Findings = []
     parts = {part.owner: part for part in packings.template.parts}
     for owner, part in parts.items():
         new = packings.by_owner.get(owner)
@@ -395,8 +394,7 @@ def _validate_change(packings: Packings, old: Packings) -> Findings:
         if _is_same(new, stored) or (may_add_names and _adds_name(new, stored)):
             continue
         text = f"cannot be changed after creation: was {_shown(stored)}, would be {_shown(new)}"
-        findings.append(forbidden(part.path.child("topologyConstraint"), text))
-    return findings
+        yield forbidden(part.path.child("topologyConstraint"), text)
 
 
 def _adds_name(new: Packing | None, old: Packing | None) -> bool:
