@@ -11,7 +11,7 @@ from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME
-from app.facts.named import read_name
+from app.facts.named import read_key, read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
@@ -210,7 +210,7 @@ def read_unit_pod(obj: Object) -> ClaimedMember | None:
     """Projection of a Pod that is in no PodClique. None without our claim, or if it is ending."""
     if is_ending(obj):
         return None
-    return claimed(carrier.read_pod(obj, text_at(map_at(obj, "metadata"), "namespace")))
+    return claimed(carrier.read_pod(obj, read_key(obj)[0]))
 
 
 UNIT_PODS = Row(

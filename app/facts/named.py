@@ -65,8 +65,9 @@ def interned(value: Any) -> str:
     return intern(text_of(value))
 
 
-def read_key(metadata: JsonMap) -> Key:
+def read_key(obj: JsonMap) -> Key:
     """Return the key in the metadata of an object. Equal namespaces are one object."""
+    metadata = map_at(obj, "metadata")
     return intern(text_at(metadata, "namespace")), text_at(metadata, "name")
 
 

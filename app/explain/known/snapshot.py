@@ -65,7 +65,7 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
     status = map_at(obj, "status")
     clique = read_clique(obj)
     return PodClique(
-        *read_key(metadata),
+        *read_key(obj),
         uid=text_at(metadata, "uid"),
         place=read_place(map_at(metadata, "labels")),
         replicas=int_of(spec.get("replicas"), 1),

@@ -89,7 +89,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
     names = (text_at(annotations, key) for key in TOPOLOGY_NAMES)
     spec = map_at(obj, "spec")
     return PodGang(
-        *read_key(metadata),
+        *read_key(obj),
         uid=text_at(metadata, "uid"),
         place=read_place(labels),
         topology=next(filter(None, names), ""),
@@ -296,7 +296,7 @@ class PodGangMap(Namespaced):
 
 
 def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
-    namespace, name = read_key(map_at(obj, "metadata"))
+    namespace, name = read_key(obj)
     entries = (_entry(name, item) for item in maps_at(obj, "spec", "entries"))
     return PodGangMap(namespace, name, tuple(entries))
 

@@ -92,7 +92,7 @@ def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:
     pool = text_at(map_at(metadata, "labels"), NODE_POOL)
     told, unnamed = _constraints(spec)
     return KaiPodGroup(
-        *read_key(metadata),
+        *read_key(obj),
         uid=text_at(metadata, "uid"),
         owners=tuple(owner.uid for owner in owners_of(obj)),
         minimum=int_of(spec.get("minMember"), 1),

@@ -70,7 +70,7 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
     status = map_at(obj, "status")
     allocation = map_at(status, "allocation")
     return ResourceClaim(
-        *read_key(metadata),
+        *read_key(obj),
         classes=tuple(_classes(spec)),
         allocated=bool(allocation),
         devices=_devices(allocation),
@@ -149,7 +149,7 @@ class ClaimTemplate(Namespaced):
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
     classes = tuple(_classes(map_at(obj, "spec", "spec")))
-    return ClaimTemplate(*read_key(map_at(obj, "metadata")), classes)
+    return ClaimTemplate(*read_key(obj), classes)
 
 
 class DeviceClass(ClusterScoped):

@@ -224,7 +224,7 @@ def read_pod(obj: JsonMap) -> Pod:
     status = map_at(obj, "status")
     scheduled = condition_of(obj, "PodScheduled")
     return Pod(
-        *read_key(metadata),
+        *read_key(obj),
         text_at(metadata, "uid"),
         read_place(labels),
         controller_uid(obj),
@@ -259,7 +259,7 @@ def _groups(pod: JsonMap, labels: JsonMap, annotations: JsonMap) -> dict[str, An
     }
     if annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels:
         owner = read_owner(pod)
-        namespace, _ = read_key(map_at(pod, "metadata"))
+        namespace, _ = read_key(pod)
         groups["unit_owner"] = Ref(owner.kind.title, namespace, owner.name)
         groups["asks_mnnvl"] = gpus_of_pod(spec).every > 0
     return groups

@@ -34,7 +34,7 @@ def read_volume_claim(obj: JsonMap) -> VolumeClaim:
     spec = map_at(obj, "spec")
     name = spec.get("storageClassName")
     return VolumeClaim(
-        *read_key(metadata),
+        *read_key(obj),
         text_at(map_at(obj, "status"), "phase") or "Pending",
         name if isinstance(name, str) else None,
         text_at(spec, "volumeName"),

@@ -32,7 +32,7 @@ def read_workload(obj: JsonMap) -> Workload:
     spec = map_at(obj, "spec")
     groups = maps_at(spec, "podGroupTemplates") or maps_at(spec, "podGroups")
     return Workload(
-        *read_key(map_at(obj, "metadata")),
+        *read_key(obj),
         groups=tuple(text_at(group, "name") for group in groups),
     )
 
@@ -48,6 +48,6 @@ def read_workload_group(obj: JsonMap) -> WorkloadGroup:
     template = map_at(obj, "spec", "podGroupTemplateRef")
     reference = map_at(template, "workload") or template or map_at(obj, "spec", "workloadRef")
     return WorkloadGroup(
-        *read_key(map_at(obj, "metadata")),
+        *read_key(obj),
         workload=text_at(reference, "workloadName"),
     )

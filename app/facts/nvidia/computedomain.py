@@ -55,7 +55,7 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     status = map_at(obj, "status")
     finalizers = texts_at(metadata, "finalizers") if metadata.get("deletionTimestamp") else ()
     return ComputeDomain(
-        *read_key(metadata),
+        *read_key(obj),
         uid=text_at(metadata, "uid"),
         number=int_of(spec.get("numNodes")),
         template=text_at(map_at(spec, "channel", "resourceClaimTemplate"), "name"),
@@ -73,7 +73,7 @@ class DomainClique(Namespaced):
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:
-    return DomainClique(*read_key(map_at(obj, "metadata")), _nodes(obj.get("daemons")))
+    return DomainClique(*read_key(obj), _nodes(obj.get("daemons")))
 
 
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
