@@ -11,6 +11,8 @@ from pathlib import Path
 from secrets import randbelow
 from typing import IO
 
+from msgspec import Struct
+
 STOP_SECONDS = 10.0
 
 FIRST_PORT = 10_000
@@ -18,28 +20,27 @@ FIRST_OUTGOING_PORT = 32_768
 """The first of the ports for outgoing connections, unless the system has another range."""
 
 
-class Processes:
+class Processes(Struct):
     """Processes by name, each with a log file in `log_folder`."""
 
-    def __init__(self, binaries: Mapping[str, Path], log_folder: Path) -> None:
-        self.running: dict[str, asyncio.subprocess.Process] = {}
-        self._binaries = dict(binaries)
-        self._log_folder = log_folder
-        self._logs: list[IO[bytes]] = []
+    binaries: Mapping[str, Path]
+    log_folder: Path
+    running: dict[str, asyncio.subprocess.Process] = {}
+    _logs: list[IO[bytes]] = []
 
     async def start(self, name: str, flags: list[str]) -> None:
         """Start a process."""
-        log = (self._log_folder / f"{name}.log").open("wb")
+        log = (self.log_folder / f"{name}.log").open("wb")
         self._logs.append(log)
         self.running[name] = await asyncio.create_subprocess_exec(
-            self._binaries[name], *flags, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
+            self.binaries[name], *flags, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log
         )
 
     def check(self) -> None:
         """Raise RuntimeError with the last line of its log if a process has ended."""
         for name, process in self.running.items():
             if process.returncode is not None:
-                log = self._log_folder / f"{name}.log"
+                log = self.log_folder / f"{name}.log"
                 line = log.read_text(errors="replace").strip().splitlines()[-1:]
                 raise RuntimeError(
                     f"{name} ended with code {process.returncode}: {' '.join(line)} (see {log})"

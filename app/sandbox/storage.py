@@ -12,7 +12,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from app.sandbox.objects import errors
 from app.sandbox.objects.objects import (
@@ -75,15 +75,14 @@ class Watcher:
         return changes
 
 
-class Table:
+class Table(Struct):
     """The objects of a resource."""
 
-    def __init__(self, history: int, forgotten: int) -> None:
-        self.objects: dict[Key, Object] = {}
-        self.watchers: set[Watcher] = set()
-        self._history: deque[StoredChange] = deque()
-        self._limit = history
-        self._forgotten = forgotten
+    limit: int
+    forgotten: int
+    objects: dict[Key, Object] = {}
+    watchers: set[Watcher] = set()
+    _history: deque[StoredChange] = field(default_factory=deque)
 
     def keys(self, namespace: str = "") -> list[Key]:
         """Return all keys, or those of one namespace, in the order of namespace and name."""
@@ -94,20 +93,20 @@ class Table:
 
     def record(self, change: StoredChange) -> None:
         self._history.append(change)
-        if len(self._history) > self._limit:
-            self._forgotten = self._history.popleft().version
+        if len(self._history) > self.limit:
+            self.forgotten = self._history.popleft().version
         for watcher in list(self.watchers):
             watcher.offer(change)
 
     def forget(self, version: int) -> None:
         """Clear the history: watches from a version before `version` get 410."""
         self._history.clear()
-        self._forgotten = version
+        self.forgotten = version
 
     def since(self, version: int) -> list[StoredChange]:
         """Return the changes after `version`. Raise 410 if the history begins later."""
-        if version < self._forgotten:
-            raise errors.gone(f"too old resource version: {version} ({self._forgotten})")
+        if version < self.forgotten:
+            raise errors.gone(f"too old resource version: {version} ({self.forgotten})")
         return [change for change in self._history if change.version > version]
 
     def close(self) -> None:
