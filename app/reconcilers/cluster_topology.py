@@ -8,11 +8,12 @@ Source: `rules/README.md`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from app.cluster.view import ClusterView
-from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
@@ -21,7 +22,6 @@ from app.kube.store import WatchStore
 from app.objects.resource import CRD
 from app.reconcilers.writing import Writing
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
 """The time until levels that the rules reject are tried again.
@@ -40,7 +40,7 @@ class BeingDeleted(Conflict):
     """The managed topology is being deleted, and finalizers keep it."""
 
 
-class ClusterTopologyReconciler:
+class ClusterTopologyReconciler(Struct):
     """A reconciler of the managed topology `topology_name` with the configured `levels`.
 
     If `levels` is None, topology support is disabled.
@@ -52,26 +52,15 @@ class ClusterTopologyReconciler:
 
     name = "clustertopology"
 
-    def __init__(
-        self,
-        writing: Writing,
-        topology_name: str,
-        levels: Sequence[Level] | None,
-        topologies: WatchStore[Any],
-        *,
-        topology: ClusterView,
-    ) -> None:
-        self.rewrites = writing.rewrites
-        self._topology = topology
-        self._last: Dialect | None = None
-        self._client = writing.client
-        self._name = topology_name
-        self._topologies = topologies
-        self._events = writing.events
-        self._levels = None if levels is None else desired_levels(levels)
+    writing: Writing
+    topology_name: str
+    levels: list[dict[str, str]] | None
+    topologies: WatchStore[Any]
+    topology: ClusterView
+    _last: Dialect | None = None
 
     def all_keys(self) -> list[Key]:
-        return [("", self._name)]
+        return [("", self.topology_name)]
 
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
         """Reconciles before the other reconcilers start.
@@ -86,50 +75,52 @@ class ClusterTopologyReconciler:
         end = clock() + patience
         while True:
             try:
-                await self.reconcile(("", self._name))
+                await self.reconcile(("", self.topology_name))
                 return
             except ClusterError as error:
-                dialect = self._topology.dialect()
+                dialect = self.topology.dialect()
                 if (
-                    self._levels is None
+                    self.levels is None
                     or not dialect.owns_topology
                     or isinstance(error, BeingDeleted)
                 ):
-                    tried = "deleted" if self._levels is None else "written"
+                    tried = "deleted" if self.levels is None else "written"
                     kind = dialect.resource.kind
                     logger.warning(
                         "%s %s not %s, tried again later: %s",
                         kind,
-                        self._name,
+                        self.topology_name,
                         tried,
                         error.message,
                     )
                     return
                 if clock() >= end:
                     raise CreationFailed(
-                        f'ClusterTopology "{self._name}" could not be made: {error.message}'
+                        f'ClusterTopology "{self.topology_name}" could not be made: {error.message}'
                     ) from error
-                logger.warning("ClusterTopology %s not made yet: %s", self._name, error.message)
+                logger.warning(
+                    "ClusterTopology %s not made yet: %s", self.topology_name, error.message
+                )
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self._name):
+        if key != ("", self.topology_name):
             return None
 
-        dialect = self._topology.dialect()
+        dialect = self.topology.dialect()
         self._report(dialect)
         try:
-            stored = await self._client.get(ObjectRef(dialect.resource, self._name))
+            stored = await self.writing.client.get(ObjectRef(dialect.resource, self.topology_name))
         except NotFound as missing:
-            create = self._levels is not None and not missing.no_resource
+            create = self.levels is not None and not missing.no_resource
             return await self._create(dialect) if create else None
 
-        if self._levels is None:
+        if self.levels is None:
             if dialect.owns_topology:
                 await self._delete(stored)
         elif stored["metadata"].get("deletionTimestamp"):
-            raise BeingDeleted(f"{dialect.resource.kind} {self._name} is being deleted")
-        elif stored.get("spec", {}).get("levels") != self._levels:
+            raise BeingDeleted(f"{dialect.resource.kind} {self.topology_name} is being deleted")
+        elif stored.get("spec", {}).get("levels") != self.levels:
             return await self._update(dialect, stored)
 
         return None
@@ -146,15 +137,18 @@ class ClusterTopologyReconciler:
         )
         logger.info("%s", note)
         regarding = Regarding.to(CRD, str(dialect.resource))
-        self._events.record(regarding, "Normal", "DialectChanged", note)
+        self.writing.events.record(regarding, "Normal", "DialectChanged", note)
 
     async def _create(self, dialect: Dialect) -> float | None:
-        desired: Object = {"metadata": {"name": self._name}, "spec": {"levels": self._levels}}
-        regarding = Regarding.to(dialect.resource, self._name)
+        desired: Object = {
+            "metadata": {"name": self.topology_name},
+            "spec": {"levels": self.levels},
+        }
+        regarding = Regarding.to(dialect.resource, self.topology_name)
         if self._is_rejected(dialect, desired, None, regarding):
             return REJECTED_SECONDS
-        logger.info("creating %s %s", dialect.resource.kind, self._name)
-        self._note(dialect, await self._client.create(dialect.resource, desired))
+        logger.info("creating %s %s", dialect.resource.kind, self.topology_name)
+        self._note(dialect, await self.writing.client.create(dialect.resource, desired))
         return None
 
     def _is_rejected(
@@ -162,42 +156,44 @@ class ClusterTopologyReconciler:
     ) -> bool:
         """Return whether the rules reject `desired`. If so, an event states the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
-        verdict = dialect.validate_levels(desired, old, operation, self._topology, managed=True)
+        verdict = dialect.validate_levels(desired, old, operation, self.topology, managed=True)
         if verdict.findings:
             problems = "; ".join(map(str, verdict.findings))
             note = f"the levels of the configuration are not written: {problems}"
-            self._events.record(regarding, "Warning", "TopologyNotWritten", note)
+            self.writing.events.record(regarding, "Warning", "TopologyNotWritten", note)
         return bool(verdict.findings)
 
     def _note(self, dialect: Dialect, stored: Object) -> None:
         if dialect.owns_topology:
-            self._topologies.note(stored)
+            self.topologies.note(stored)
 
     async def _update(self, dialect: Dialect, stored: Object) -> float | None:
         """Write the levels, unless another writer keeps changing them."""
-        pause = self.rewrites.pause(("", self._name))
+        pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = f"something keeps changing its levels; left alone for {pause:.0f} s"
-            self._events.record(Regarding.of(stored), "Warning", "ClusterTopologyContested", text)
+            self.writing.events.record(
+                Regarding.of(stored), "Warning", "ClusterTopologyContested", text
+            )
             return pause
 
-        desired = {**stored, "spec": {**stored.get("spec", {}), "levels": self._levels}}
+        desired = {**stored, "spec": {**stored.get("spec", {}), "levels": self.levels}}
         if self._is_rejected(dialect, desired, stored, Regarding.of(stored)):
             return REJECTED_SECONDS
 
-        logger.info("updating %s %s", dialect.resource.kind, self._name)
+        logger.info("updating %s %s", dialect.resource.kind, self.topology_name)
         version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
-        patch = {"metadata": version, "spec": {"levels": self._levels}}
-        ref = ObjectRef(dialect.resource, self._name)
-        self._note(dialect, await self._client.patch(ref, patch))
-        self.rewrites.count(("", self._name))
+        patch = {"metadata": version, "spec": {"levels": self.levels}}
+        ref = ObjectRef(dialect.resource, self.topology_name)
+        self._note(dialect, await self.writing.client.patch(ref, patch))
+        self.writing.rewrites.count(("", self.topology_name))
 
         return None
 
     async def _delete(self, stored: Object) -> None:
         if stored["metadata"].get("deletionTimestamp"):
             return
-        logger.info("topology support is disabled: deleting ClusterTopology %s", self._name)
+        logger.info("topology support is disabled: deleting ClusterTopology %s", self.topology_name)
         with contextlib.suppress(NotFound):
-            ref = ObjectRef(CLUSTER_TOPOLOGY, self._name)
-            await self._client.delete(ref, uid=stored["metadata"]["uid"])
+            ref = ObjectRef(CLUSTER_TOPOLOGY, self.topology_name)
+            await self.writing.client.delete(ref, uid=stored["metadata"]["uid"])

@@ -38,6 +38,7 @@ from app.reconcilers import (
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.writing import Writing
+from app.rules.topology.levels import desired_levels
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
 
@@ -188,13 +189,15 @@ class Leader(Part):
             yield self._workload_loop()
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
-        levels = self._configuration.levels if self._topology.enabled else None
+        levels = None
+        if self._topology.enabled:
+            levels = desired_levels(self._configuration.levels)
         return ClusterTopologyReconciler(
             self._writing("clustertopology"),
             self._topology.name,
             levels,
             self._stores[TOPOLOGIES],
-            topology=self._facts,
+            self._facts,
         )
 
     def _kai_topology(self) -> KaiTopologyReconciler:

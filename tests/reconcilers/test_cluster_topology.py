@@ -24,6 +24,7 @@ from app.reconcilers.cluster_topology import (
 from app.reconcilers.writing import Writing
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.dialect import Dialect
+from app.rules.topology.levels import desired_levels
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -56,8 +57,12 @@ def reconciler_of(
     recorder = Recorder(client, "test")
     topology = cast(ClusterView, Seen(client))
     return ClusterTopologyReconciler(
-        Writing(client, recorder, rewrites), "grove-topology", levels, cache, topology=topology
+        Writing(client, recorder, rewrites), "grove-topology", written(levels), cache, topology
     )
+
+
+def written(levels: Sequence[Level] | None) -> list[dict[str, str]] | None:
+    return None if levels is None else desired_levels(levels)
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -192,7 +197,7 @@ async def test_somebody_who_keeps_changing_the_levels_is_not_fought() -> None:
         await client.patch(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"spec": OTHER["spec"]})
         results.append(await reconciler.reconcile(KEY))
     assert results == [None, None, 60]
-    assert (levels_of(client), reconciler.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
+    assert (levels_of(client), reconciler.writing.rewrites.fights) == ([OTHER["spec"]["levels"]], 1)
 
 
 @pytest.mark.parametrize("levels", [LEVELS, None], ids=["topology enabled", "topology disabled"])
@@ -221,9 +226,9 @@ def todays(
     return ClusterTopologyReconciler(
         Writing(client, Recorder(client, "test")),
         "grove-topology",
-        levels,
+        written(levels),
         cache,
-        topology=cast(ClusterView, seen),
+        cast(ClusterView, seen),
     )
 
 
@@ -241,8 +246,8 @@ def binding(*levels: Level) -> Any:
 
 
 async def reasons(client: MemoryClient, reconciler: ClusterTopologyReconciler) -> list[str]:
-    running = asyncio.create_task(reconciler._events.run())
-    await reconciler._events.written()
+    running = asyncio.create_task(reconciler.writing.events.run())
+    await reconciler.writing.events.written()
     running.cancel()
     return [event["reason"] for event in client.objects(EVENT)]
 
