@@ -268,7 +268,9 @@ class Leader(Part):
     def _mnnvl_claims_loop(self) -> Loop:
         cliques = self._own[CLIQUES]
         writing = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
-        self._claims = mnnvl_claims.MnnvlClaimsReconciler(writing, cliques, self._facts)
+        self._claims = mnnvl_claims.MnnvlClaimsReconciler(
+            writing, cliques, self._facts, mnnvl_claims.PodsWithoutClaim(writing)
+        )
         loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
         mnnvl_claims.subscribe(loop, cliques, self._stores)
         return loop

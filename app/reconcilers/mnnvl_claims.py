@@ -21,8 +21,8 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.facts.table import BY_SET, SETS
-from app.kube.api import Client, ClusterError, Key, NotFound, ObjectRef, Rejected
-from app.kube.events import Notices, Recorder, Regarding
+from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
+from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.fields import listed
@@ -55,8 +55,7 @@ class Listed(Value):
 class PodsWithoutClaim(Struct):
     """Pods that run without the claim that their PodClique has again."""
 
-    client: Client
-    events: Recorder
+    writing: Writing
     _repaired: dict[Key, Repaired] = {}
     _listed: dict[str, Listed] = {}
 
@@ -98,14 +97,14 @@ class PodsWithoutClaim(Struct):
                 f"Pods {listed(names, _SHOWN)} run without the claim that their PodCliques have"
                 " again, outside of their NVLink domain, until they are deleted and replaced"
             )
-            self.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
+            self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
 
     async def _pods_since(self, namespace: str, at: float) -> dict[Key, list[str]]:
         known = self._listed.get(namespace)
         if known is None or known.at < at:
             begin = _now()
-            known = Listed(await pods_without_claim(self.client, [namespace]), begin)
+            known = Listed(await pods_without_claim(self.writing.client, [namespace]), begin)
             self._listed[namespace] = known
         return known.pods
 
@@ -165,7 +164,7 @@ class Repairs(Struct):
     in_vain: bool = False
 
 
-class MnnvlClaimsReconciler:
+class MnnvlClaimsReconciler(Struct):
     """A reconciler of one PodCliqueSet at a time: the claims of its PodCliques.
 
     `cliques` contains the PodCliques without a claim of ours, among others.
@@ -173,18 +172,12 @@ class MnnvlClaimsReconciler:
 
     name = "mnnvl-claims"
 
-    def __init__(
-        self, writing: Writing, cliques: WatchStore[StoredClique], facts: ClusterView
-    ) -> None:
-        self._client = writing.client
-        self._cliques = cliques
-        self._facts = facts
-        self._events = writing.events
-        self._notices = Notices(writing.events)
-        self._rewrites = writing.rewrites
-        self._lacking: dict[Key, int] = {}
-        self._pods = PodsWithoutClaim(writing.client, writing.events)
-        self._pauses: dict[str, Pause] = {}
+    writing: Writing
+    cliques: WatchStore[StoredClique]
+    facts: ClusterView
+    pods: PodsWithoutClaim
+    _lacking: dict[Key, int] = {}
+    _pauses: dict[str, Pause] = {}
 
     @property
     def missing(self) -> int:
@@ -195,24 +188,24 @@ class MnnvlClaimsReconciler:
         """Forget what was found in an earlier term as the leader."""
         self._lacking.clear()
         self._pauses.clear()
-        self._pods.clear()
+        self.pods.clear()
 
     def all_keys(self) -> set[Key]:
         keys = {
-            (clique.namespace, clique.place.pcs) for clique in unclaimed_in(self._cliques.values())
+            (clique.namespace, clique.place.pcs) for clique in unclaimed_in(self.cliques.values())
         }
         return keys | self._lacking.keys()
 
     async def reconcile(self, key: Key) -> float | None:
-        pcs = self._facts.cached_set(*key)
-        unclaimed = unclaimed_in(self._cliques.by_index(BY_SET, key))
+        pcs = self.facts.cached_set(*key)
+        unclaimed = unclaimed_in(self.cliques.by_index(BY_SET, key))
         lacking = sorted(clique.name for clique in unclaimed if self._lacks(clique, pcs))
         if pcs is None or not lacking:
             self._lacking.pop(key, None)
-            self._notices.forget(key)
+            self.writing.notices.forget(key)
             if pcs is not None:
-                return await self._pods.report(key, regarding_set(pcs))
-            self._pods.forget(key)
+                return await self.pods.report(key, regarding_set(pcs))
+            self.pods.forget(key)
             return None
 
         self._lacking[key] = len(lacking)
@@ -224,12 +217,12 @@ class MnnvlClaimsReconciler:
         return await self._repair(pcs, lacking)
 
     def _lacks(self, clique: Unclaimed, pcs: PodCliqueSet | None) -> bool:
-        return lacks_claim(clique, pcs, reads_groups=self._facts.dialect().reads_groups)
+        return lacks_claim(clique, pcs, reads_groups=self.facts.dialect().reads_groups)
 
     # Repair.
 
     async def _repair(self, pcs: PodCliqueSet, lacking: list[str]) -> float | None:
-        paused = self._rewrites.pause
+        paused = self.writing.rewrites.pause
         contested = [name for name in lacking if paused((pcs.namespace, name)) is not None]
         repairs = await self._put_back(pcs, [name for name in lacking if name not in contested])
         self._report(pcs, lacking, contested, repairs)
@@ -264,7 +257,7 @@ class MnnvlClaimsReconciler:
 
     async def _try(self, pcs: PodCliqueSet, name: str, repairs: Repairs) -> None:
         try:
-            obj = await self._client.patch(ObjectRef(POD_CLIQUE, name, pcs.namespace), {})
+            obj = await self.writing.client.patch(ObjectRef(POD_CLIQUE, name, pcs.namespace), {})
         except NotFound:
             return
         except Rejected as rejection:
@@ -273,7 +266,7 @@ class MnnvlClaimsReconciler:
             repairs.rejections.append(rejection.message)
             return
 
-        self._cliques.note(obj)
+        self.cliques.note(obj)
         clique = read_clique(obj)
         if isinstance(clique, Unclaimed) and self._lacks(clique, pcs):
             repairs.in_vain = True
@@ -281,7 +274,7 @@ class MnnvlClaimsReconciler:
             self._say(pcs, "MnnvlClaimsMissing", OFF)
         elif isinstance(clique, ClaimedMember):
             repairs.restored.append(name)
-            self._rewrites.count((pcs.namespace, name))
+            self.writing.rewrites.count((pcs.namespace, name))
 
     def _pause(self, namespace: str, note: str) -> None:
         """Write no PodClique of `namespace` for a while."""
@@ -310,16 +303,16 @@ class MnnvlClaimsReconciler:
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:
-            self._notices.forget((pcs.namespace, pcs.name))
+            self.writing.notices.forget((pcs.namespace, pcs.name))
 
     def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
         if names:
             note = f"put the claim back into {_cliques(names)}"
-            self._events.record(regarding_set(pcs), "Normal", "MnnvlClaimsRestored", note)
-            self._pods.expect((pcs.namespace, pcs.name), names)
+            self.writing.events.record(regarding_set(pcs), "Normal", "MnnvlClaimsRestored", note)
+            self.pods.expect((pcs.namespace, pcs.name), names)
 
     def _say(self, pcs: PodCliqueSet, reason: str, note: str) -> None:
-        self._notices.say((pcs.namespace, pcs.name), [regarding_set(pcs)], reason, note)
+        self.writing.notices.say((pcs.namespace, pcs.name), [regarding_set(pcs)], reason, note)
 
 
 def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:

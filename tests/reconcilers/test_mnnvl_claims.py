@@ -24,6 +24,7 @@ from app.reconcilers.mnnvl_claims import (
     TRIES_PER_SECOND,
     WAIT_SECONDS,
     MnnvlClaimsReconciler,
+    PodsWithoutClaim,
     subscribe,
 )
 from app.reconcilers.writing import Writing
@@ -107,8 +108,9 @@ class World:
         self.look_again()
         self.events = Recorder(self.client, "test")
         self.rewrites = Rewrites(tolerated=2, window=300, clock=virtual.now)
+        writing = Writing(self.client, self.events, self.rewrites)
         self.reconciler = MnnvlClaimsReconciler(
-            Writing(self.client, self.events, self.rewrites), self.cliques, self.cluster.facts
+            writing, self.cliques, self.cluster.facts, PodsWithoutClaim(writing)
         )
 
     def look_again(self) -> None:
