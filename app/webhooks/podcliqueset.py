@@ -9,7 +9,7 @@ from app.base.value import Value
 from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.rules.dialects.dialect import Dialect, SetVerdict
+from app.rules.dialects.dialect import SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
@@ -35,22 +35,16 @@ class PodCliqueSetWebhook(Value):
         warnings = [*constraints.warnings, *stored]
         if not findings:
             warnings += warnings_of_set(template, self.facts.queues)
-            warnings += self._annotation_warnings(dialect, template)
+            if template.mentions_mnnvl:
+                served = self.facts.is_served(COMPUTE_DOMAIN)
+                warnings += ignored_annotations(
+                    template, groups_read=groups_read, compute_domains=served
+                )
+            warnings += dialect.set_warnings(template)
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)
 
         return judged(findings, warnings)
-
-    def _annotation_warnings(self, dialect: Dialect, template: Template) -> list[str]:
-        further = dialect.set_warnings(template)
-        if not template.mentions_mnnvl:
-            return further
-
-        served = self.facts.is_served(COMPUTE_DOMAIN)
-        ignored = ignored_annotations(
-            template, groups_read=dialect.reads_groups, compute_domains=served
-        )
-        return ignored + further
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels

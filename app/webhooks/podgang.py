@@ -22,7 +22,7 @@ from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Rejected, Unavailable
-from app.objects.edits import ABSENT, Edit, Path, operations, value_at
+from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.objects.shape import map_of, text_at
 from app.webhooks.mnnvl import patience
 
@@ -30,6 +30,7 @@ PATIENCE_SECONDS = 2.5
 """The time for calls of the API server before the verdict, for which it waits 5 s."""
 
 logger = logging.getLogger(__name__)
+_ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 
 class PodGangWebhook(Value):
@@ -41,7 +42,12 @@ class PodGangWebhook(Value):
         if findings:
             return judged(findings)
 
-        gang = replace(read_gang(request.object, request.namespace), uid=_stored_uid(request))
+        # The new object may have another uid, for example that of an exported object, and the API
+        # server rejects an UPDATE with such a uid only after mutating admission.
+        gang = replace(
+            read_gang(request.object, request.namespace),
+            uid=text_at(map_of((request.old or {}).get("metadata")), "uid"),
+        )
         pcs = self.facts.cached_set(request.namespace, gang.place.pcs, gang.set_uid)
         adopting = self._adopting(request, gang.uid)
         if pcs is None or adopting is not None:
@@ -99,36 +105,23 @@ class PodGangWebhook(Value):
         warnings = [_unknown_set(gang)] if changes and pcs is None else []
         with contextlib.suppress(Unavailable):
             warnings += dialect.podgang_warnings(request.object, self.facts)
-        changes += self._adopted(request, gang)
-        return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
-    def _adopted(self, request: Request, gang: SlimPodGang) -> list[Edit]:
-        path = ("metadata", "annotations", MNNVL_ADOPTED)
         adopting = request.dry_run and bool(gang.uid)
         adopted = self.owners.rule.adopted(self.owners.states_of(gang), adopting=adopting)
-        value = adopted or _kept(request, path)
-        return [] if value_at(request.object, path) == value else [Edit(path, value)]
+        changes.append(Edit(_ADOPTED, adopted or _kept(request)))
+        return patched(operations(request.object, changes), warnings=warnings, effects=effects)
 
 
-def _kept(request: Request, path: Path) -> Any:
-    """Return what an UPDATE leaves at `path` of what is stored there, else ABSENT.
+def _kept(request: Request) -> Any:
+    """Return what an UPDATE leaves of the stored annotation, else ABSENT.
 
     The caches may not show yet what the PodGang owns. Without the annotation, our webhook would not
     be called before the deletion of the PodGang. So it is only removed by the reconciler, whose
     patch comes here too.
     """
-    if value_at(request.old, path) is ABSENT:
+    if value_at(request.old, _ADOPTED) is ABSENT:
         return ABSENT
-    return value_at(request.object, path)
-
-
-def _stored_uid(request: Request) -> str:
-    """Return the uid of the PodGang that an UPDATE replaces, "" at CREATE.
-
-    The new object may contain another one, for example that of an exported object, and the API
-    server rejects an UPDATE with such a uid only after mutating admission.
-    """
-    return text_at(map_of((request.old or {}).get("metadata")), "uid")
+    return value_at(request.object, _ADOPTED)
 
 
 def _unknown_set(gang: SlimPodGang) -> str:

@@ -199,3 +199,12 @@ async def test_an_adoption_that_fails_is_the_reconcilers_and_holds_nothing_up(
     after = apply_patch(updated["request"]["object"], patch_of(response))
     assert response["allowed"] is True
     assert after["metadata"]["annotations"][ADOPTED] == "false"
+
+
+async def test_what_is_stored_stays_while_the_caches_show_nothing() -> None:
+    updated = load("podgang.update")
+    for part in ("object", "oldObject"):
+        metadata = updated["request"][part]["metadata"]
+        metadata["annotations"] = {**metadata.get("annotations", {}), ADOPTED: "true"}
+    after = await mutated(Caller(), updated)
+    assert after["metadata"]["annotations"][ADOPTED] == "true"
