@@ -47,7 +47,12 @@ async def made(
     resources: MnnvlResources, request: Request, plan: Plan, injection: Injection
 ) -> Verdict:
     """Make the resources of `plan`, and return the verdict with the patch of `injection`."""
-    doubt = _doubt(request, plan, injection)
+    doubt = None  # or why this review may not cause writes
+    if not request.trusted:
+        doubt = "the review came over a path without a valid token"
+    elif plan.mode != injection.new_mode:
+        doubt = f'the claim has the form "{plan.mode}", and new ones have "{injection.new_mode}"'
+
     try:
         async with patience(PATIENCE_SECONDS):
             created = await resources.ensure(plan, dry_run=request.dry_run, doubt=doubt)
@@ -72,15 +77,6 @@ def incomplete(plan: Plan, injection: Injection, problem: ClusterError) -> Verdi
         f" ({problem.message}): grove-admission makes them as soon as it can"
     )
     return patched(injection.patch, warnings=[text, *injection.warnings])
-
-
-def _doubt(request: Request, plan: Plan, injection: Injection) -> str | None:
-    """Return why this review may not cause writes, or None if it may."""
-    if not request.trusted:
-        return "the review came over a path without a valid token"
-    if plan.mode != injection.new_mode:
-        return f'the claim has the form "{plan.mode}", and new ones have "{injection.new_mode}"'
-    return None
 
 
 @contextlib.asynccontextmanager
