@@ -132,6 +132,13 @@ def bound_claim(node: str, *users: Any, name: str = "scratch") -> Changes:
     return {"pods": (*claiming(PodClaim(name, "shared")), *users), "claims": (stored,)}
 
 
+EVICTABLE = {
+    "pod_groups": (
+        pod_group(priority_class="urgent"),
+        replace(pod_group(), namespace="research", name="batch-eval", owners=(), subgroups=()),
+    ),
+    "priorities": (PriorityClass("urgent", 200),),
+}
 LOG = "see the log of Grove's operator"
 REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
@@ -233,6 +240,9 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ),
     ("NothingMade", "the set is new", nothing(59), f"wait: Grove makes it within seconds; if it lasts, {LOG}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
+    ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
+     {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
+     "wait until pods of others leave room for 3 more in zone-a/rack-a1"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000, allocated=41_000)},
      "wait until others of the queue end, ask for less, or have the limit raised"),
 ]  # fmt: skip
@@ -285,13 +295,6 @@ def test_what_mends_a_level_that_is_not_kept(changes: Changes, remedy: str) -> N
 
 CORDONED = {"nodes": tuple(replace(n, unschedulable=n.labels[RACK] == "rack-a1") for n in nodes())}
 HELD = fill("rack-a2", "rack-b1", "rack-b2")
-EVICTABLE = {
-    "pod_groups": (
-        pod_group(priority_class="urgent"),
-        replace(pod_group(), namespace="research", name="batch-eval", owners=(), subgroups=()),
-    ),
-    "priorities": (PriorityClass("urgent", 200),),
-}
 
 
 @pytest.mark.parametrize(

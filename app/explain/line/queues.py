@@ -126,17 +126,16 @@ class Queues:
         """Return the queues that KAI may reclaim from for a gang, and what they have too much.
 
         That is a resource, and thousandths of it. They are beside its own queue and those above it,
-        up to the one whose limit keeps it out; there are none beside one that would be above its
-        own fair share. See `plugins/proportion/reclaimable` of KAI.
+        up to one that would have more than its fair share, as one at its limit would. See
+        `plugins/proportion/reclaimable` of KAI.
         """
-        full = self.full(own)
         found: dict[Queue, tuple[str, int]] = {}
         for account in self._above[own.group.queue]:
-            if account.queue.name == full or not account.may_reclaim(own.asked):
+            if not account.may_reclaim(own.asked):
                 break
             for other in self._below[account.queue.parent]:
                 above = other.above
-                if above and other is not account and other.fixed != other.allocated:
+                if above and other.fixed != other.allocated:
                     found[other.queue] = above
         return found
 

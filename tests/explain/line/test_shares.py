@@ -41,6 +41,7 @@ CASES = (
         "what is promised comes first", [account("a", quota=6), account("b")], 8, {"a": 7, "b": 1}
     ),
     Case("by weight", [account("a", weight=3), account("b")], 8, {"a": 6, "b": 2}),
+    Case("in whole GPUs", [account("a", weight=2), account("b")], 8, {"a": 5, "b": 3}),
     Case(
         "what one does not want, others get",
         [account("a", wants=(1.0, 0, 0)), account("b")],

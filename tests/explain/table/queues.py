@@ -172,10 +172,54 @@ QUEUES = (
         "Queue team-llm: limit 64 GPUs, 64 used, 24 asked",
         "wait",
         {
+            "pod_groups": (
+                pod_group(priority_class="urgent", said=(Said("OverLimit", "w"),)),
+                batch("team-llm"),
+            ),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+    ),
+    Row(
+        "QueueLimit",
+        "pods of the same priority hold what the limit leaves",
+        {
             "pod_groups": (pod_group(), batch("team-llm")),
             "queues": queues(limit=64_000, allocated=64_000),
             **HALF,
         },
+        "Queue team-llm: limit 64 GPUs, 64 used, 24 asked",
+        "you",
+        {
+            "pod_groups": (pod_group(priority_class="urgent"), batch("team-llm")),
+            "queues": queues(limit=64_000, allocated=64_000),
+            **HALF,
+        },
+    ),
+    Row(
+        "QueueQuota",
+        "KAI reclaims nothing for a gang above its quota",
+        {
+            "pod_groups": (pod_group(preemptibility=FIXED), batch("team-b")),
+            "queues": (
+                Queue("root"),
+                Queue("team-llm", "root", 16_000),
+                Queue("team-b", "root", 0),
+            ),
+            "pods": (*pods(), *FULL),
+        },
+        "The workload is not preemptible and so bound to the quota of queue team-llm: 16 GPUs, 0 used, 24 asked",
+        "you",
+        {
+            "pod_groups": (pod_group(), batch("team-b")),
+            "queues": (
+                Queue("root"),
+                Queue("team-llm", "root", 16_000),
+                Queue("team-b", "root", 0),
+            ),
+            "pods": (*pods(), *FULL),
+        },
+        also=("NoDomainFits",),
     ),
     Row(
         "QueueLimit",
