@@ -88,7 +88,8 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
-        "not looked at: NodesComing, QueueQuota, AfterOthers, NoNodeGroupHelps, BindingFailed, GangEvicted and PlacementLost",
+        "not looked at: NodesComing, LowerPriority, QueueQuota, AfterOthers, FairShare, NoNodeGroupHelps, BindingFailed,"
+        " GangEvicted and PlacementLost",
     ]
 
 

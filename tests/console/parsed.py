@@ -69,7 +69,12 @@ class Parsed(HTMLParser):
         ]
 
     def texts(self, tag: str, **attributes: str) -> list[str]:
-        return [element.text for element in self.all(tag, **attributes)]
+        """The texts that people see, without what is hidden."""
+        return [
+            element.text
+            for element in self.all(tag, **attributes)
+            if "hidden" not in element.attributes
+        ]
 
     @property
     def heading(self) -> str:
