@@ -36,9 +36,10 @@ def preflight_warnings(
     asking = template.asking
     for clique in asking:
         if clique.pods > 1:
-            levels = [level for name, level in narrowest.items() if name == clique.name]
+            level = narrowest.get(clique.name)
+            within = [] if level is None else [level]
             pods = f"{clique.pods} pods"
-            warnings += _sharing(f'clique "{clique.name}"', pods, clique.gpus, levels, nodes)
+            warnings += _sharing(f'clique "{clique.name}"', pods, clique.gpus, within, nodes)
     domains = _domains(asking)
     warnings += _several(domains, narrowest, nodes)
     for name, members in domains.items():
