@@ -54,9 +54,9 @@ class Verdict(Value):
         It is `allowed`, `patched`, `refused`, `failed`, or `warned` in place of `refused` in a
         trial period.
         """
+        if self.allowed and self.code != ALLOWED.code:
+            return "warned"
         if self.allowed:
-            if self.code != 200:
-                return "warned"
             return "patched" if self.patch else "allowed"
         return "failed" if self.code >= 500 else "refused"
 

@@ -23,5 +23,5 @@ class Versioned(Value):
 
 @lru_cache(maxsize=8192)
 def shared(value: T) -> T:
-    """Return `value`, one object for equal ones that come again soon, so that memory has one."""
+    """Return one object for all values that are equal to this one, so that memory holds one."""
     return value

@@ -41,10 +41,9 @@ from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
-from app.facts.named import Ref
+from app.facts.named import Ref, read_key
 from app.kube.api import ClusterError, Reader, Selection
 from app.kube.kubeconfig import namespace_of
-from app.objects.shape import key_of
 from app.stores.around import ASKED
 
 # Which object a command line asks about, and what to say if it isn't there.
@@ -118,7 +117,7 @@ async def _listed(
         page = await client.list(selection, limit=MOST_NEIGHBOURS)
     except ClusterError:
         return []
-    return [Ref(kind, *key_of(obj)) for obj in page.items]
+    return [Ref(kind, *read_key(obj)) for obj in page.items]
 
 
 # The command.

@@ -7,10 +7,9 @@ import os
 import ssl
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-from msgspec import Struct
 
 from app.base.mounted import read_mounted
 from app.kube.api import ClusterError, Unavailable
@@ -62,7 +61,8 @@ class Credentials(Protocol):
         ...
 
 
-class PodCredentials(Struct):
+@dataclass(slots=True)
+class PodCredentials:
     """The service account that Kubernetes mounts into a Pod.
 
     The token is read again every minute, because the kubelet replaces it before it expires.
@@ -75,7 +75,7 @@ class PodCredentials(Struct):
     proxy: str | None = None
     server_hostname: str | None = None
     impersonation: Headers = ()
-    _token: str = ""
+    _token: str = field(default="", repr=False)
     _read_at: float = 0.0
 
     def ssl_context(self) -> ssl.SSLContext | None:

@@ -380,9 +380,9 @@ _ANY = Resource("*", "*", "", True, ("*",))
 
 
 def by_others(namespaces: Sequence[str], users: Sequence[str]) -> Conditions:
-    """Return the condition of requests by others than those who only copy names of queues.
+    """Return the condition that somebody asks who does not only copy names of queues.
 
-    These are the service accounts of `namespaces`, `users`, kubelets and Kubernetes' controllers.
+    Service accounts of `namespaces`, `users`, kubelets and Kubernetes' controllers only do that.
     """
     groups = [*(f"system:serviceaccounts:{namespace}" for namespace in namespaces), "system:nodes"]
     is_member = "has(request.userInfo.groups) && g in request.userInfo.groups"

@@ -8,10 +8,9 @@ import pytest
 import yaml
 
 from app.certificates.certificate import make_ca
-from app.kube.api import (
-    ClusterError,
-)
+from app.kube.api import ClusterError
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
+from app.kube.trust import ServerTrust
 
 
 def kubeconfig(path: Path, **users: dict[str, str]) -> Path:
@@ -103,6 +102,16 @@ async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) ->
     token.write_text("two")
     assert await credentials.authorization() == "Bearer one"
     assert await credentials.authorization() == "Bearer two"
+
+
+async def test_the_token_of_a_pod_is_not_in_what_is_printed_of_its_credentials(
+    tmp_path: Path,
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("pod-token")
+    credentials = PodCredentials("https://10.0.0.1:443", token, tmp_path / "ca.crt")
+    assert await credentials.authorization() == "Bearer pod-token"
+    assert "pod-token" not in repr(ServerTrust(credentials, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -123,11 +123,11 @@ class Queues:
         return ""
 
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
-        """Return the queues that KAI may reclaim from for a gang, and what they have too much.
+        """Return the queues that KAI may reclaim from for a gang, and how much each has too much.
 
-        That is a resource, and thousandths of it. They are beside its own queue and those above it,
-        up to one that would have more than its fair share, as one at its limit would. See
-        `plugins/proportion/reclaimable` of KAI.
+        That is a resource, and thousandths of it. The queues are beside the gang's own queue and
+        those above it, up to one that would then have more than its fair share, as one at its limit
+        would. See `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}
         for account in self._above[own.group.queue]:
