@@ -18,7 +18,7 @@ from app.admission.body import Body, Chunked, Sized
 from app.admission.crowd import Rank
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Headers, status
-from app.admission.head import END, Head, NotHttp, answer_head, path_and_query, refused
+from app.admission.head import END, Head, NotHttp, answer_head, read_head, refused
 from app.admission.serving import Serving
 
 log = logging.getLogger(__name__)
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
 
         end += len(END)
         try:
-            head = Head(data[position:end])
+            head = read_head(data[position:end])
         except NotHttp as refusal:
             self._reject(refusal)
             return position
@@ -278,8 +278,8 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, position, end)
 
     def _take_note_of(self, head: Head) -> None:
-        path, self._query = path_and_query(head.url)
-        route = self._exchange.route(path) if head.method == b"POST" else None
+        self._query = head.query
+        route = self._exchange.route(head.path) if head.method == b"POST" else None
         self._route = route
         self.is_trusted = self._exchange.only_known or (route is not None and route.trusted)
         self._headers = head.fields

@@ -289,9 +289,6 @@ def shape_findings(request: Request) -> Findings:
     return findings
 
 
-# Bytes.
-
-
 _ALLOWED = (
     b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview",'
     b'"response":{"uid":%b,"allowed":true}}'

@@ -238,13 +238,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._undecrypted = whole[_TURN:]
         else:
             self._undecrypted = b""
-        self._fruitless += len(data)
         self._incoming.write(data)
         try:
             if self._is_open:
-                self._read(tls)
+                self._read(tls, len(data))
             else:
-                self._shake_hands(tls)
+                self._shake_hands(tls, len(data))
         except ssl.SSLError:
             self._send()  # the alert with the reason
             self._is_closing = True
@@ -256,7 +255,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         elif self._undecrypted:
             self._wait_for_turn()
 
-    def _shake_hands(self, tls: ssl.SSLObject) -> None:
+    def _shake_hands(self, tls: ssl.SSLObject, size: int) -> None:
+        self._fruitless += size
         if self._is_closing:
             return
         try:
@@ -272,14 +272,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._above = self._make()
         self._door.entered(self)
         self._above.connection_made(self)
-        self._read(tls)
+        self._read(tls, 0)
 
-    def _read(self, tls: ssl.SSLObject) -> None:
-        """Pass on the plaintext of this turn, in one piece however small its records are."""
+    def _read(self, tls: ssl.SSLObject, size: int) -> None:
+        """Pass on the plaintext of this turn, in one piece however small its records are.
+
+        `size` is that of the ciphertext in bytes.
+        """
         pieces: list[bytes] = []
         failure = None
+        has_more = True
         try:
-            self._decrypt(tls, pieces)
+            while has_more:
+                data = tls.read(_RECORD)
+                pieces.append(data)
+                # a read of nothing raises an error, which takes 4 us
+                has_more = len(data) == _RECORD or (data != b"" and self._incoming.pending > 0)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
@@ -288,24 +296,14 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._outgoing.pending:
             self._send()
         plaintext = b"".join(pieces)
-        self._fruitless -= len(plaintext) / _ENOUGH
-        if self._fruitless < 0:
-            self._fruitless = 0
+        fruitless = self._fruitless + size - len(plaintext) / _ENOUGH
+        self._fruitless = fruitless if fruitless > 0 else 0
         if plaintext and not self._is_closing:
             self._above.data_received(plaintext)
         if failure is not None:
             raise failure
         if pieces and not pieces[-1]:
             self._end()
-
-    def _decrypt(self, tls: ssl.SSLObject, pieces: list[bytes]) -> None:
-        """Append the plaintext of this turn to `pieces`; an empty one is the end of TLS."""
-        while True:
-            data = tls.read(_RECORD)
-            pieces.append(data)
-            # a read of nothing raises an error, which takes 4 us
-            if not data or (len(data) < _RECORD and not self._incoming.pending):
-                return
 
     def _wait_for_turn(self) -> None:
         """Let other connections be read before the rest of this one."""

@@ -21,7 +21,7 @@ from app.admission.asgi import AdmissionApp
 from app.admission.connection import MAX_HEAD, Connection
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Exchange
-from app.admission.head import Head
+from app.admission.head import Head, NotHttp, read_head
 from app.admission.review import Request
 from app.admission.serving import ConnectionLimits, Serving
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
@@ -222,6 +222,19 @@ def test_only_http_1_1_knows_what_a_client_expects(version: bytes, expects: bool
     sent = post(review("u"), headers=b"expect: 100-continue\r\n", version=version)
     begin, end, _ = sent.partition(b"\r\n\r\n")
     assert Head(begin + end).expects_continue is expects
+
+
+def test_short_heads_are_kept() -> None:
+    def head(path: str, padding: int) -> bytes:
+        return b"POST %b HTTP/1.1\r\nhost: a\r\nx: %b\r\n\r\n" % (path.encode(), b"x" * padding)
+
+    assert read_head(head("/a", 0)) is read_head(head("/a", 0))
+    assert read_head(head("/b", 0)).path == "/b"
+    # strangers choose what they send: long ones would take memory
+    assert read_head(head("/a", 2000)) is not read_head(head("/a", 2000))
+    for _ in range(2):
+        with pytest.raises(NotHttp):
+            read_head(b"POST /a HTTP/1.1\r\n\r\n")
 
 
 async def test_a_chunked_body_is_expected_too() -> None:
