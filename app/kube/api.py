@@ -3,6 +3,7 @@
 The errors are made from HTTP responses and Status objects. `client.py` implements `Client`.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Literal, Protocol
 
@@ -325,16 +326,20 @@ class _Position(Struct):
     _namespace: str | None = None
     _name: str = ""
 
-    def is_past(self, obj: Object) -> bool:
+    def not_past(self, items: list[Object]) -> list[Object]:
+        """Return those that come after the position, which becomes that of the last one."""
+        coming = [obj for obj in items if not self._is_past(obj)]
+        for obj in coming:
+            namespace, name = key_of(obj)
+            if self._namespace is not None and namespace != self._namespace:
+                self._finished.add(self._namespace)
+            self._namespace = namespace
+            self._name = name
+        return coming
+
+    def _is_past(self, obj: Object) -> bool:
         namespace, name = key_of(obj)
         return namespace in self._finished or (namespace == self._namespace and name <= self._name)
-
-    def advance(self, obj: Object) -> None:
-        namespace, name = key_of(obj)
-        if self._namespace is not None and namespace != self._namespace:
-            self._finished.add(self._namespace)
-        self._namespace = namespace
-        self._name = name
 
 
 async def pages(
@@ -342,31 +347,44 @@ async def pages(
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 
-    A page is emptied before the next one is read: it takes far more memory than what is kept of it.
+    The API server makes the next page while this one is read: beside a large cluster, that is a
+    fifth of the time (`./scripts/bench mcp`). A page is emptied before the next one is decoded,
+    because it takes far more memory than what is kept of it.
 
     A list expires after some minutes (Gone). It is then started again, without the objects that
     were returned before. Raise Gone if this happens again without progress, and any other
     ClusterError.
     """
+
+    def ask(token: str) -> asyncio.Task[Page]:
+        return asyncio.create_task(client.list(selection, limit=limit, continue_token=token))
+
     position = _Position()
     token = ""
+    coming = ask(token)
     expired = False
-    while True:
-        try:
-            page = await client.list(selection, limit=limit, continue_token=token)
-        except Gone:
-            if expired or not token:
-                raise
-            token = ""
-            expired = True
-            continue
-        page.items[:] = [obj for obj in page.items if not position.is_past(obj)]
-        if page.items:
-            for obj in page.items:
-                position.advance(obj)
-            expired = False
-            yield page
-            page.items.clear()
-        token = page.continue_token
-        if not token:
-            return
+    try:
+        while True:
+            try:
+                page = await coming
+            except Gone:
+                if expired or not token:
+                    raise
+                token = ""
+                coming = ask(token)
+                expired = True
+                continue
+
+            token = page.continue_token
+            if token:
+                coming = ask(token)
+                await asyncio.sleep(0)  # otherwise, it would be sent after this page is read
+            page.items[:] = position.not_past(page.items)
+            if page.items:
+                expired = False
+                yield page
+                page.items.clear()
+            if not token:
+                return
+    finally:
+        coming.cancel()

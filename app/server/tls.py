@@ -281,13 +281,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """
         pieces: list[bytes] = []
         failure = None
-        has_more = True
         try:
-            while has_more:
-                data = tls.read(_RECORD)
-                pieces.append(data)
-                # a read of nothing raises an error, which takes 4 us
-                has_more = len(data) == _RECORD or (data != b"" and self._incoming.pending > 0)
+            self._decrypt(tls, pieces)
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
@@ -304,6 +299,15 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             raise failure
         if pieces and not pieces[-1]:
             self._end()
+
+    def _decrypt(self, tls: ssl.SSLObject, pieces: list[bytes]) -> None:
+        """Append the plaintext of this turn to `pieces`; an empty one is the end of TLS."""
+        while True:
+            data = tls.read(_RECORD)
+            pieces.append(data)
+            # a read of nothing raises an error, which takes 4 us
+            if not data or (len(data) < _RECORD and not self._incoming.pending):
+                return
 
     def _wait_for_turn(self) -> None:
         """Let other connections be read before the rest of this one."""

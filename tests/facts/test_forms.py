@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.base.json import to_json
+from app.explain.known.snapshot import CLIQUES
 from app.facts.kubernetes.pod import PodForm
 from app.facts.table import NODES, PODS, WIDE_NODES, Row
 from app.kube.transport import decoded
@@ -17,7 +18,7 @@ from tests.explain.objects import objects_of
 from tests.explain.test_reasons import CASES, start
 
 TESTDATA = Path(__file__).parents[1] / "testdata"
-FORMED = (NODES, WIDE_NODES, PODS)
+FORMED = (NODES, WIDE_NODES, PODS, CLIQUES)
 
 
 def recorded() -> Iterator[Any]:

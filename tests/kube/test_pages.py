@@ -1,5 +1,7 @@
 """Paging through a list that may lapse under way."""
 
+import asyncio
+
 import pytest
 
 from app.kube.api import Gone, Object, Rejected, Selection, pages
@@ -32,6 +34,17 @@ def keys(items: list[Object]) -> list[tuple[str, str]]:
 async def test_every_object_comes_once_in_pages() -> None:
     read = [keys(page.items) async for page in pages(cluster(), Selection(SECRET), limit=4)]
     assert read == [NAMES[:4], NAMES[4:]]
+
+
+async def test_the_next_page_is_made_while_one_is_read() -> None:
+    client = cluster()
+    listing = pages(client, Selection(SECRET), limit=4)
+    assert keys((await anext(listing)).items) == NAMES[:4]
+    assert [call.verb for call in client.calls] == ["list", "list"]
+    (coming,) = asyncio.all_tasks() - {asyncio.current_task()}
+    await listing.aclose()
+    await asyncio.wait([coming])
+    assert coming.cancelled()
 
 
 async def test_one_namespace() -> None:

@@ -7,7 +7,7 @@ and owner references.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from msgspec import field
 
@@ -24,7 +24,16 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import ONLY_A_POD, Pod, PodClaim, Shape, read_pod_claims, read_shape
+from app.facts.kubernetes.pod import (
+    ONLY_A_POD,
+    MetadataForm,
+    Pod,
+    PodClaim,
+    PodSpecForm,
+    Shape,
+    read_pod_claims,
+    read_shape,
+)
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.named import NOWHERE, Key, Namespaced, Place, read_key, read_place
@@ -56,6 +65,26 @@ class PodClique(Namespaced):
     claims: tuple[PodClaim, ...] = ()
     errors: tuple[LastError, ...] = ()
     unclaimed: Unclaimed | None = None
+
+
+class _SpecForm(TypedDict, total=False):
+    replicas: Any
+    podSpec: PodSpecForm | None
+
+
+class _StatusForm(TypedDict, total=False):
+    scheduledReplicas: Any
+    lastErrors: Any
+
+
+class PodCliqueForm(TypedDict, total=False):
+    """The fields of a PodClique that are read here and by stores."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: MetadataForm | None
+    spec: _SpecForm | None
+    status: _StatusForm | None
 
 
 def read_pod_clique(obj: JsonMap) -> PodClique:
@@ -239,7 +268,9 @@ class Belongings:
         return owned or next(filter(None, named), None)
 
 
-CLIQUES: Row[PodClique] = Row(kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques")
+CLIQUES: Row[PodClique] = Row(
+    kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques", form=PodCliqueForm
+)
 
 _ROWS: tuple[Row[Any], ...] = (
     table.TOPOLOGIES,

@@ -6,6 +6,7 @@ What decides on placement is kept; env, args and other annotations are not.
 from functools import lru_cache
 from typing import Any, TypedDict
 
+from app.base.json import from_json, to_json
 from app.base.value import Value
 from app.facts.kubernetes.gpus import GPU, gpus_of_pod
 from app.facts.kubernetes.requests import pod_requests
@@ -35,7 +36,7 @@ GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
 
 
-class _Metadata(TypedDict, total=False):
+class MetadataForm(TypedDict, total=False):
     namespace: Any
     name: Any
     uid: Any
@@ -57,7 +58,7 @@ class _Volume(TypedDict, total=False):
     persistentVolumeClaim: Any
 
 
-class _Spec(TypedDict, total=False):
+class PodSpecForm(TypedDict, total=False):
     nodeName: Any
     schedulerName: Any
     schedulingGates: Any
@@ -91,8 +92,8 @@ class PodForm(TypedDict, total=False):
 
     apiVersion: Any
     kind: Any
-    metadata: _Metadata | None
-    spec: _Spec | None
+    metadata: MetadataForm | None
+    spec: PodSpecForm | None
     status: _Status | None
 
 
@@ -139,14 +140,36 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
     )
 
 
+_OF_SHAPE = (
+    "containers",
+    "initContainers",
+    "resources",
+    "overhead",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+)
+
+
 def read_shape(spec: JsonMap, share: Any = None) -> Shape:
     """Return what the pods of a pod spec ask of a node.
 
     Limits stand in for requests that are not set, as at admission. `share` is the part of a GPU
     that a pod asks for by annotation.
     """
+    fields = {field: spec[field] for field in _OF_SHAPE if field in spec}
+    return _read_shape(to_json(fields), share if isinstance(share, str) else None)
+
+
+@lru_cache(maxsize=1024)
+def _read_shape(content: bytes, share: str | None) -> Shape:
+    """Read the fields of a pod spec, as JSON.
+
+    The pods of a gang have the same: for most of them, reading takes an eighth of the time.
+    """
+    spec = from_json(content)
     requests = pod_requests(spec)
-    if isinstance(share, str):
+    if share is not None:
         requests[GPU] = requests.get(GPU, 0) + thousandths(share)
 
     return _shared_shape(
