@@ -11,24 +11,27 @@ from pathlib import Path
 import uvloop
 
 from app.base import logs
-from app.base.record import record_of
+from app.base.record import record_of, recorded_facts
 from app.cluster.connect import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
     Command,
     add_cluster_options,
     add_output,
+    complain,
     configured,
     show_answer,
     unreadable,
 )
-from app.commands.records import read_record
+from app.commands.records import add_record_options, check_record_options, read_record
 from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
 from app.doctor.examination import Patient, examine
+from app.doctor.pseudonyms import with_pseudonyms
 from app.doctor.record import KIND, Heard, unanswered, unreachable
-from app.doctor.report import Examined, document, exit_code, lines, warning
+from app.doctor.report import Examined, document, exit_code, lines, verdict, warning
+from app.dry_run.budget import UnusableInput
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 
@@ -50,12 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="also the checks that are ok")
     add_output(parser)
-    parser.add_argument(
-        "--record",
-        type=Path,
-        metavar="FILE",
-        help="write what the answer depends on, for --offline and for bug reports",
-    )
+    add_record_options(parser)
     parser.add_argument(
         "--offline", type=Path, metavar="FILE", help="examine a record in place of a cluster"
     )
@@ -63,6 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
+    check_record_options(arguments)
     if arguments.offline:
         heard = read_record(KIND, Heard, arguments.offline)
     else:
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         examined = uvloop.run(_examine(arguments, heard))
         if arguments.record:
-            arguments.record.write_bytes(record_of(KIND, heard))
+            arguments.record.write_bytes(_record_of(heard, examined, arguments))
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 
@@ -90,10 +89,30 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_code(examined)
 
 
+def _record_of(heard: Heard, examined: Examined, arguments: argparse.Namespace) -> bytes:
+    """Return a record, with pseudonyms if that is asked for and doesn't change what is found.
+
+    Raise UnusableInput if it does.
+    """
+    record = record_of(KIND, heard)
+    if not arguments.pseudonyms:
+        return record
+
+    record = with_pseudonyms(record)
+    again = recorded_facts(Heard, record)
+    if verdict(uvloop.run(_examine(arguments, again))) != verdict(examined):
+        raise UnusableInput(
+            "nothing was recorded: with pseudonyms, something else would be found. Record without"
+            " --pseudonyms"
+        )
+    complain("certificates are recorded as they are: see whom they name before you give it away")
+    return record
+
+
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
     shake: Shake = functools.partial(handshake, seconds=_HANDSHAKE_SECONDS)
     recorded = None
-    if arguments.offline:
+    if arguments.offline or heard.answers:
         shake = unreachable
         recorded = unanswered
     async with looking_client(ALL, arguments.kubeconfig, arguments.context, recorded) as client:

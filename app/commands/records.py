@@ -39,15 +39,20 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def check_record_options(arguments: argparse.Namespace) -> None:
+    """Raise UnusableInput for --pseudonyms alone."""
+    if arguments.pseudonyms and not arguments.record:
+        raise UnusableInput("--pseudonyms is about the file of --record")
+
+
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
     """Write the facts to the file of --record, if it is given, and say how to read it.
 
     `asked` is the object that was asked for. Its name is "" if all of its namespace was. Raise
     UnusableInput for --pseudonyms alone, and OSError if the file cannot be written.
     """
-    if arguments.record is None:
-        if arguments.pseudonyms:
-            raise UnusableInput("--pseudonyms is about the file of --record")
+    check_record_options(arguments)
+    if not arguments.record:
         return
 
     if arguments.pseudonyms:

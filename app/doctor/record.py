@@ -102,7 +102,16 @@ async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Hand
 # What no record has.
 
 
-_LEFT_OUT = {"env", "envFrom", "imageID", "images", "lastState", "managedFields", "terminated"}
+_LEFT_OUT = {
+    "description",
+    "env",
+    "envFrom",
+    "imageID",
+    "images",
+    "lastState",
+    "managedFields",
+    "terminated",
+}
 _KEPT_ANNOTATIONS = ("grove.io/", "kai.scheduler/")
 _IMAGE = re.compile(r"^.*?(:v?\d+\.\d+\.\d+)?$")
 

@@ -11,6 +11,7 @@ import yaml
 from app import __version__
 from app.certificates.certificate import make_ca, make_leaf
 from app.config.read import read_configuration
+from app.config.schema import Configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.facts.kinds import CLUSTER_TOPOLOGY
@@ -19,6 +20,7 @@ from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.paths import with_token
 from tests import builders
 from tests.doctor.answering import AnsweringClient
+from tests.kube.memory.client import EVERYTHING
 from tests.rendered import MANIFESTS, documents
 
 Object = dict[str, Any]
@@ -74,6 +76,7 @@ class Installation:
 
     def __init__(self) -> None:
         self.configuration: Object = copy.deepcopy(CONFIGURATION)
+        self.served = dict(EVERYTHING)
         self.denied: Callable[[Object], bool] = lambda asked: False
         self.version: Object = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
         mutating, validating = webhook_configurations(ServiceTarget())
@@ -97,18 +100,25 @@ class Installation:
 
     async def findings(self) -> list[Finding]:
         """All checks that are not ok."""
-        client = AnsweringClient(self.objects.values())
-        (topology,) = client.objects(CLUSTER_TOPOLOGY)
-        client.load([kai(topology["metadata"]["uid"])])
-        client.allows = lambda spec: not self.denied(spec["resourceAttributes"])
-        configuration = read_configuration(yaml.safe_dump(self.configuration), "test")
-        patient = Patient(client, self._read, shake, configuration, False, NOW)
+        patient = Patient(self.client(), self._read, shake, self.configured(), False, NOW)
         return [
             Finding(subject, check.status, check.message, check.remedy)
             for subject, checks in (await examine(patient)).items()
             for check in checks
             if check.status != "ok"
         ]
+
+    def client(self) -> AnsweringClient:
+        """The cluster."""
+        client = AnsweringClient(self.objects.values(), served=self.served)
+        (topology,) = client.objects(CLUSTER_TOPOLOGY)
+        client.load([kai(topology["metadata"]["uid"])])
+        client.allows = lambda spec: not self.denied(spec["resourceAttributes"])
+        return client
+
+    def configured(self) -> Configuration:
+        """The configuration of the server."""
+        return read_configuration(yaml.safe_dump(self.configuration), "test")
 
     async def _read(self, path: str) -> Object:
         assert path == "/version"

@@ -127,15 +127,18 @@ class Rehearsed:
         )
         return entry
 
-    async def checks(self) -> list[Check]:
+    def client(self) -> AnsweringClient:
         client = AnsweringClient(self.configurations.values())
         client.load(list(self.services.values()))
         client.load([slice_of(item, self.endpoints[key]) for key, item in self.services.items()])
         spaces = dict.fromkeys(key.partition("/")[0] for key in self.endpoints)
         client.load([namespace(name) for name in ("kube-system", *spaces)])
-        return await check_all(client, self._shake, NOW)
+        return client
 
-    async def _shake(self, address: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
+    async def checks(self) -> list[Check]:
+        return await check_all(self.client(), self.shake, NOW)
+
+    async def shake(self, address: str, port: int, name: str, ca_bundle: bytes) -> Handshake:
         if name in self.unreachable:
             return Handshake("unreachable", "timed out")
         if ca_bundle != CA.cert_pem:

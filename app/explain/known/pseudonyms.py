@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import convert, to_builtins
 
+from app.base.pseudonyms import WordPseudonyms
 from app.explain.known.snapshot import Snapshot
 from app.facts.unit_owners import OWNER_KINDS
 
@@ -73,7 +74,6 @@ _KEPT_WORDS = {
 }
 """The words that rules look for in names."""
 
-_WORD = re.compile(r"[A-Za-z0-9]+")
 _PATH = re.compile(r"[\w./-]+")
 
 
@@ -82,14 +82,7 @@ class Pseudonyms:
 
     def __init__(self, facts: Snapshot) -> None:
         self._known = frozenset(_names(_kinds(facts)))
-        words = {word for name in self._known for word in _WORD.findall(name)}
-        replaced = sorted(word for word in words if not word.isdigit() and word not in _KEPT_WORDS)
-        width = len(str(len(replaced)))
-        self._words = {word: f"w{number:0{width}}" for number, word in enumerate(replaced, 1)}
-
-    def of(self, name: str) -> str:
-        """Return the pseudonym of a name."""
-        return _WORD.sub(lambda word: self._words.get(word[0], word[0]), name)
+        self.of = WordPseudonyms(self._known, _KEPT_WORDS).of
 
     def replace_in(self, facts: Snapshot) -> Snapshot:
         """Return facts with pseudonyms in place of names."""
