@@ -5,7 +5,7 @@ those that wait, in the order of KAI's line. A gang counts as placed if there is
 beside all before it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from app.explain.answers.survey import survey
 from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import Seeker, is_alone, seekers_of
+from app.explain.answers.whatif.seekers import Seeker, gangs_of, is_alone, seekers_of
 from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
@@ -105,13 +105,18 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
 
     supposed = suppose(index, edits, topology)
     made = frozenset(map(set_ref, supposed.made))
-    moving, waiting = seekers_of(index, supposed)
+    problems: dict[Ref, list[Reason]] = {}
+
+    def look(workload: Ref, gangs: Iterable[Gang]) -> None:
+        problems[workload] = examine(gangs).problems
+
+    moving, waiting = seekers_of(index, supposed, look)
     moves, waits = _fates(index, had_place, moving.seekers, waiting.seekers)
 
     new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
     others = _others(index, supposed, moves) - moving.cut
     told = {fate.workload for fate in moves} | made
-    worse = _worse(index, before, told)
+    worse = _worse(index, before, {ref: problems[ref] for ref in problems.keys() - told})
     cut = moving.cut, waiting.cut
 
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
@@ -144,33 +149,23 @@ def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
     return sum(1 for pod in pods if is_alone(index, pod))
 
 
-def _worse(index: Index, before: Snapshot, told: set[Ref]) -> tuple[Worse, ...]:
-    """Return what gets new problems, of all that was there before and is not told of otherwise.
+def _worse(
+    index: Index, before: Snapshot, problems: Mapping[Ref, list[Reason]]
+) -> tuple[Worse, ...]:
+    """Return those of the `problems` of workloads that they didn't have before.
 
-    Few workloads have problems: only for these, those that they had before are looked for.
+    Few have any: only for these, those that they had are looked for.
     """
     after = index.facts
-    remaining = (ref for ref in workloads(index) if ref not in told)
-    problems = {ref: found for ref in remaining if (found := _problems(index, ref))}
-
-    worse = []
     index.follow(before)
-    for ref in filter(problems.__contains__, workloads(index)):
-        known = {reason.id for reason in _problems(index, ref)}
-        new = tuple(reason for reason in problems[ref] if reason.id not in known)
+    worse = []
+    for workload in filter(problems.get, workloads(index)):
+        known = {reason.id for reason in examine(gangs_of(index, workload)).problems}
+        new = tuple(reason for reason in problems[workload] if reason.id not in known)
         if new:
-            worse.append(Worse(ref, new))
+            worse.append(Worse(workload, new))
     index.follow(after)
     return tuple(worse)
-
-
-def _problems(index: Index, ref: Ref) -> list[Reason]:
-    return examine(_gangs(index, ref)).problems
-
-
-def _gangs(index: Index, ref: Ref) -> tuple[Gang, ...]:
-    about = subject(index, ref)
-    return about.gangs if about else ()
 
 
 class _Arranging:
@@ -234,7 +229,8 @@ class _Arranging:
         free = index.free(self._names)
         # for a moment: an index anew would take ten times as long
         index.follow(without_nodes(facts, staying))
-        gangs = _gangs(index, seeker.workload)
+        about = subject(index, seeker.workload)
+        gangs = about.gangs if about else ()
         gang = next(gang for gang in gangs if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
         demand = gang.whole.demand_for(lambda pod: pod.key in leaving)

@@ -1,6 +1,6 @@
 """Gangs that need a place: those that must move, and those that wait."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from app.base.value import Value
@@ -14,6 +14,7 @@ from app.explain.known.index import Index
 from app.explain.known.queues import priority_of
 from app.explain.known.snapshot import key_of
 from app.explain.line.cycle import line_of
+from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
 
@@ -22,6 +23,9 @@ MOST_ALONE = 500
 
 Of more that must move, or that wait, the first are looked at: each takes as long as a gang.
 """
+
+
+Look = Callable[[Ref, Iterable[Gang]], None]
 
 
 class Seeker(Value, dict=True):
@@ -52,18 +56,22 @@ class Seeker(Value, dict=True):
         return order, -priority, min(times, default=inf), gang.ref
 
 
-def gangs_in(index: Index) -> Iterator[tuple[Gang, Ref]]:
-    """Yield all gangs, each with its workload.
+def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
+    """Return the gangs of one of the `workloads`."""
+    if workload.kind == POD_CLIQUE_SET.kind:
+        return gangs_of_set(index, index.sets[workload.key])
+    return (gang_of_pod_group(index, index.pod_groups[workload.key]),)
+
+
+def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
+    """Yield all gangs, each with its workload, of which `look` is told.
 
     Pods without a gang count if they ask for a device, as others hardly take room from gangs.
     """
-    for ref in workloads(index):
-        key = ref.key
-        if ref.kind == "PodCliqueSet":
-            for gang in gangs_of_set(index, index.sets[key]):
-                yield gang, ref
-        else:
-            yield gang_of_pod_group(index, index.pod_groups[key]), ref
+    for workload in workloads(index):
+        gangs = gangs_of(index, workload)
+        look(workload, gangs)
+        yield from ((gang, workload) for gang in gangs)
 
     for pod in sorted(index.facts.pods, key=key_of):
         if is_alone(index, pod) and any(is_device(name) for name, _ in pod.shape.requests):
@@ -97,15 +105,18 @@ def is_alone(index: Index, pod: Pod) -> bool:
     return not is_of_set and (namespace, pod.group) not in index.pod_groups
 
 
-def seekers_of(index: Index, supposed: Supposed) -> tuple[Line, Line]:
+def seekers_of(
+    index: Index, supposed: Supposed, look: Look = lambda workload, gangs: None
+) -> tuple[Line, Line]:
     """Return the gangs of pods that must move, and those that wait, in their order.
 
-    Those of sets that would be made wait too.
+    Those of sets that would be made wait too. `look` is called with each workload and its gangs,
+    because making them once more would take long.
     """
     made = set(map(set_ref, supposed.made))
     moving = []
     waiting = []
-    for gang, workload in gangs_in(index):
+    for gang, workload in gangs_in(index, look):
         lost = frozenset(pod.key for pod in gang.pods if pod.key in supposed.moved)
         if lost:
             moving.append(Seeker(gang, workload, lost))
