@@ -39,7 +39,9 @@ def required_violated(gang: Gang) -> Reasons:
         remedy = f"restart all pods of {part.name} together"
         if (part, key) in unnamed:
             remedy = f"have the topology named, and {remedy}"
-        elif any(joined_by(gang, key, [pod.node for pod in part.placed])):
+        elif any(
+            joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
+        ):
             remedy = f"have the dots taken out of the names of domains, and {remedy}"
         else:
             remedy = f"{remedy}: KAI looks for a {level} only for those that it places at once"

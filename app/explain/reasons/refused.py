@@ -7,12 +7,14 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
-from app.explain.known.domains import Path, joined_names
+from app.explain.known.domains import Domains, Path, joined_names
+from app.explain.known.levels import Topology
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTY, OPENED
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
 from app.explain.reasons.room import Obstacle, obstacle_of
+from app.explain.reasons.topology import named_topologies
 from app.facts.constraint import SchedulerConstraint
 
 
@@ -241,15 +243,16 @@ def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
 
 def domains_joined(gang: Gang) -> Reasons:
     """Dots in names make KAI take two domains for one, and put a part that requires one in both."""
-    if gang.domains.joined:
-        found = (joined_by(gang, key, names) for key, names in _together(gang))
+    for topology, of in named_topologies(gang):
+        domains = topology.domains
+        together = _together(gang) if domains.joined else ()
+        found = (joined_by(domains, key, names) for key, names in together)
         for same in dict.fromkeys(itertools.chain.from_iterable(found)):
-            yield _joined(gang, same)
+            yield _joined(topology, of, same)
 
 
-def joined_by(gang: Gang, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
+def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
     """Yield the domains that KAI takes for one, so that nodes are in several of a level."""
-    domains = gang.domains
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)
     for first, others in joined_names(domains).items():
@@ -275,16 +278,16 @@ def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
     return outcome.nodes
 
 
-def _joined(gang: Gang, same: Sequence[Path]) -> Reason:
+def _joined(topology: Topology, of: str, same: Sequence[Path]) -> Reason:
     depth = len(same[0])
-    level = gang.topology.levels[depth - 1]
-    domains = gang.domains
+    level = topology.levels[depth - 1]
+    domains = topology.domains
     located = zip(domains.nodes, domains.paths, strict=True)
     nodes = [node for node, path in located if path is not None and path[:depth] in same]
 
     names = listed(sorted("/".join(path) for path in same))
     text = (
-        f"KAI joins names with dots and takes {names} for one {level.domain}"
+        f"KAI joins names with dots and takes {names} for one {level.domain}{of}"
         f" ({counted(nodes, 'node')})"
     )
     remedy = f"give the {level.domain}s or the domains above them names without dots"

@@ -13,7 +13,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
 from app.explain.known.guesses import guessed_labels
-from app.explain.known.levels import Topology
+from app.explain.known.levels import Topology, topology_of
 from app.explain.placing.fitness import is_selected
 from app.explain.reasons.reason import (
     Evidence,
@@ -40,33 +40,59 @@ def level_label_missing(gang: Gang) -> Reasons:
     could use one of them and has no place; for others, they are one note. Without a gang, all nodes
     count. A label that no node has is always a reason.
     """
-    topology = gang.topology
-    outside = [node for node in topology.outside if _could_use(gang, node)]
-    if not outside:
-        return
+    for topology, of in named_topologies(gang):
+        outside = [node for node in topology.outside if _could_use(gang, node)]
+        if outside:
+            yield from _labels_of(gang, topology, of, outside)
 
+
+def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
+    """Return the topologies that the gang and its SubGroups name, once for equal levels.
+
+    Each comes with words for it, such as ` of topology network`: "" if it is the only one.
+    """
+    subgroups = gang.pod_group.subgroups if gang.pod_group else ()
+    by_levels = {gang.topology.keys: (gang.topology, gang.named_topology)}
+    for name in filter(None, (sub.topology for sub in subgroups)):
+        topology = topology_of(gang.index, name)
+        by_levels.setdefault(topology.keys, (topology, name))
+
+    words = " of topology {}" if len(by_levels) > 1 else ""
+    return [(topology, words.format(name)) for topology, name in by_levels.values()]
+
+
+def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> Reasons:
+    """Yield what `outside` lacks; KAI leaves it out of parts with a constraint of the topology."""
     absent = topology.absent_keys
-    yield from (_absent_key(topology, key) for key in absent)
+    left_out = f"out of every {'part' if of else 'gang'} with a constraint{of}"
+    yield from (_absent_key(topology, key, left_out) for key in absent)
     if not absent and gang.members and _has_place(gang):
-        yield _note(outside)
+        yield _note(outside, of)
     else:
         keys = [key for key in topology.keys if key not in absent]
-        yield from _missing_labels(gang, outside, keys)
+        guesses = guessed_labels(topology)
+        yield from _missing_labels(gang, outside, keys, guesses, left_out)
 
 
 def _has_place(gang: Gang) -> bool:
     return not gang.index.room_is_known or gang.placements.now.fits
 
 
-def _missing_labels(gang: Gang, outside: list[Node], keys: list[str]) -> Reasons:
-    guesses = guessed_labels(gang.topology)
+def _missing_labels(
+    gang: Gang,
+    outside: list[Node],
+    keys: list[str],
+    guesses: Mapping[str, Labels],
+    left_out: str,
+) -> Reasons:
     would_fit = False
     if guesses and not _has_place(gang):
         would_fit = gang.placements.with_labels(guesses).now.fits
 
     for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
         fits = _fits(len(nodes), len(guesses)) if would_fit and value else ""
-        yield _missing_label(missing, value, nodes, fits)
+        effect = f"{fits}; KAI leaves {_them(len(nodes))} {left_out}"
+        yield _missing_label(missing, value, nodes, effect)
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
@@ -78,12 +104,17 @@ def _could_use(gang: Gang, node: Node) -> bool:
     )
 
 
-def _note(nodes: list[Node]) -> Reason:
+def _note(nodes: list[Node], of: str) -> Reason:
     """That nodes lack labels, for a gang that has a place without them."""
     lack = counted(nodes, "node lacks", "nodes lack")
+    what = (
+        f"parts with a constraint{of}, and this gang"
+        if of
+        else "gangs with a constraint, and this one"
+    )
     text = (
-        f"{lack} the label of a level: KAI leaves {_them(len(nodes))} out of gangs with a"
-        " constraint, and this one has a place without"
+        f"{lack} the label of a level: KAI leaves {_them(len(nodes))} out of {what} has a place"
+        " without"
     )
     refs = tuple(node.ref for node in nodes)
     evidence = Evidence(refs[0], "metadata.labels", "incomplete")
@@ -108,7 +139,7 @@ def _by_missing_keys(
     )
 
 
-def _absent_key(topology: Topology, key: str) -> Reason:
+def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
     """Return the reason for a key that is on no node: it is misspelt, or nodes are not labelled.
 
     It names no command: no value is right for all nodes.
@@ -117,8 +148,8 @@ def _absent_key(topology: Topology, key: str) -> Reason:
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
     text = (
-        f"NO NODE has the label {key} (level {level}): KAI leaves all {counted(nodes, 'node')} out"
-        f" of every gang with a constraint{instead(key, present)}"
+        f"NO NODE has the label {key} (level {level}): KAI leaves all {counted(nodes, 'node')}"
+        f" {left_out}{instead(key, present)}"
     )
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai
@@ -134,25 +165,27 @@ def _fits(nodes: int, guessed: int) -> str:
     return "; with it the gang fits" if nodes == 1 else "; with them it fits"
 
 
-def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], fits: str) -> Reason:
-    """Return the reason for nodes that lack labels; `fits` says if these would help a gang."""
+def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect: str) -> Reason:
+    """Return the reason for nodes that lack labels; `effect` says what that does."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
+    severity: Severity = "note"
+    cost = ", which have no GPUs"
+    if gpus:
+        severity, cost = "warning", f": {amount('/gpu', gpus)}"
     names = [node.name for node in nodes]
     labels = [f"{key}={value or 'VALUE'}" for key in keys]
-    refs = tuple(Ref("Node", "", name) for name in names)
+    refs = tuple(node.ref for node in nodes)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
-    text = _missing_text(keys, value, len(nodes), gpus, fits)
     remedy = f"label {_them(len(nodes))}"
     if not value:  # they may be in several domains
         remedy = f"{remedy}; VALUE is the domain that a node is in"
         names = names if len(nodes) == 1 else ["NODE"]
     command = f"kubectl label node {shlex.join([*names, *labels])}"
-    severity: Severity = "warning" if gpus else "note"
 
     return Reason(
         "LevelLabelMissing",
         refs,
-        text,
+        f"{_lacking(keys, value, len(nodes))}{effect}{cost}",
         remedy,
         "platform",
         evidence,
@@ -161,14 +194,10 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], fits: s
     )
 
 
-def _missing_text(keys: tuple[str, ...], value: str, nodes: int, gpus: int, fits: str) -> str:
+def _lacking(keys: tuple[str, ...], value: str, nodes: int) -> str:
     whose = f" of {value}" if value else ""
-    cost = f": {amount('/gpu', gpus)}" if gpus else ", which have no GPUs"
     have = counted(nodes, f"node{whose} has", f"nodes{whose} have")
-    return (
-        f"{have} no label {listed(keys)}{fits}; KAI leaves {_them(nodes)} out of every gang with"
-        f" a constraint{cost}"
-    )
+    return f"{have} no label {listed(keys)}"
 
 
 def _them(count: int) -> str:
@@ -181,7 +210,11 @@ def not_a_tree(gang: Gang) -> Reasons:
     If a fifth of the values or more are, names that repeat are a habit: then one note for the
     level.
     """
-    topology = gang.topology
+    for topology, of in named_topologies(gang):
+        yield from _repeated(topology, of)
+
+
+def _repeated(topology: Topology, of: str) -> Reasons:
     domains = topology.domains
     for depth in range(len(topology.keys), 1, -1):
         if topology.keys[depth - 1] == HOSTNAME_KEY:
@@ -189,35 +222,32 @@ def not_a_tree(gang: Gang) -> Reasons:
         parents = by_key((path[-1], path[:-1]) for path in sorted(domains.paths_at(depth)))
         shared = {value: above_it for value, above_it in parents.items() if len(above_it) > 1}
         level = topology.levels[depth - 1]
-        above = topology.levels[depth - 2]
-        if len(shared) * 5 >= len(parents):
-            yield from _habit(domains, level, above, shared, len(parents))
+        above = f"{topology.levels[depth - 2].domain}{of}"
+        if shared and len(shared) * 5 >= len(parents):
+            yield _habit(domains, level, above, shared, len(parents))
         else:
             for value, above_it in sorted(shared.items()):
-                yield _two_parents(domains, level.domain, level.key, value, above_it)
+                yield _two_parents(domains, level, of, value, above_it)
 
 
 def _habit(
-    domains: Domains, level: Level, above: Level, shared: Mapping[str, object], total: int
-) -> Reasons:
-    if not shared:
-        return
-
+    domains: Domains, level: Level, above: str, shared: Mapping[str, object], total: int
+) -> Reason:
     example = min(shared)
     names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
     is_or_are = "is" if len(shared) == 1 else "are"
     text = (
-        f"{len(shared)} of {names} {is_or_are} in more than one {above.domain}, such as {example};"
+        f"{len(shared)} of {names} {is_or_are} in more than one {above}, such as {example};"
         f" KAI counts each as a {level.domain} of its own"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
-    remedy = f"nothing, if each {above.domain} is meant to have its own; otherwise move the labels"
-    yield about(evidence, "NotATree", text, remedy, "platform", severity="note")
+    remedy = f"nothing, if each {above} is meant to have its own; otherwise move the labels"
+    return about(evidence, "NotATree", text, remedy, "platform", severity="note")
 
 
 def _two_parents(
-    domains: Domains, level: str, key: str, value: str, parents: list[tuple[str, ...]]
+    domains: Domains, level: Level, of: str, value: str, parents: list[tuple[str, ...]]
 ) -> Reason:
     depth = len(parents[0]) + 1
     same = [domain for domain in domains.at(depth) if domain.path[-1] == value]
@@ -227,9 +257,10 @@ def _two_parents(
         nodes = f"{listed(map(str, sizes))} nodes"
     places = listed("/".join(path) for path in sorted(parents))
     refs = tuple(domains.nodes[domain.nodes[0]].ref for domain in same)
-    evidence = Evidence(refs[0], f"metadata.labels[{key}]", value)
-    text = f"{value} is in {places}: KAI counts {len(parents)} {level}s of {nodes}"
-    remedy = f"correct the label of the nodes that are elsewhere, or give one {level} another name"
+    evidence = Evidence(refs[0], f"metadata.labels[{level.key}]", value)
+    name = level.domain
+    text = f"{value} is in {places}{of}: KAI counts {len(parents)} {name}s of {nodes}"
+    remedy = f"correct the label of the nodes that are elsewhere, or give one {name} another name"
 
     return about(evidence, "NotATree", text, remedy, "platform", objects=refs, severity="warning")
 

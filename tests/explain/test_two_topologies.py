@@ -1,0 +1,190 @@
+"""What the reasons about labels say of a gang whose SubGroups name two topologies.
+
+A part `net` of two Pods asks for a leaf of the network, and one Pod of `room` for a rack. Each
+state was given to KAI's whole scheduler, which placed the gang, or not, as is said here.
+"""
+
+from typing import NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.answer import Answer, explain
+from app.explain.known.index import Index
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kai.podgroup import SubGroup
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.node import Node
+from app.facts.named import Ref
+from tests.explain.line.test_cycle import Gangs, node
+
+LEAF = SubGroup("net", minimum=2, told=SchedulerConstraint("leaf"), topology="network")
+RACK = SubGroup("room", minimum=1, told=SchedulerConstraint("rack"), topology="rooms")
+TOPOLOGIES = (KaiTopology("network", ("spine", "leaf")), KaiTopology("rooms", ("zone", "rack")))
+ABOUT_LABELS = {"LevelLabelMissing", "NotATree", "DomainsJoined", "RequiredViolated"}
+Texts = tuple[tuple[str, str], ...]
+
+
+def fleet(*places: str) -> tuple[Node, ...]:
+    """Nodes n1, n2 and so on, each at `zone/rack spine/leaf`; `-` is a label that it lacks."""
+    keys = ("zone", "rack", "spine", "leaf")
+    values = [place.replace(" ", "/").split("/") for place in places]
+    labels = [dict(zip(keys, own, strict=True)) for own in values]
+    found = [{key: value for key, value in own.items() if value != "-"} for own in labels]
+    return tuple(
+        replace(node(f"n{number}"), labels=own) for number, own in enumerate(found, start=1)
+    )
+
+
+def index_of(
+    nodes: tuple[Node, ...],
+    placed: tuple[str, ...] = (),
+    subgroups: tuple[SubGroup, ...] = (LEAF, RACK),
+    topologies: tuple[KaiTopology, ...] = TOPOLOGIES,
+) -> Index:
+    """Return the index of a gang with its first pods on nodes."""
+    gangs = Gangs()
+    named = subgroups[0].topology
+    where = iter(placed)
+    count = sum(sub.minimum for sub in subgroups)
+    gangs.add("w", *(8,) * count, minimum=count, subgroups=subgroups, topology=named)
+    names = [sub.name for sub in subgroups for _ in range(sub.minimum)]
+    gangs.pods = [
+        replace(pod, subgroup=name, node=next(where, ""))
+        for pod, name in zip(gangs.pods, names, strict=True)
+    ]
+    return gangs.index(*nodes, kai_topologies=topologies)
+
+
+def answer(index: Index) -> Answer:
+    found = explain(index, Ref("PodGroup", "ns", "w"))
+    assert found
+    return found
+
+
+def said(found: Answer) -> Texts:
+    return tuple((reason.id, reason.text) for reason in found.reasons if reason.id in ABOUT_LABELS)
+
+
+class Case(NamedTuple):
+    name: str
+    nodes: tuple[Node, ...]
+    said: Texts
+    fits: bool = False
+    placed: tuple[str, ...] = ()
+
+
+CASES = (
+    Case(
+        "all have their labels",
+        fleet("z/r1 s/l1", "z/r1 s/l1", "z/r2 s/l2"),
+        (),
+        fits=True,
+    ),
+    Case(
+        "nodes lack the leaf, which only a SubGroup asks for",
+        fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l2", "z/r2 s/-"),
+        (("LevelLabelMissing", "2 nodes have no label leaf; KAI leaves them out of every part with a constraint of topology network: 16 GPUs"),),
+    ),
+    Case(
+        "a node between others lacks the leaf, and with it the gang fits",
+        fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l1", "z/r2 s/l2"),
+        (("LevelLabelMissing", "1 node of l1 has no label leaf; with it the gang fits; KAI leaves it out of every part with a constraint of topology network: 8 GPUs"),),
+        placed=("n1", "", "n3"),
+    ),
+    Case(
+        "no node has the label of the level that only a SubGroup asks for",
+        fleet("z/r1 s/-", "z/r1 s/-", "z/r2 s/-"),
+        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf): KAI leaves all 3 nodes out of every part with a constraint of topology network"),),
+    ),
+    Case(
+        "nodes lack the rack, and the part of the network has its place there",
+        fleet("z/- s/l1", "z/- s/l1", "z/r1 s/l2", "z/r2 s/l2"),
+        (("LevelLabelMissing", "2 nodes lack the label of a level: KAI leaves them out of parts with a constraint of topology rooms, and this gang has a place without"),),
+        fits=True,
+    ),
+    Case(
+        "one node lacks the leaf, another one the rack",
+        fleet("z/r1 s/l1", "z/r1 s/-", "z/- s/l2"),
+        (
+            ("LevelLabelMissing", "1 node has no label leaf; KAI leaves it out of every part with a constraint of topology network: 8 GPUs"),
+            ("LevelLabelMissing", "1 node has no label rack; KAI leaves it out of every part with a constraint of topology rooms: 8 GPUs"),
+        ),
+    ),
+    Case(
+        "one leaf of six is below two spines",
+        fleet("z/r1 s/l1", "z/r1 t/l1", "z/r2 s/l2", "z/r3 s/l3", "z/r4 s/l4", "z/r5 s/l5", "z/r6 s/l6"),
+        (("NotATree", "l1 is in s and t of topology network: KAI counts 2 leafs of 1 node"),),
+    ),
+    Case(
+        "most leaves are below two spines",
+        fleet("z/r1 s/l1", "z/r1 t/l1", "z/r2 s/l2"),
+        (("NotATree", "1 of 2 names of a leaf is in more than one spine of topology network, such as l1; KAI counts each as a leaf of its own"),),
+    ),
+    Case(
+        "dots in the names of the network",
+        fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
+        (("DomainsJoined", "KAI joins names with dots and takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),),
+        fits=True,
+    ),
+    Case(
+        "dots in the names of racks, of which each part has one",
+        fleet("a/b.c s/l1", "a/b.c s/l1", "a.b/c s/l2"),
+        (),
+        fits=True,
+    ),
+    Case(
+        "pods run in two leaves that KAI takes for one",
+        fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
+        (
+            ("RequiredViolated", "net requires leaf, and its 2 pods are in 2 leafs: a.b/c and a/b.c"),
+            ("DomainsJoined", "KAI joins names with dots and takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),
+        ),
+        placed=("n1", "n2", "n3"),
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_labels_of_each_topology_are_looked_at(case: Case) -> None:
+    found = answer(index_of(case.nodes, case.placed))
+    assert said(found) == case.said
+    assert [own.next == "next" for own in found.line] == [case.fits] * len(found.line)
+
+
+def test_a_gang_of_one_topology_is_told_nothing_of_another_one() -> None:
+    nodes = fleet("z/- s/l1", "z/- s/-", "z/- t/l1")
+    only = replace(RACK, told=LEAF.told, topology="network")
+    found = said(answer(index_of(nodes, subgroups=(LEAF, only))))
+    assert found == (
+        (
+            "LevelLabelMissing",
+            "1 node has no label leaf; KAI leaves it out of every gang with a constraint: 8 GPUs",
+        ),
+        (
+            "NotATree",
+            "1 of 1 name of a leaf is in more than one spine, such as l1; KAI counts each as a leaf"
+            " of its own",
+        ),
+    )
+
+
+def test_topologies_with_equal_levels_are_told_once() -> None:
+    copy = KaiTopology("copy", ("spine", "leaf"))
+    nodes = fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l2")
+    parts = (LEAF, replace(RACK, told=LEAF.told, topology="copy"))
+    found = said(answer(index_of(nodes, subgroups=parts, topologies=(*TOPOLOGIES, copy))))
+    assert [text for _, text in found] == [
+        "1 node has no label leaf; KAI leaves it out of every gang with a constraint: 8 GPUs"
+    ]
+
+
+@pytest.mark.parametrize("first", [LEAF, RACK], ids=["its own", "of a SubGroup"])
+def test_dots_are_the_cause_in_whatever_topology_they_are(first: SubGroup) -> None:
+    """The gang's own topology is the one that its first SubGroup names."""
+    nodes = fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d")
+    second = RACK if first is LEAF else LEAF
+    placed = ("n1", "n2", "n3") if first is LEAF else ("n3", "n1", "n2")
+    found = answer(index_of(nodes, placed, subgroups=(first, second)))
+    [violated] = [reason for reason in found.reasons if reason.id == "RequiredViolated"]
+    assert violated.remedy.startswith("have the dots taken out of the names of domains")
