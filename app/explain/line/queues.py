@@ -12,7 +12,13 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
-from app.explain.known.queues import chain, group_is_preemptible, priority_of, unusable_because
+from app.explain.known.queues import (
+    SEMI_PREEMPTIBLE,
+    chain,
+    group_is_preemptible,
+    priority_of,
+    unusable_because,
+)
 from app.explain.known.snapshot import PODS_OF_GROUP
 from app.explain.line.shares import NOTHING, Account, Quantities, added, divide, quantities_of
 from app.facts.kai.podgroup import KaiPodGroup
@@ -88,6 +94,8 @@ class Queues:
             for account in self._above[group.queue]:
                 account.take(placed, preemptible=preemptible)
                 account.requested = added(account.requested, added(placed, waiting))
+                if group.preemptibility == SEMI_PREEMPTIBLE:
+                    account.evictable = added(account.evictable, placed)
 
     def pop(self) -> Waiter | None:
         """Take out the gang that KAI takes up next."""
@@ -115,10 +123,13 @@ class Queues:
         ranked = (self._best.get(account.queue.name) for account in self._below.get(parent, ()))
         return min(filter(None, ranked), key=itemgetter(0), default=(None, None))[1]
 
-    def full(self, own: Waiter) -> str:
-        """Return the queue whose limit or quota keeps a gang out, "" if there is none."""
+    def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
+        """Return the queue whose limit or quota keeps a gang out, "" if there is none.
+
+        So much is `evicted` before from the queues below those limits.
+        """
         for account in self._above[own.group.queue]:
-            if account.exceeds(own.asked, preemptible=own.preemptible):
+            if account.exceeds(own.asked, evicted, preemptible=own.preemptible):
                 return account.queue.name
         return ""
 
@@ -127,17 +138,21 @@ class Queues:
 
         That is a resource, and thousandths of it. The queues are beside the gang's own queue and
         those above it, up to one that would then have more than its fair share, as one at its limit
-        would. See `plugins/proportion/reclaimable` of KAI.
+        would. There are none if a limit would be exceeded even without all preemptible pods of the
+        queues beside them. See `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}
+        evicted = NOTHING
         for account in self._above[own.group.queue]:
             if not account.may_reclaim(own.asked):
                 break
             for other in self._below[account.queue.parent]:
                 above = other.above
-                if above and other.fixed != other.allocated:
+                if above and any(other.evictable):
                     found[other.queue] = above
-        return found
+                if other is not account:
+                    evicted = added(evicted, other.evictable)
+        return {} if self.full(own, evicted) else found
 
     def take(self, own: Waiter) -> None:
         """Count what was allocated to a gang."""

@@ -52,18 +52,25 @@ class Account:
         self.weights = [share.weight for share in shares]
         self.allocated = NOTHING
         self.fixed = NOTHING
+        self.evictable = NOTHING
+        """What of `allocated` is preemptible, with the minimum of what is semi-preemptible."""
         self.requested = NOTHING
         self.fair = [0.0, 0.0, 0.0]
 
     def take(self, asked: Quantities, *, preemptible: bool) -> None:
         """Count what was allocated."""
         self.allocated = added(self.allocated, asked)
-        if not preemptible:
+        if preemptible:
+            self.evictable = added(self.evictable, asked)
+        else:
             self.fixed = added(self.fixed, asked)
 
-    def exceeds(self, asked: Quantities, *, preemptible: bool) -> bool:
-        """Return whether the limit would be exceeded, or the quota by what is not preemptible."""
-        bounds = [(self.limit, self.allocated)]
+    def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
+        """Return whether the limit would be exceeded, or the quota by what is not preemptible.
+
+        What is `evicted` before counts no more in the limit.
+        """
+        bounds = [(self.limit, added(self.allocated, evicted, -1))]
         if not preemptible:
             bounds.append((self.quota, self.fixed))
         return any(

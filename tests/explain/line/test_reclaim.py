@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from app.explain.line.cycle import line_of
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import Queue, Share
 from tests.explain.line.test_cycle import Gangs, node
 
 ROOT = Queue("root", limit=8000)
@@ -27,6 +27,10 @@ class Case(NamedTuple):
     more: Mapping[str, Any] = MappingProxyType({})
     after: tuple[int, ...] = ()
     """Those of a gang in queue a that comes after it."""
+    fixed: tuple[int, ...] = ()
+    """Those of each pod that runs in queue b and is not preemptible."""
+    elsewhere: tuple[tuple[str, int], ...] = ()
+    """The queue of each pod that runs in another one, and its GPUs."""
 
 
 CASES = (
@@ -37,6 +41,42 @@ CASES = (
     Case("those that come after it take what its queue may have", (6,), (4,), {}, after=(2,)),
     Case("the same without them", (6,), (4,), {"b": (GPU, 2000)}),
     Case("what the sibling has is not preemptible", (4, 4), (2,), {}, more={"priority_class": "fixed"}),
+    Case("enough of what the sibling has is preemptible", (2,), (4,), {"b": (GPU, 2000)}, fixed=(4,)),
+    Case("too little of what the sibling has is preemptible for the limit", (1,), (4,), {}, fixed=(5,)),
+    Case("what its own queue has does not count", (1,), (3,), {}, fixed=(5,), elsewhere=(("a", 1),)),
+    Case(
+        "what two siblings have is enough together",
+        (2,),
+        (4,),
+        {"b": (GPU, 2000), "c": (GPU, 2000)},
+        (ROOT, A, B, Queue("c", "root", quota=0, weight=0)),
+        fixed=(4,),
+        elsewhere=(("c", 2),),
+    ),
+    Case(
+        "what one of them has is its fair share, and above its quota",
+        (2,),
+        (4,),
+        {"b": (GPU, 4000)},
+        (ROOT, A, B, Queue("c", "root", quota=0)),
+        fixed=(4,),
+        elsewhere=(("c", 2),),
+    ),
+    Case(
+        "the limit was lowered below what runs",
+        (2,),
+        (2,),
+        {},
+        (Queue("root", limit=8000, cpu=Share(limit=1500)), A, B),
+        fixed=(6,),
+    ),
+    Case(
+        "what the sibling has is preemptible beyond a minimum",
+        (4, 4),
+        (4,),
+        {"b": (GPU, 4000)},
+        more={"preemptibility": "semi-preemptible"},
+    ),
     Case(
         "what the sibling has is within its quota",
         (4, 4),
@@ -74,6 +114,11 @@ def test_what_kai_may_reclaim(case: Case) -> None:
     for number, gpus in enumerate(case.holds):
         nodes = (f"n{1 + number % 2}",)
         gangs.add(f"runs-{number}", gpus, queue="b", nodes=nodes, **case.more)
+    for number, gpus in enumerate(case.fixed):
+        nodes = (f"n{2 - number % 2}",)
+        gangs.add(f"fixed-{number}", gpus, queue="b", nodes=nodes, priority_class="fixed")
+    for queue, gpus in case.elsewhere:
+        gangs.add(f"runs-{queue}", gpus, queue=queue, nodes=("n1",))
     gangs.add("gang", *case.asks)
     if case.after:
         gangs.add("after", *case.after)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from app.explain.line.shares import Account, Quantities, divide
+from app.explain.line.shares import NOTHING, Account, Quantities, divide
 from app.facts.kai.queue import Queue
 
 WANTS = (10.0, 0.0, 0.0)
@@ -99,6 +99,14 @@ def test_the_order_of_queues() -> None:
 @pytest.mark.parametrize("preemptible", [True, False])
 def test_only_what_is_not_preemptible_is_bound_to_the_quota(preemptible: bool) -> None:
     made = having(4, account("a", quota=5, limit=8))
-    assert made.exceeds((2.0, 0.0, 0.0), preemptible=preemptible) is not preemptible
-    assert made.exceeds((5.0, 0.0, 0.0), preemptible=preemptible)
-    assert not made.exceeds((1.0, 0.0, 0.0), preemptible=preemptible)
+    assert made.exceeds((2.0, 0.0, 0.0), NOTHING, preemptible=preemptible) is not preemptible
+    assert made.exceeds((5.0, 0.0, 0.0), NOTHING, preemptible=preemptible)
+    assert not made.exceeds((1.0, 0.0, 0.0), NOTHING, preemptible=preemptible)
+
+
+def test_what_is_evicted_counts_in_no_limit_and_in_the_quota() -> None:
+    made = having(4, account("a", quota=5, limit=8))
+    evicted = (2.0, 0.0, 0.0)
+    assert not made.exceeds((6.0, 0.0, 0.0), evicted, preemptible=True)
+    assert made.exceeds((7.0, 0.0, 0.0), evicted, preemptible=True)
+    assert made.exceeds((2.0, 0.0, 0.0), evicted, preemptible=False)

@@ -36,6 +36,18 @@ def batch(queue: str, preemptibility: str = "") -> KaiPodGroup:
     return KaiPodGroup("research", "batch-eval", queue=queue, preemptibility=preemptibility)
 
 
+def parted(preemptible: int) -> Changes:
+    """A sibling has HALF of the GPUs, and of its pods so many are preemptible."""
+    others = fill("rack-a1", "rack-a2")
+    fixed = (replace(pod, group="fixed") for pod in others[preemptible:])
+    group = replace(batch("team-b", FIXED), name="fixed")
+    return {
+        "pods": (*pods(), *others[:preemptible], *fixed),
+        "pod_groups": (pod_group(), batch("team-b"), group),
+        "queues": SHARED,
+    }
+
+
 QUEUES = (
     Row(
         "QueueMissing",
@@ -273,6 +285,14 @@ QUEUES = (
         "Queue root: limit 64 GPUs, 64 used, 24 asked",
         "you",
         {"pod_groups": (pod_group(), batch("team-b")), "queues": SHARED, **HALF},
+    ),
+    Row(
+        "QueueLimit",
+        "the limit of the queue above, and too few pods of a sibling are preemptible",
+        parted(2),
+        "Queue root: limit 64 GPUs, 64 used, 24 asked",
+        "you",
+        parted(3),
     ),
     Row(
         "QueueLimit",
