@@ -15,7 +15,7 @@ from app.explain.answers.survey import survey
 from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import Seeker, gangs_of, is_alone, seekers_of
+from app.explain.answers.whatif.seekers import Look, Seeker, gangs_of, is_alone, seekers_of
 from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
@@ -106,20 +106,27 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
     supposed = suppose(index, edits, topology)
     made = frozenset(map(set_ref, supposed.made))
     problems: dict[Ref, list[Reason]] = {}
-
-    def look(workload: Ref, gangs: Iterable[Gang]) -> None:
-        problems[workload] = examine(gangs).problems
-
-    moving, waiting = seekers_of(index, supposed, look)
+    moving, waiting = seekers_of(index, supposed, _note_in(problems))
     moves, waits = _fates(index, had_place, moving.seekers, waiting.seekers)
 
     new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
     others = _others(index, supposed, moves) - moving.cut
-    told = {fate.workload for fate in moves} | made
-    worse = _worse(index, before, {ref: problems[ref] for ref in problems.keys() - told})
+    for workload in {fate.workload for fate in moves} | made:
+        problems.pop(workload, None)
+    worse = _worse(index, before, problems)
+
     cut = moving.cut, waiting.cut
 
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
+
+
+def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
+    """Return what puts the problems of each workload there."""
+
+    def look(workload: Ref, gangs: Iterable[Gang]) -> None:
+        problems[workload] = examine(gangs).problems
+
+    return look
 
 
 def _fates(
