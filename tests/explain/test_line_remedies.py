@@ -4,6 +4,9 @@ Each case was told something false, or less than the truth, before its remedy wa
 real scheduler; see `REMEDIES.md`.
 """
 
+import itertools
+from collections.abc import Mapping
+
 import pytest
 
 from app.explain.answers.answer import Answer, explain
@@ -13,9 +16,9 @@ from app.facts.named import Ref
 from tests.explain.lines.recording import NOW, Object, line_recordings
 
 
-def items_of(seed: int) -> list[Object]:
+def items_of(seed: int, cycle: int = 0) -> list[Object]:
     recording = next(each for each in line_recordings() if each.name == f"line{seed}")
-    return next(recording.moments()).items
+    return next(itertools.islice(recording.moments(), cycle, None)).items
 
 
 def told(items: list[Object], gang: str) -> Answer:
@@ -51,8 +54,8 @@ CASES = [
         112,
         "w9",
         "OutsidePool",
-        "remove the label kai.scheduler/node-pool from nodes",
-        id="it fits in no other pool alone",
+        "remove the label kai.scheduler/node-pool from nodes, and wait for room there",
+        id="it fits in no other pool alone, and pods of others hold all of them",
     ),
     pytest.param(
         0,
@@ -61,6 +64,13 @@ CASES = [
         "make the workload preemptible, or use a queue with so much quota left, if there is one",
         id="of the queues, none may have quota left",
     ),
+    pytest.param(
+        342,
+        "w0",
+        "GangIncomplete",
+        "see why what makes its pods makes no more, and the quota of the namespace",
+        id="a foreign gate makes no pods once it is open",
+    ),
 ]
 
 
@@ -68,6 +78,75 @@ CASES = [
 def test_the_remedy_says_all_that_is_needed(seed: int, gang: str, reason: str, remedy: str) -> None:
     reasons = told(items_of(seed), gang).reasons
     assert [each.remedy for each in reasons if each.id == reason] == [remedy]
+
+
+LESS = "ask for less, or have the limit raised"
+WAIT = f"wait until others of the queue end, {LESS}"
+LIMITS = [
+    pytest.param(
+        416,
+        "w0",
+        {"q1": 33, "dep-b": 33},
+        [
+            ("Queue q1: limit 24 GPUs, 33 used, 6 asked", WAIT),
+            ("Queue dep-b: limit 1 GPU, 33 used, 6 asked", LESS),
+        ],
+        id="that of the queue above is lower",
+    ),
+    pytest.param(
+        62,
+        "w1",
+        {"dep-a": 8, "q2": 5, "q4": 3},
+        [("Queue dep-a: limit 2 GPUs, 8 used, 4 asked", LESS)],
+        id="whatever KAI reclaims, the limit is less than is asked for",
+    ),
+    pytest.param(
+        658,
+        "w11",
+        {"dep-a": 38, "dep-b": 14, "q0": 38, "q1": 14},
+        [("Queue dep-b: limit 1 GPU, 14 used, 2 asked", LESS)],
+        id="whatever KAI evicts, the limit is less than is asked for",
+    ),
+    pytest.param(
+        658,
+        "w11",
+        {},
+        [("Queue dep-b: limit 1 GPU, 0 used, 2 asked", LESS)],
+        id="the same before the queue has a status",
+    ),
+    pytest.param(
+        192,
+        "run1",
+        {"dep-a": 27, "q1": 16},
+        [("Queue q1: limit 8 GPUs, 16 used, 4 asked", LESS)],
+        id="its own pods leave too little of it",
+    ),
+    pytest.param(232, "w3", {}, [], id="whatever KAI reclaims, it has no place"),
+]
+
+
+@pytest.mark.parametrize(("seed", "gang", "used", "limits"), LIMITS)
+def test_every_limit_is_named_that_keeps_a_gang_out(
+    seed: int, gang: str, used: Mapping[str, int], limits: list[tuple[str, str]]
+) -> None:
+    """They were told to wait, for others to end or for KAI; KAI placed none of them then."""
+    items = items_of(seed)
+    for item in items:
+        if item["kind"] == "Queue":
+            gpus = str(used.get(item["metadata"]["name"], 0))
+            item["status"] = {"allocated": {"nvidia.com/gpu": gpus}}
+
+    reasons = told(items, gang).reasons
+    about_limits = {"QueueLimit", "LowerPriority", "FairShare"}
+    found = [(each.text, each.remedy) for each in reasons if each.id in about_limits]
+    assert found == limits
+
+
+def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
+    """Once it did, KAI placed its minimum on the same node again, and no more."""
+    [reason] = told(items_of(696, cycle=2), "w0").reasons
+    assert reason.id == "BoundToDomain"
+    assert reason.remedy == "wait until pods of others leave room for 1 more there"
 
 
 def test_kai_evicts_for_those_that_come_first() -> None:

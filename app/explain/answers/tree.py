@@ -23,7 +23,7 @@ from app.explain.known.amounts import gpus_of
 from app.explain.known.queues import chain, unusable_because
 from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
 from app.explain.reasons.gates import grouped
-from app.explain.reasons.queue import over_limit, over_quota, use_words
+from app.explain.reasons.queue import over_limits, over_quota, use_words
 from app.explain.reasons.reason import Reason, amount, counted, listed, plain
 from app.facts.carrier import CLAIM
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -210,7 +210,7 @@ class _Grower:
         """Return why the queue of a gang has no room for it; "" if it has."""
         if unusable_because(self._index, queue.name):
             return "not used by KAI"
-        if over_limit(gang, queue.name) is not None:
+        if any(over_limits(gang, queue.name)):
             return "at its limit"
         return "at its quota" if over_quota(gang, queue.name) else ""
 

@@ -41,7 +41,7 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
-    """Fewer pods than the minimum exist, and no gate explains it."""
+    """Fewer pods than the minimum exist, and Grove's gate does not explain it."""
     short = _short_of_pods(gang)
     if not short or gang.whole.is_satisfied or gang.whole.is_ready:
         return
@@ -101,11 +101,11 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
-    """Return the parts that lack pods, if no gates hold them.
+    """Return the parts that lack pods, if Grove's gates hold none.
 
     Those that could have them are enough.
     """
-    if any(pod.gates for pod in gang.pods):
+    if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
     if gang.pcs is not None and gang.pcs.deleted_at is not None:
         return []  # as in a namespace that ends: nothing more is made

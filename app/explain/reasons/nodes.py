@@ -12,7 +12,7 @@ from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.placements import EMPTY, OPENED, Assumption, Placements
+from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, amount, counted, listed
@@ -219,6 +219,8 @@ def outside_pool(gang: Gang) -> Reasons:
     shapes = obstacle.shapes
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
+    elif not obstacle.placements.under(Assumption(pool=ANY_POOL)).fits:
+        remedy = f"{remedy}, and wait for room there"
     evidence = Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent")
     yield about(evidence, "OutsidePool", text, remedy, "platform")
 

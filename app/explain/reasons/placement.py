@@ -1,11 +1,8 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
-from collections.abc import Iterator
-from operator import attrgetter
-
 from msgspec.structs import replace
 
-from app.explain.gangs.gang import Gang, whole_demand
+from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import shared_depth
 from app.explain.placing.demand import Demand
@@ -258,23 +255,15 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     Only pods on nodes that are open to those that wait are looked at, and none if PriorityClasses
     are not known.
     """
-    gang = obstacle.gang
-    losing = losing_against(gang)
+    losing = losing_against(obstacle.gang)
     if not losing:
         return []
 
-    victims = [
-        pod for pod in _pods_in_the_way(obstacle) if pod.key in losing and pod not in gang.placed
-    ]
-    gone = frozenset(map(attrgetter("key"), victims))
-    return victims if victims and obstacle.placements.under(Assumption(gone=gone)).fits else []
-
-
-def _pods_in_the_way(obstacle: Obstacle) -> Iterator[Pod]:
-    """Yield the pods on nodes that are open to those that wait."""
-    index = obstacle.gang.index
-    for position in obstacle.open:
-        yield from index.pods_on.get(index.nodes[position].name, ())
+    nodes = obstacle.gang.index.nodes
+    in_the_way = {nodes[position].name for position in obstacle.open}
+    victims = [pod for pod in losing if pod.node in in_the_way]
+    gone = Assumption(gone=frozenset(pod.key for pod in victims))
+    return victims if victims and obstacle.placements.under(gone).fits else []
 
 
 def _freeing(obstacle: Obstacle) -> str:
@@ -351,9 +340,8 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     if obstacle.placements.under(freed).fits:
         holders = obstacle.holders(best)
         helps.append(f"wait until {holders} leave room for {missing} more there")
-    # with pods beyond its minimum, a gang that starts anew may be where it is now
-    whole = gang.placements_of(whole_demand(gang.whole), anew=True)
-    if gang.anew.now.fits and whole.now.fits:
+    # with its minimum, a gang that starts anew may be where it is now, without the rest
+    if not gang.whole.is_satisfied and gang.anew.now.fits:
         helps.append("restart the gang: it fits elsewhere")
     return ", or ".join(helps) or _without_room(obstacle)
 

@@ -6,7 +6,7 @@ whom KAI evicts. See `pkg/scheduler/actions/preempt` of KAI.
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from app.base.groups import by_key
 from app.base.value import Value
@@ -21,7 +21,7 @@ from app.explain.known.queues import (
     unusable_because,
 )
 from app.explain.line.cycle import line_of
-from app.explain.placing.placements import EMPTY
+from app.explain.placing.placements import Assumption
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -38,7 +38,6 @@ from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_QUEUE
-from app.facts.named import Key
 
 # Shares: what queues have to give, and whom KAI evicts.
 
@@ -64,15 +63,15 @@ def _number(resource: str, thousandths: int) -> str:
     return amount(resource, thousandths) if resource == "memory" else plain(thousandths)
 
 
-def over_limit(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Excess | None:
-    """Return the first limit that the gang would exceed, in a queue or in one above it.
+def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
+    """Yield the limits that the gang would exceed, in a queue or in one above it.
 
-    Pods that are `evicted` from the queue don't count.
+    Pods that are `evicted` from the queue don't count. Its status may lack some of them.
     """
     less = requests(evicted)
 
     def bound_of(resource: str, share: Share) -> tuple[int | None, int]:
-        return share.limit, share.allocated - less.get(resource, 0)
+        return share.limit, max(0, share.allocated - less.get(resource, 0))
 
     return _exceeded(gang, name, bound_of)
 
@@ -83,20 +82,19 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
     surplus = group and group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
     if not group or surplus or group_is_preemptible(gang.index, group):
         return None
-    return _exceeded(gang, name, lambda _, share: (share.quota, share.allocated_fixed))
+    return next(_exceeded(gang, name, lambda _, share: (share.quota, share.allocated_fixed)), None)
 
 
 def _exceeded(
     gang: Gang, name: str, bound_of: Callable[[str, Share], tuple[int | None, int]]
-) -> Excess | None:
-    """Return the first bound that the gang would exceed; `bound_of` gives it, and what is used."""
+) -> Iterator[Excess]:
+    """Yield the bounds that the gang would exceed; `bound_of` gives each, and what is used."""
     for queue in chain(gang.index, name):
         for resource, share in queue.shares.items():
             bound, used = bound_of(resource, share)
             asked = gang.demand.asks(resource)
             if bound is not None and asked and used + asked > bound:
-                return Excess(queue, resource, bound, used, asked)
-    return None
+                yield Excess(queue, resource, bound, used, asked)
 
 
 def use_words(index: Index, queue: Queue) -> str:
@@ -117,7 +115,7 @@ def _has_placed(index: Index, name: str) -> bool:
     return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
 
 
-def losing_against(gang: Gang) -> dict[Key, Pod]:
+def losing_against(gang: Gang) -> list[Pod]:
     """Return the placed pods in the same queue that KAI evicts for a gang.
 
     There are none for a gang above the quota, or if the PriorityClasses are not known.
@@ -126,14 +124,25 @@ def losing_against(gang: Gang) -> dict[Key, Pod]:
     group = gang.pod_group
     unknown = "priorities" in index.facts.unseen.keys() | index.facts.skipped
     if not group or unknown or over_quota(gang, group.queue):
-        return {}
+        return []
     own = priority_of(index, group.priority_class)
-    return {
-        pod.key: pod
+    return [
+        pod
         for other in index.facts.pod_groups
         if other.queue == group.queue and priority_of(index, other.priority_class) < own
         for pod in _preemptible_pods(index, other)
-    }
+    ]
+
+
+def _reclaimed(index: Index, queue: str) -> Assumption:
+    """Return that other queues than this one have no pods more that KAI evicts for others."""
+
+    def look() -> Assumption:
+        groups = (group for group in index.facts.pod_groups if group.queue != queue)
+        pods = (pod for group in groups for pod in _preemptible_pods(index, group))
+        return Assumption(gone=frozenset(pod.key for pod in pods))
+
+    return index.remembered(("reclaimed", queue), look)
 
 
 def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
@@ -197,24 +206,26 @@ def given_up(gang: Gang) -> Reasons:
 
 
 def queue_limit(gang: Gang) -> Reasons:
-    """The queue has reached a limit.
+    """The queue, or one above it, has reached a limit: each that has.
 
-    This is KAI's word for it, or the sum of what is allocated and asked, in the queue or one above
-    it. Until KAI says so, it may evict others to keep within the limit.
+    This is KAI's word for it, or the sum of what is allocated and asked. Until KAI says so, it may
+    evict others to keep within the limit.
     """
     group = gang.pod_group
     if not group:
         return
 
-    remedy = "wait until others of the queue end, ask for less, or have the limit raised"
-    over = over_limit(gang, group.queue)
+    remedy = "ask for less, or have the limit raised"
+    waiting = f"wait until others of the queue end, {remedy}"
+    exceeded = list(over_limits(gang, group.queue))
     said = _said(gang, "OverLimit")
-    if over and not any((*lower_priority(gang), *fair_share(gang))):
-        if over.asked > over.bound:
-            remedy = "ask for less, or have the limit raised"
-        yield _at_limit(over, "QueueLimit", remedy, "you")
+    if exceeded and not any((*lower_priority(gang), *fair_share(gang))):
+        own = requests(gang.placed)
+        for over in exceeded:
+            alone = own.get(over.resource, 0) + over.asked
+            yield _at_limit(over, "QueueLimit", remedy if alone > over.bound else waiting, "you")
     elif said:
-        yield _as_said(group, said, "QueueLimit", remedy)
+        yield _as_said(group, said, "QueueLimit", waiting)
 
 
 def lower_priority(gang: Gang) -> Reasons:
@@ -223,12 +234,12 @@ def lower_priority(gang: Gang) -> Reasons:
     If KAI says that the limit is reached, it has tried.
     """
     group = gang.pod_group
-    over = group and over_limit(gang, group.queue)
+    over = next(over_limits(gang, group.queue), None) if group else None
     if not group or not over or _said(gang, "OverLimit"):
         return
 
-    losing = losing_against(gang).values()
-    if not over_limit(gang, group.queue, losing):
+    losing = losing_against(gang)
+    if not any(over_limits(gang, group.queue, losing)):
         yield _at_limit(over, "LowerPriority", evicting(losing), "wait")
 
 
@@ -293,13 +304,14 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
 def fair_share(gang: Gang) -> Reasons:
     """KAI may reclaim for the gang what other queues have above their fair shares.
 
-    Nothing that it takes back helps a gang that would have no place in an empty cluster. If KAI
-    says that a limit is reached, it has tried.
+    All that it may evict there must make room for the gang. If KAI says that a limit is reached, it
+    has tried.
     """
     turn = line_of(gang.index).get(gang.ref)
-    if not turn or not turn.above or not gang.placements.under(EMPTY).fits:
+    if not turn or not turn.above or _said(gang, "OverLimit") or over_quota(gang, turn.queue):
         return
-    if _said(gang, "OverLimit") or over_quota(gang, turn.queue):
+
+    if not gang.placements.under(_reclaimed(gang.index, turn.queue)).fits:
         return
 
     over = (

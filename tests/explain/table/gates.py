@@ -40,7 +40,7 @@ GATES = (
         },
         f"3 of 4 pods exist; {WORKERS} lacks 1",
         "you",
-        {"pods": tuple(replace(p, gates=("example.com/quota",)) for p in pods()[:3])},
+        {"pods": pods(gates=GATE)[:3]},
     ),
     Row(
         "GateNotInGang",
