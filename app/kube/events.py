@@ -12,6 +12,7 @@ from typing import Literal, Never
 
 from msgspec import Struct, field
 
+from app.base.groups import remember
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.objects.resource import EVENT, Resource
@@ -130,7 +131,7 @@ class Recorder(Struct):
         except Conflict:
             await self._counted_up(name, namespace)
         else:
-            self._remember(name, 1)
+            remember(self._counts, name, 1, SERIES_LIMIT)
 
     async def _counted_up(self, name: str, namespace: str) -> bool:
         """Increases the count of an Event.
@@ -144,14 +145,8 @@ class Recorder(Struct):
         except NotFound:
             self._counts.pop(name, None)
             return False
-        self._remember(name, count)
+        remember(self._counts, name, count, SERIES_LIMIT)
         return True
-
-    def _remember(self, name: str, count: int) -> None:
-        self._counts[name] = count
-        self._counts.move_to_end(name)
-        while len(self._counts) > SERIES_LIMIT:
-            self._counts.popitem(last=False)
 
     def event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
         """Return an Event that is yet to be written.
@@ -197,10 +192,9 @@ class Notices(Struct):
 
         It replaces the former warnings of `key`. `note` must not have figures that change often.
         """
-        before = self._current.pop(key, set())
-        self._current[key] = {(target, reason, note) for target in regarding}
-        while len(self._current) > MAX_KEYS:
-            self._current.popitem(last=False)
+        before = self._current.get(key, set())
+        notices = {(target, reason, note) for target in regarding}
+        remember(self._current, key, notices, MAX_KEYS)
         for target in regarding:
             if (target, reason, note) not in before:
                 self.events.record(target, "Warning", reason, note)

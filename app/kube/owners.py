@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 
+from app.base.groups import remember
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
 from app.objects.owners import COPIES, OwnerRef, controller_of
@@ -76,10 +77,7 @@ class Owners(Struct):
         if cached is not None and self.clock() - cached[0] < FRESH_SECONDS:
             return cached[1]
         read = await self._fetch(namespace, reference)
-        self._read[key] = (self.clock(), read)
-        self._read.move_to_end(key)
-        while len(self._read) > REMEMBERED:
-            self._read.popitem(last=False)
+        remember(self._read, key, (self.clock(), read), REMEMBERED)
         return read
 
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:

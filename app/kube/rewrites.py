@@ -10,6 +10,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct, field
 
+from app.base.groups import remember
 from app.kube.api import Key, Object
 from app.objects.time import Clock
 
@@ -35,10 +36,7 @@ class Rewrites(Struct, kw_only=True):
     def count(self, key: Key) -> None:
         """Count a write to `key` now."""
         times = (*self._writes.get(key, ()), self.clock())
-        self._writes[key] = times[-self.tolerated :]
-        self._writes.move_to_end(key)
-        while len(self._writes) > MAX_KEYS:
-            self._writes.popitem(last=False)
+        remember(self._writes, key, times[-self.tolerated :], MAX_KEYS)
 
     def pause(self, key: Key) -> float | None:
         """Return the seconds to wait before a write to `key`, or None if it can be made now."""
