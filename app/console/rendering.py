@@ -3,7 +3,6 @@
 Every value is escaped, and characters that could disorder or hide text are shown as codes.
 """
 
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from app.base.logs import time_of_day
 from app.base.visible import visible
 from app.console.page import named
 from app.explain.reasons.reason import ago, counted
@@ -29,11 +29,6 @@ def _finalized(value: Any) -> Any:
     return visible(str(value), kept="\t\n")
 
 
-def clock(seconds: float) -> str:
-    """Return the local time of day."""
-    return time.strftime("%H:%M:%S", time.localtime(seconds))
-
-
 @cache
 def environment() -> Environment:
     """Return the environment of all templates, which are compiled once."""
@@ -47,7 +42,7 @@ def environment() -> Environment:
     )
     # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden
     # characters.
-    made.filters |= {"verbatim": escape, "clock": clock, "commas": "{:,}".format}
+    made.filters |= {"verbatim": escape, "clock": time_of_day, "commas": "{:,}".format}
     made.filters |= {"ago": ago, "counted": counted, "named": named}
     made.globals["glyphs"] = GLYPHS
 
