@@ -210,7 +210,7 @@ class Loop:
             self._conflicts.pop(key, None)
 
     async def _tried(self, key: Key) -> str:
-        step = f"{self.reconciler.name} {_name(key)}"
+        step = f"{self.reconciler.name} {'/'.join(filter(None, key))}"
         try:
             after = await self.reconciler.reconcile(key)
         except Conflict as conflict:
@@ -271,7 +271,3 @@ class Loop:
                 logger.info(
                     "%s: %d in the last %g s, %d to go", name, done, PROGRESS_SECONDS, self.depth
                 )
-
-
-def _name(key: Key) -> str:
-    return f"{key[0]}/{key[1]}" if key[0] else key[1]
