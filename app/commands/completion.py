@@ -2,8 +2,7 @@
 
 import argparse
 
-from app.commands.options import Command
-from app.dry_run.budget import UnusableInput
+from app.commands.options import Command, needs_extra
 
 COMPLETING = "_ARGCOMPLETE"
 """The variable that a shell sets if it asks what may follow. Its line is in COMP_LINE."""
@@ -26,12 +25,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    try:
+    with needs_extra("console"):
         from argcomplete.shell_integration import shellcode
-    except ImportError as problem:
-        raise UnusableInput(
-            f"completion needs more packages ({problem}): install grove-admission[console]"
-        ) from None
+
     print(shellcode(list(_PROGRAMS), shell=arguments.shell))
     return 0
 

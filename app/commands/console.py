@@ -20,10 +20,10 @@ from app.commands.options import (
     add_cluster_options,
     complain,
     configured,
+    needs_extra,
     port_number,
 )
 from app.console.settings import ConsoleSettings
-from app.dry_run.budget import UnusableInput
 from app.kube.api import ClusterError
 from app.kube.credentials import is_in_cluster
 from app.kube.kubeconfig import current_context, namespace_of
@@ -87,12 +87,8 @@ async def _run(arguments: argparse.Namespace) -> None:
 @contextlib.asynccontextmanager
 async def announced(settings: ConsoleSettings) -> AsyncIterator["Opened"]:
     """Run a console, and print its address."""
-    try:
+    with needs_extra("console"):
         from app.console.app import opened
-    except ImportError as problem:
-        raise UnusableInput(
-            f"the console needs more packages ({problem}): install grove-admission[console]"
-        ) from None
 
     async with opened(settings) as console:
         print(announcement(console.url, console.file, terminal=sys.stdout.isatty()), flush=True)

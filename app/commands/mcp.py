@@ -19,8 +19,7 @@ from msgspec import Struct
 from app.base.json import from_json
 from app.base.value import Value
 from app.base.visible import visible_json
-from app.commands.options import LIKE_KUBECTL, Command, add_cluster
-from app.dry_run.budget import UnusableInput
+from app.commands.options import LIKE_KUBECTL, Command, add_cluster, needs_extra
 from app.explain.answers.whatif.edits import is_file
 from app.explain.reasons.table import RULES
 from app.objects.shape import Object
@@ -240,12 +239,8 @@ def run(arguments: argparse.Namespace) -> int:
         for name in ("kubeconfig", "context", "offline")
         if (value := getattr(arguments, name)) is not None
     ]
-    try:
+    with needs_extra("mcp"):
         server = server_of(Questions(ask, options))
-    except ImportError as problem:
-        raise UnusableInput(
-            f"this needs more packages ({problem}): install grove-admission[mcp]"
-        ) from None
     kept = os.dup(sys.stdout.fileno())
     server.run()
     # the SDK has closed its standard output, which is flushed at the end of the program

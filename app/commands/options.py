@@ -1,16 +1,18 @@
 """Options, exit codes and problems that several commands have."""
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.base.fitted import fitted
 from app.base.value import Value
 from app.base.visible import visible, visible_json
+from app.dry_run.budget import UnusableInput
 
 # pydantic takes a tenth of a second, which commands that read no configuration need not spend
 if TYPE_CHECKING:
@@ -103,6 +105,21 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     from app.config.read import configuration_or_defaults, with_overrides
 
     return with_overrides(configuration_or_defaults(arguments.config), os.environ, flags)
+
+
+@contextlib.contextmanager
+def needs_extra(name: str) -> Iterator[None]:
+    """Name the extra of our package that a command needs if the block can't import from it.
+
+    The image leaves it out. Raise UnusableInput.
+    """
+    try:
+        yield
+    except ImportError as problem:
+        raise UnusableInput(
+            f"this needs more packages ({problem}): install grove-admission[{name}], which the"
+            " image leaves out"
+        ) from None
 
 
 def columns(stream: TextIO) -> int:

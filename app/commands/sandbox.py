@@ -26,7 +26,15 @@ from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced
 from app.commands.files import objects_in
-from app.commands.options import REFUSED, Command, add_config, add_log_level, complain, port_number
+from app.commands.options import (
+    REFUSED,
+    Command,
+    add_config,
+    add_log_level,
+    complain,
+    needs_extra,
+    port_number,
+)
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.console.settings import ConsoleSettings
@@ -63,14 +71,10 @@ def api_server(arguments: argparse.Namespace) -> ApiServer:
     Raise FileNotFoundError if its binaries are missing, and UnusableInput if the libraries of the
     sandbox are not installed.
     """
-    try:
+    with needs_extra("sandbox"):
         from app.sandbox.real import RealApiServer, find_binaries
         from app.sandbox.sandbox import Sandbox
-    except ImportError as problem:
-        raise UnusableInput(
-            f"the sandbox needs more packages ({problem}): install grove-admission[sandbox]; "
-            "the image leaves it out"
-        ) from None
+
     options = {"port": arguments.port, "state_dir": arguments.state_dir, "crds": arguments.crds}
     if arguments.real:
         return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)
