@@ -17,7 +17,7 @@ from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
-from app.objects.shape import annotations_of, map_at, text_at
+from app.objects.shape import annotations_of, map_at, only, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
 from app.rules.mnnvl.plan import ClaimedMember, claimed
 from app.rules.workload.groups import (
@@ -80,9 +80,7 @@ def read_pod(obj: Object) -> StoredPod | None:
 
     metadata = obj["metadata"]
     annotations = annotations_of(obj)
-    content = {
-        "metadata": {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-    }
+    content = {"metadata": only(metadata, ("labels", "annotations"))}
 
     return StoredPod(
         namespace=metadata.get("namespace", ""),
@@ -100,7 +98,7 @@ def read_pod(obj: Object) -> StoredPod | None:
 
 def _stored(obj: Object) -> tuple[str, str, bytes]:
     """Return the fields of `Stored`."""
-    metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
+    metadata = only(obj["metadata"], _METADATA)
     content = to_json(
         {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_at(obj, "spec")}
     )

@@ -4,7 +4,7 @@ A part of the wrong type counts as absent. All but `maps_at` and `texts_at` are 
 times for each object that is read, so they don't call each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 Object = dict[str, Any]
@@ -67,6 +67,11 @@ def maps_at(obj: JsonMap, *path: str) -> list[dict[str, Any]]:
 def texts_at(holder: JsonMap, key: str) -> list[str]:
     """Return the strings in the list at `key` of a map. Empty if there is none."""
     return [item for item in list_of(holder.get(key)) if isinstance(item, str)]
+
+
+def only(entries: JsonMap, keys: Iterable[str]) -> Object:
+    """Return those of `entries` that have one of `keys`, in the order of these."""
+    return {key: entries[key] for key in keys if key in entries}
 
 
 # Metadata.

@@ -24,6 +24,7 @@ from app.objects.shape import (
     map_at,
     map_of,
     maps_at,
+    only,
     text_at,
     text_of,
     texts_at,
@@ -240,11 +241,11 @@ def reduced(obj: Object) -> Object:
     metadata: Object = {}
     annotations = value_at(obj, ("metadata", "annotations"))
     if isinstance(annotations, dict):
-        metadata["annotations"] = _only(annotations, _ANNOTATIONS)
+        metadata["annotations"] = only(annotations, _ANNOTATIONS)
     spec = value_at(obj, ("spec",))
     if not isinstance(spec, dict):
         return {"metadata": metadata} if spec is ABSENT else {"metadata": metadata, "spec": spec}
-    reduced_spec = _only(spec, _CONSTRAINTS)
+    reduced_spec = only(spec, _CONSTRAINTS)
     if "podgroups" in spec:
         reduced_spec["podgroups"] = _podgroups(spec["podgroups"])
     return {"metadata": metadata, "spec": reduced_spec}
@@ -254,13 +255,9 @@ def _podgroups(podgroups: Any) -> Any:
     if not isinstance(podgroups, list):
         return podgroups
     return [
-        _only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item
+        only(item, ("name", "topologyConstraint")) if isinstance(item, dict) else item
         for item in podgroups
     ]
-
-
-def _only(entries: Object, keys: tuple[str, ...]) -> Object:
-    return {key: entries[key] for key in keys if key in entries}
 
 
 # PodGangMaps, of releases with epochs.

@@ -23,7 +23,7 @@ from app.objects.fields import (
     walk_map,
 )
 from app.objects.names import MAX_SUBDOMAIN
-from app.objects.shape import JsonMap, Object, int_of, list_of, map_of, text_at
+from app.objects.shape import JsonMap, Object, int_of, list_of, map_of, only, text_at
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -260,7 +260,7 @@ def _read_part(
 ) -> SetPart:
     """Return the part of this content. `annotated` has its annotations."""
     annotations = map_of(annotated.get("annotations"))
-    about_mnnvl = annotations and {key: annotations[key] for key in _KEYS if key in annotations}
+    about_mnnvl = annotations and only(annotations, _KEYS)
     constraint = content.get("topologyConstraint")
     if constraint is not None and not isinstance(constraint, dict):
         constraint = as_map(constraint, path.child("topologyConstraint"), findings)

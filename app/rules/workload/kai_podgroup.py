@@ -15,7 +15,7 @@ from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
 from app.facts.labels import KAI_QUEUE, KAI_TOPOLOGY_NAME, MANAGED_BY, MANAGER, NODE_POOL
-from app.objects.shape import JsonMap, Object, annotations_of, labels_of, string_map
+from app.objects.shape import JsonMap, Object, annotations_of, labels_of, only, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
@@ -119,12 +119,12 @@ def _metadata(group: DefinedGroup, sources: Sources, keys: LabelKeys) -> dict[st
     owner = sources.owner
     pod = sources.pod
     labels = {
-        **_only(pod.labels, (keys.user, keys.node_pool)),
+        **only(pod.labels, (keys.user, keys.node_pool)),
         **owner.labels,
         **group.layer.labels,
     }
     annotations = {
-        **_only(pod.annotations, (keys.user,)),
+        **only(pod.annotations, (keys.user,)),
         **owner.annotations,
         **group.layer.annotations,
     }
@@ -137,10 +137,6 @@ def _metadata(group: DefinedGroup, sources: Sources, keys: LabelKeys) -> dict[st
         "labels": {**labels, MANAGED_BY: MANAGER},
         "annotations": {**annotations, WORKLOAD_GROUP: group.identity, COPIED: ",".join(copied)},
     }
-
-
-def _only(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
-    return {key: entries[key] for key in keys if key in entries}
 
 
 def _chain(group: DefinedGroup, sources: Sources) -> tuple[MetadataLayer, ...]:
