@@ -117,7 +117,8 @@ def carry_over(served: Served, new: Object, old: Object, subresource: str) -> Ob
         raise errors.invalid((served.group, served.kind), before["name"], [immutable])
 
     own = {key: value for key, value in meta.items() if key not in _SERVER_FIELDS}
-    new["metadata"] = own | {key: before[key] for key in _SERVER_FIELDS if key in before}
+    kept = (*_SERVER_FIELDS, "resourceVersion")
+    new["metadata"] = own | {key: before[key] for key in kept if key in before}
     keep_own_label(served, new)
 
     return _with_status_of(old, new) if served.has_status else new

@@ -176,7 +176,6 @@ class Writer(Frozen):
             raise errors.conflict(served.table, key[1])
 
         new = copy(lifecycle.carry_over(served, new, old, subresource))
-        new["metadata"]["resourceVersion"] = resource_version(old)
         namespace = _admitted_namespace(served, key)
         new = await self._admitted(
             Attributes(served, "UPDATE", namespace, key[1], caller, new, old, subresource), new, old
@@ -199,7 +198,6 @@ class Writer(Frozen):
         lifecycle.bump_generation(served, new, old)
         new = await self.admission.mutate(attributes, settle) or new
         new = copy(lifecycle.carry_over(served, new, old, subresource))
-        new["metadata"]["resourceVersion"] = resource_version(old)
         if not subresource:
             lifecycle.bump_generation(served, new, old)
 
