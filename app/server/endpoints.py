@@ -152,16 +152,14 @@ def _health(
     is_failing = any(problem is not None for problem in checks.values())
     lines = []
     if is_failing or verbose is not None:
-        lines += [_check_line(name, problem) for name, problem in checks.items()]
+        lines += [
+            f"[{'-' if problem else '+'}] {name} {problem or 'ok'}"
+            for name, problem in checks.items()
+        ]
         lines += [f"[.] {name} {note}" for name, note in notes.items()]
 
     lines.append("not ready" if is_failing else "ok")
     return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if is_failing else 200)
-
-
-def _check_line(name: str, problem: str | None) -> str:
-    mark = "-" if problem else "+"
-    return f"[{mark}] {name} {problem or 'ok'}"
 
 
 def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
