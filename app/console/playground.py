@@ -91,7 +91,8 @@ class Judge(Value):
         values["text"] = masked(text, nodes)
         cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
         routes = routes_over(self.configuration, cluster)
-        asker = self._asker(values)
+        default = next(iter(self.configuration.authorization.authorized_users), "console")
+        asker = Asker(values["user"] or default, values["operation"])
         judged = [await judge(routes, document, asker) for document in read]
 
         placing = values["cluster"] and self.live.ready
@@ -104,10 +105,6 @@ class Judge(Value):
             "marks": _marks(verdicts),
             "headline": _headline(verdicts),
         }
-
-    def _asker(self, values: Mapping[str, str]) -> Asker:
-        default = next(iter(self.configuration.authorization.authorized_users), "console")
-        return Asker(values["user"] or default, values["operation"])
 
     async def _cluster(
         self, read: Sequence[Object], *, with_cluster: bool

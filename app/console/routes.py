@@ -125,7 +125,8 @@ class _Routes:
         else:
             shown, seconds = await live.in_thread(self._timed, page, query, more)
             self._console.streams.slow_down(seconds)
-        self._go_on()
+        if not self._listing.complete:
+            live.touch()  # open tabs ask again soon
         tag = f'"{hashlib.blake2b(repr(shown).encode(), digest_size=12).hexdigest()}"'
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"etag": tag})
@@ -140,11 +141,6 @@ class _Routes:
         answer = self._html("base.html", **frame, shown=shown, tag=tag)
         answer.headers["etag"] = tag
         return answer
-
-    def _go_on(self) -> None:
-        """Let open tabs ask again soon if the list of what waits is not complete."""
-        if not self._listing.complete:
-            self._console.live.touch()
 
     def _loading(self) -> _Rendered:
         live = self._console.live

@@ -65,7 +65,13 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
     options = {"namespace": namespace in namespaces, "object": ref is not None, "q": True}
     if not options["namespace"]:
         namespace = ""
-    rows = _found(all_rows, namespace, query.get("q", ""))
+    text = query.get("q", "")
+    rows = [
+        row
+        for row in all_rows
+        if namespace in ("", row.ref.namespace)
+        and text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
+    ]
     if not asked and rows:
         ref = rows[0].ref
 
@@ -75,7 +81,7 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
         "complete": listing.complete,
         "namespaces": namespaces,
         "namespace": namespace,
-        "q": query.get("q", ""),
+        "q": text,
         **_of_object(index, ref, asked),
         "sees_sets": facts.unseen.get("sets", ""),
         "absent": "sets" in facts.absent,
@@ -95,15 +101,6 @@ def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
 
 
 # The list.
-
-
-def _found(rows: Sequence[WorkloadRow], namespace: str, text: str) -> list[WorkloadRow]:
-    return [
-        row
-        for row in rows
-        if namespace in ("", row.ref.namespace)
-        and text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
-    ]
 
 
 def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -> Values:
