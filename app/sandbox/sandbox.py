@@ -99,7 +99,9 @@ class Sandbox:
         After this, `url` and the files in `state_dir` are valid.
         """
         self._running.push_async_callback(_ended, asyncio.create_task(self._collector.run()))
-        await self.apply([_namespace(name) for name in _NAMESPACES])
+        for name in _NAMESPACES:
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            await self.apply([namespace])
         await self.apply([*manifests.definitions(self._crds), *self._rules])
         self.state_dir.mkdir(parents=True, exist_ok=True)
         pair = pki.issue()
@@ -154,10 +156,6 @@ class Sandbox:
 async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait({task})
-
-
-def _namespace(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 class _Quiet(uvicorn.Server):

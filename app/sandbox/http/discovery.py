@@ -54,10 +54,8 @@ def document(registry: Registry, parts: list[str]) -> Object | None:
 
 
 def _group_document(registry: Registry, name: str) -> Object | None:
-    for group in _groups(registry):
-        if group["name"] == name:
-            return {**group, "kind": "APIGroup", "apiVersion": "v1"}
-    return None
+    found = (group for group in _groups(registry) if group["name"] == name)
+    return next(({**group, "kind": "APIGroup", "apiVersion": "v1"} for group in found), None)
 
 
 def _groups(registry: Registry) -> list[Object]:

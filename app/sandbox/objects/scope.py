@@ -42,7 +42,7 @@ def _functions(may_do: MayDo) -> dict[str, Any]:
     functions: dict[str, Any] = {
         "indexOf": _index_of,
         "lastIndexOf": _last_index_of,
-        "join": _join,
+        "join": lambda texts, separator="": separator.join(texts),
         "split": str.split,
         "sum": sum,
         "authorizer": {},
@@ -72,7 +72,3 @@ def _last_index_of(values: list[Any], value: Any) -> int:
     if value in values:
         return len(values) - 1 - values[::-1].index(value)
     return -1
-
-
-def _join(texts: list[str], separator: str = "") -> str:
-    return separator.join(texts)

@@ -112,9 +112,8 @@ class Writer(Frozen):
             result = patching.apply_patch(
                 current, patch, media_type, custom=served.schema is not None
             )
-            if metadata(result).get("resourceVersion") == resource_version(
-                current
-            ) and not _names_version(patch):
+            is_named = bool(at(patch, "metadata", "resourceVersion"))
+            if not is_named and resource_version(result) == resource_version(current):
                 result["metadata"].pop("resourceVersion", None)
             lifecycle.check_identity(served, result, *key)
             return result
@@ -266,10 +265,6 @@ class _RacedError(Exception):
 def _admitted_namespace(served: Served, key: Key) -> str:
     """Return the namespace in admission reviews: that of a Namespace is its own name."""
     return key[1] if served.table == NAMESPACES else key[0]
-
-
-def _names_version(patch: object) -> bool:
-    return isinstance(patch, dict) and bool((patch.get("metadata") or {}).get("resourceVersion"))
 
 
 def _settle(served: Served, obj: Object) -> list[str]:
