@@ -124,14 +124,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         if node.tag == _FLOAT:
             return self.construct_yaml_float(node)
         number = self.construct_yaml_int(node)
-        return number if -(2**63) <= number < 2**64 else _float(number, text)
-
-
-def _float(number: int, text: str) -> float | str:
-    try:
-        return float(number)
-    except OverflowError:
-        return text
+        try:
+            return number if -(2**63) <= number < 2**64 else float(number)
+        except OverflowError:
+            return text
 
 
 _INT = "tag:yaml.org,2002:int"

@@ -51,7 +51,12 @@ def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
         return None
 
     findings: Findings = []
-    warnings = [*_warnings_of(workload)]
+    warnings = []
+    if MNNVL_ENABLED in annotations_of(workload):
+        warnings.append(
+            f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
+            " controller copies it to Pods: write it into the metadata of their templates"
+        )
     effects: dict[str, Effect] = {}
     for template in _templates(workload, FieldPath(""), "", ()):
         injection = _injection(template, kind)
@@ -67,14 +72,6 @@ def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
         return judged(findings, warnings)
     told = [*warnings, *effects]
     return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
-
-
-def _warnings_of(workload: Object) -> Iterator[str]:
-    if MNNVL_ENABLED in annotations_of(workload):
-        yield (
-            f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
-            " controller copies it to Pods: write it into the metadata of their templates"
-        )
 
 
 class _Template(Value):
@@ -248,7 +245,12 @@ async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> 
 
 
 async def _judge(routes: Mapping[str, Route], document: Object, request: Request) -> Judgement:
-    fitting = [route for route in routes.values() if _looks_at(route, request)]
+    about = (request.group, request.subresource)
+    fitting = [
+        route
+        for route in routes.values()
+        if (route.group, route.subresource) == about and request.resource in route.plurals
+    ]
     asked = [route for route in fitting if request.operation in route.operations]
     judgement = Judgement(document, operation=request.operation if fitting and not asked else "")
     # mutating webhooks come first
@@ -265,13 +267,6 @@ def _resource_of(document: JsonMap) -> tuple[Resource | None, str]:
         return POD, "binding"
     group = api_version.rpartition("/")[0]
     return _RESOURCES.get((group, kind)), ""
-
-
-def _looks_at(route: Route, request: Request) -> bool:
-    return (request.group, request.subresource) == (
-        route.group,
-        route.subresource,
-    ) and request.resource in route.plurals
 
 
 def _request(document: Object, resource: Resource, subresource: str, asker: Asker) -> Request:

@@ -50,9 +50,6 @@ class Parameters(BaseModel):
     old: str = Field("", description="the document that an UPDATE replaces, as YAML or JSON")
     output: Literal["json", "text"] = Field("json", description="for programs or for people")
 
-    def asker(self, replaced: Sequence[Object]) -> Asker:
-        return Asker(self.user, self.operation, tuple(replaced))
-
 
 class DryRuns:
     """Dry runs with the verdicts of `routes`.
@@ -96,7 +93,7 @@ class DryRuns:
             async with self._judging, asyncio.timeout(JUDGING_SECONDS):
                 async with self._turn:
                     documents, replaced = await asyncio.to_thread(_read, text, parameters.old)
-                asker = parameters.asker(replaced)
+                asker = Asker(parameters.user, parameters.operation, tuple(replaced))
                 return await self._judged(documents, asker, parameters.output)
         finally:
             self._waiting -= 1
