@@ -25,7 +25,9 @@ atexit.register(gc.freeze)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    _print_what_can_be_shown()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # a terminal without UTF-8 shows the code of a character that it doesn't have
+        sys.stdout.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
     parser, commands = _parsers()
     if COMPLETING in os.environ:
@@ -76,12 +78,6 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
 def _print_no_more() -> None:
     """Prevent the flush at the end, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_what_can_be_shown() -> None:
-    """Print the code of a character that a terminal without UTF-8 doesn't have."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _load(name: str) -> Command:

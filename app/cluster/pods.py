@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from app.facts.labels import PODGANG
 from app.kube.api import Key, Object, Reader, Selection, pages
 from app.objects.resource import POD
+from app.objects.shape import key_of
 from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, runs_without_claim
 
 
@@ -36,9 +37,9 @@ async def claims_held_in_deletion(
     held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
     lasting = {
         namespace: await _lasting_pods(client, namespace)
-        for namespace in sorted({_namespace(claim) for claim, _ in held})
+        for namespace in sorted({key_of(claim)[0] for claim, _ in held})
     }
-    in_use = ((claim, sorted(pods & lasting[_namespace(claim)])) for claim, pods in held)
+    in_use = ((claim, sorted(pods & lasting[key_of(claim)[0]])) for claim, pods in held)
     return [(claim, pods) for claim, pods in in_use if pods]
 
 
@@ -49,7 +50,3 @@ async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
         for pod in page.items
         if not is_ending(pod)
     }
-
-
-def _namespace(obj: Object) -> str:
-    return str(obj["metadata"]["namespace"])

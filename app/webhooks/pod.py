@@ -53,9 +53,5 @@ class PodBindingWebhook(Value):
                 [f'node "{name}" is not known: no topology labels added to the Pod']
             )
 
-        return patched(
-            operations(request.object, binding_changes(request.object, labels, self._keys()))
-        )
-
-    def _keys(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.facts.level_keys(), *self.allowed)))
+        keys = tuple(dict.fromkeys((*self.facts.level_keys(), *self.allowed)))
+        return patched(operations(request.object, binding_changes(request.object, labels, keys)))

@@ -243,9 +243,7 @@ def are_counted_exactly(requests: Iterable[Requests]) -> bool:
     pods with the same devices must ask for the same.
     """
     distinct = set(requests)
-    devices = {_devices(asked) for asked in distinct}
+    devices = {
+        frozenset(name for name, _ in asked if name not in _NO_DEVICES) for asked in distinct
+    }
     return len(distinct) == len(devices)
-
-
-def _devices(requests: Requests) -> frozenset[str]:
-    return frozenset(name for name, _ in requests if name not in _NO_DEVICES)
