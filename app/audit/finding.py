@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
 from app.base.value import Value
@@ -70,16 +70,17 @@ def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
     return Finding(kind, *key, 0, (problem,), remedy)
 
 
-class Count(Struct):
+class AuditCounts(Struct, rename="camel"):
     """The objects of one resource, counted by verdict.
 
-    All of them, those with findings, those without a verdict, and those that would be refused.
+    All of them, those with findings, those that would be refused, and those without a verdict. The
+    names of the fields are those of the JSON.
     """
 
-    looked_at: int = 0
-    with_findings: int = 0
-    undecided: int = 0
-    refused: int = 0
+    looked_at: int
+    found: int
+    refused: int
+    undecided: int
 
 
 class Tally(Struct):
@@ -89,7 +90,7 @@ class Tally(Struct):
     that aren't installed.
     """
 
-    counts: dict[str, Count] = {}
+    counts: dict[str, AuditCounts] = {}
     unread: dict[str, str] = {}
     absent: list[str] = []
     notes: list[str] = []
@@ -98,15 +99,15 @@ class Tally(Struct):
     def looked_at(self) -> int:
         return sum(count.looked_at for count in self.counts.values())
 
-    def count(self, kind: str) -> Count:
-        return self.counts.setdefault(kind, Count())
+    def count(self, kind: str) -> AuditCounts:
+        return self.counts.setdefault(kind, AuditCounts(0, 0, 0, 0))
 
     def add(self, finding: Finding) -> None:
         count = self.count(finding.kind)
         if finding.is_undecided:
             count.undecided += 1
         else:
-            count.with_findings += 1
+            count.found += 1
             count.refused += finding.outcome == "refused"
 
     @property
@@ -121,7 +122,7 @@ class Tally(Struct):
             return 2
         if any(count.refused for count in counts):
             return 1
-        return ONLY_WARNINGS if any(count.with_findings for count in counts) else 0
+        return ONLY_WARNINGS if any(count.found for count in counts) else 0
 
     def summary(self) -> str:
         return "\n".join(map(visible, self._lines()))
@@ -129,7 +130,7 @@ class Tally(Struct):
     def _lines(self) -> Iterator[str]:
         for kind, count in self.counts.items():
             undecided = f", {count.undecided:,} without a verdict" if count.undecided else ""
-            warnings = count.with_findings - count.refused
+            warnings = count.found - count.refused
             yield (
                 f"{kind}: {count.looked_at:,} looked at, {count.refused:,} refused,"
                 f" {warnings:,} with warnings{undecided}"
@@ -142,17 +143,8 @@ class Tally(Struct):
         )
 
     def json(self) -> dict[str, Any]:
-        counts = {
-            kind: {
-                "lookedAt": count.looked_at,
-                "found": count.with_findings,
-                "refused": count.refused,
-                "undecided": count.undecided,
-            }
-            for kind, count in self.counts.items()
-        }
         return {
-            "counts": counts,
+            "counts": to_builtins(self.counts),
             "notInstalled": self.absent,
             "unread": self.unread,
             "notes": self.notes,

@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from msgspec.json import schema_components
 
-from app.audit.finding import Outcome
+from app.audit.finding import AuditCounts, Finding, Outcome
 from app.base.visible import visible_json
 from app.commands.options import Command
 from app.commands.trial import Counts, ReportedMessage
@@ -140,21 +140,8 @@ class WhatIfReport(TypedDict):
     room: NotRequired[FoundRoom]
 
 
-class AuditedObject(TypedDict):
-    kind: str
-    namespace: str
-    name: str
-    code: int
-    problems: list[str]
-    remedy: str
+class AuditedObject(Finding):
     outcome: Outcome
-
-
-class AuditCounts(TypedDict):
-    lookedAt: int
-    found: int
-    refused: int
-    undecided: int
 
 
 class AuditSummary(TypedDict):

@@ -10,7 +10,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.audit.auditor import Auditor
-from app.audit.finding import Count
+from app.audit.finding import AuditCounts
 from app.audit.progress import Progress
 from app.commands.audit import audit
 from app.config.read import read_configuration
@@ -365,7 +365,10 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
         "computedomains.resource.nvidia.com",
         "resourceclaims.resource.k8s.io",
     ]
-    assert (auditor.tally.counts["PodGroup"], auditor.tally.exit_code) == (Count(1), 0)
+    assert (auditor.tally.counts["PodGroup"], auditor.tally.exit_code) == (
+        AuditCounts(1, 0, 0, 0),
+        0,
+    )
 
 
 async def test_only_one_namespace() -> None:
@@ -387,7 +390,10 @@ async def test_what_cannot_be_decided_is_no_finding_but_is_told() -> None:
         500,
         "Correct the problem, and run the audit again.",
     )
-    assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (Count(1, 0, 1), 2)
+    assert (auditor.tally.counts["PodClique"], auditor.tally.exit_code) == (
+        AuditCounts(1, 0, 0, 1),
+        2,
+    )
 
 
 def todays(*objects: Any) -> MemoryClient:
