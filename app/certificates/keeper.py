@@ -195,17 +195,12 @@ class CertificateReconciler(CertificateSource):
             return
 
         try:
-            info = self.certificate.load(holdings.leaf)
+            self._load(holdings.leaf)
         except BrokenPairError as broken:
             self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
             return
 
         self._shown = holdings
-        logger.info(
-            "serving certificate loaded: %s, valid until %s",
-            info.subject,
-            info.not_after.isoformat(),
-        )
 
     def _is_timely(self, holdings: Holdings) -> bool:
         """Return whether the leaf and its CA are valid by our clock.

@@ -222,6 +222,12 @@ class CertificateSource(Part, ABC):
         text = "Looks at certificates that found something that can't be used or done."
         yield counter("certificate_failures_total", text, self.failures)
 
+    def _load(self, pair: Pair) -> None:
+        """Use `pair` from the next handshake. Raise BrokenPairError if it cannot serve."""
+        info = self.certificate.load(pair)
+        until = info.not_after.isoformat()
+        logger.info("serving certificate loaded: %s, valid until %s", info.subject, until)
+
     def _note(self, what: str, problem: str) -> None:
         """Count a problem, and log it if it is another than before. "" is none."""
         if problem:
@@ -271,23 +277,14 @@ class FileSource(CertificateSource):
         Returns whether a new pair was loaded. Does not raise for the content of the files.
         """
         try:
-            loaded = self._load_changes()
+            is_new = self._load_changes()
         except (OSError, BrokenPairError) as error:
             path = self._directory / "tls.crt"
             self._note(f"serving certificate {path} not loaded", str(error))
             return False
 
         self.last_error = None
-        if not loaded:
-            return False
-
-        logger.info(
-            "serving certificate loaded: %s, valid until %s",
-            loaded.subject,
-            loaded.not_after.isoformat(),
-        )
-
-        return True
+        return is_new
 
     def ca_bundle(self) -> bytes | None:
         """Return the content of the CA bundle now; None if it cannot be read."""
@@ -296,22 +293,21 @@ class FileSource(CertificateSource):
         except OSError:
             return None
 
-    def _load_changes(self) -> CertificateInfo | None:
+    def _load_changes(self) -> bool:
         pair = Pair(
             read_mounted(self._directory / "tls.crt"), read_mounted(self._directory / "tls.key")
         )
         if pair == self._loaded:
-            return None
+            return False
         if findings := check_pair(pair, None, (), self._now()):
             raise BrokenPairError("; ".join(findings))
 
-        info = self.certificate.load(pair)
+        self._load(pair)
         if self._loaded:
             self.rotations["reload"] += 1
 
         self._loaded = pair
-
-        return info
+        return True
 
 
 def file_source(directory: Path, client_cas: bytes) -> FileSource:
