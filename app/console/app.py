@@ -34,6 +34,7 @@ from app.explain.live import Live
 from app.facts.kinds import ALL
 from app.kube.client import HttpClient, ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
+from app.server.listener import authority, bind
 from app.stores.collector import pause_until
 from app.stores.stores import Namespaces, PermittedStores
 
@@ -74,10 +75,11 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     Its client has the rights of a kubeconfig, because the command doesn't run in a Pod.
     ClusterError without credentials, OSError if the port is taken.
     """
-    with contextlib.closing(_bind(settings)) as sock:
+    # on loopback: there is no setting for any other address
+    host = "::1" if settings.ipv6 else "127.0.0.1"
+    with bind(host, settings.port) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
-        host, port = sock.getsockname()[:2]
-        url = f"http://{'[::1]' if settings.ipv6 else host}:{port}/{token}/"
+        url = f"http://{authority(host, sock.getsockname()[1])}/{token}/"
         async with looking_client(
             dict.fromkeys((*RESOURCES, NAMESPACE, *ALL)), settings.kubeconfig, settings.context
         ) as client:
@@ -111,19 +113,6 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         settings.context_name or "default",
         __version__,
     )
-
-
-def _bind(settings: ConsoleSettings) -> socket.socket:
-    """Return a socket on loopback: there is no setting for any other address."""
-    family, host = (socket.AF_INET6, "::1") if settings.ipv6 else (socket.AF_INET, "127.0.0.1")
-    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, settings.port))
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 @contextlib.contextmanager
