@@ -268,6 +268,6 @@ class _Grower:
         return f"{best.pods} of {short.count} in {best.domain}"
 
 
-def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool = False) -> Branch:
+def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool) -> Branch:
     """Return the tree, in which gangs have no parts if it is `folded`."""
     return _Grower(subject, reasons, folded).root(subject)

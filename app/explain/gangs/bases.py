@@ -23,7 +23,7 @@ class Bases(Value):
     `noted` is whether Grove's release notes in PodGangs that they were scheduled.
     """
 
-    gangs: tuple[PodGang, ...] = ()
+    gangs: tuple[PodGang, ...]
     missing: tuple[str, ...] = ()
     noted: bool = False
 

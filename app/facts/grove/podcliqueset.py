@@ -115,8 +115,8 @@ class StatusCondition(Value):
 class LastError(Value):
     """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
 
-    text: str = ""
-    time: float | None = None
+    text: str
+    time: float | None
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:

@@ -38,7 +38,7 @@ TOPOLOGY_NAMES = (TOPOLOGY_NAME, KAI_TOPOLOGY_NAME)
 class GangPart(Value):
     """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
 
-    name: str = ""
+    name: str
     minimum: int = 1
     pods: frozenset[str] = frozenset()
     told: SchedulerConstraint = UNBOUND
@@ -50,9 +50,9 @@ class GangGroup(Value):
     `parts` are names of its podgroups.
     """
 
-    name: str = ""
-    parts: tuple[str, ...] = ()
-    told: SchedulerConstraint = UNBOUND
+    name: str
+    parts: tuple[str, ...]
+    told: SchedulerConstraint
 
 
 class PodGang(Namespaced):
@@ -269,7 +269,7 @@ class MapEntry(Value):
     `pods` are the PodCliques outside of scaling groups, each with how many of its pods are meant.
     """
 
-    epoch: str = ""
+    epoch: str
     depends_on: tuple[str, ...] = ()
     pods: tuple[tuple[str, int], ...] = ()
 

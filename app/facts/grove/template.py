@@ -63,7 +63,7 @@ class SetPart(Value):
     path: FieldPath
     constraint: JsonMap | None
     annotations: JsonMap
-    queue: tuple[FieldPath, str] | None = None
+    queue: tuple[FieldPath, str] | None
 
     @property
     def annotations_path(self) -> FieldPath:

@@ -26,7 +26,7 @@ class SubGroup(Value):
     that KAI ignores, because they don't say which topology they are of: `topology` is "".
     """
 
-    name: str = ""
+    name: str
     parent: str = ""
     minimum: int = 0
     told: SchedulerConstraint = UNBOUND
@@ -45,8 +45,8 @@ class Said(Value):
     It is an item of `status.schedulingConditions[].reasons`.
     """
 
-    reason: str = ""
-    message: str = ""
+    reason: str
+    message: str
     queue: str = ""
     quota: Amounts = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)

@@ -32,16 +32,16 @@ _TYPE = re.compile(r"""\.type\s*==\s*["']([^"']+)["']""")
 class Consumer(Value):
     """A pod in a claim's `status.reservedFor`."""
 
-    name: str = ""
+    name: str
     uid: str = ""
 
 
 class Device(Value):
     """A device that a claim is allocated."""
 
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
+    driver: str
+    pool: str
+    device: str
 
 
 class ResourceClaim(Namespaced):
@@ -189,11 +189,11 @@ class ResourceSlice(Value):
     `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs.
     """
 
-    driver: str = ""
-    pool: str = ""
-    generation: int = 0
-    node: str = ""
-    gpus: tuple[str, ...] = ()
+    driver: str
+    pool: str
+    generation: int
+    node: str
+    gpus: tuple[str, ...]
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:

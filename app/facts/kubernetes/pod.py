@@ -118,7 +118,7 @@ class PodClaim(Value):
     """
 
     name: str
-    claim: str = ""
+    claim: str
     template: str = ""
 
 

@@ -28,9 +28,9 @@ class Bounds(Value):
     """
 
     gpus: int
-    levels: frozenset[str] = frozenset()
-    is_known: bool = True
-    is_apart: bool = False
+    levels: frozenset[str]
+    is_known: bool
+    is_apart: bool
 
 
 def read_bounds(pod: JsonMap, above: Sequence[JsonMap]) -> Bounds:

@@ -30,7 +30,7 @@ class PartLevels(Value):
     required_at: FieldPath
     preferred: str
     preferred_at: FieldPath
-    parent: str = WHOLE
+    parent: str
 
 
 class Required(Value):
