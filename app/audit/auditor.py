@@ -41,7 +41,7 @@ from app.objects.time import timestamp
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
 from app.rules.mnnvl.missing import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim, runs_without_claim
-from app.webhooks.configurations import EXEMPT_NAMESPACE
+from app.webhooks.policies import exempt_namespaces
 from app.webhooks.registry import routes_over
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class Auditor:
         self._claims = ClaimAudit(client, self._cluster.facts, self._cluster.stores)
         self._levels = configuration.levels
         self._listing = Listing()
-        self._exempt = (EXEMPT_NAMESPACE, configuration.certificates.namespace)
+        self._exempt = exempt_namespaces(configuration)
         self._show = show
         self._settled = timestamp(now - SETTLE)
 

@@ -129,9 +129,7 @@ class KaiTopologyReconciler(Struct):
             )
 
         if stored["metadata"].get("deletionTimestamp"):
-            return Outcome(
-                f'KAI Topology "{name}" is being deleted', pending=True, again=AGAIN_SECONDS
-            )
+            return self._being_deleted()
 
         if level_labels(stored) == level_labels(desired):
             return Outcome()
@@ -172,11 +170,11 @@ class KaiTopologyReconciler(Struct):
         try:
             return await self._create(desired)
         except Conflict:
-            return Outcome(
-                f'KAI Topology "{self.topology_name}" is being deleted',
-                pending=True,
-                again=AGAIN_SECONDS,
-            )
+            return self._being_deleted()
+
+    def _being_deleted(self) -> Outcome:
+        text = f'KAI Topology "{self.topology_name}" is being deleted'
+        return Outcome(text, pending=True, again=AGAIN_SECONDS)
 
     async def _create(self, desired: Object) -> Outcome:
         await self.writing.client.create(KAI_TOPOLOGY, desired)

@@ -198,20 +198,16 @@ class PodWriter(Value):
         """Patch the next of `pods`, which workers share, until none is left. Return the errors."""
         failures: list[ClusterError] = []
         for pod in pods:
+            ref = ObjectRef(POD, pod.name, pod.namespace)
+            patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
             try:
-                await self._patch(pod, annotations)
+                self.caches.pods.note(await self.client.patch(ref, patch))
                 self.rewrites.count(_counted(pod, purpose))
             except NotFound:
                 continue
             except ClusterError as error:
                 failures.append(error)
         return failures
-
-    async def _patch(self, pod: StoredPod, annotations: JsonMap) -> None:
-        patch = {"metadata": {"uid": pod.uid, "annotations": annotations}}
-        self.caches.pods.note(
-            await self.client.patch(ObjectRef(POD, pod.name, pod.namespace), patch)
-        )
 
     def _report(self, key: Key, contested: Sequence[StoredPod]) -> None:
         subject = (key[0], f"{key[1]}/annotations")

@@ -22,13 +22,14 @@ from msgspec.structs import replace
 from app.admission.decide import Route
 from app.admission.review import parse
 from app.base.sample import Part, Sample, gauge
+from app.certificates.ca_bundles import CONFIGURATIONS
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
 from app.kube.loop import Loop, Observe
 from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
-from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
+from app.objects.resource import POD, Resource
 from app.objects.shape import annotations_of, map_at
 from app.objects.tokens import new_token, seconds_left
 from app.webhooks.configurations import APP_LABEL, NAME
@@ -36,9 +37,6 @@ from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_to
 
 FORMER_SECONDS = 60.0
 """The time for which a token is valid after it was replaced."""
-
-CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-"""Both have our name, and the same token."""
 
 OUR_PODS = f"{APP_LABEL}={NAME}"
 

@@ -46,7 +46,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     silence: str
     room: tuple[DomainRoom, ...]
-    line: tuple[InLine, ...] = ()
+    line: tuple[InLine, ...]
 
     @property
     def causes(self) -> tuple[Reason, ...]:
