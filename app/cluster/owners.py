@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.base.groups import by_key
+from app.cluster.resources import read_current
 from app.cluster.view import LATER, ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import GangIdentity, SlimPodGang, StoredGang, read_gang
@@ -220,8 +221,10 @@ class MnnvlOwners:
                     raise
                 return None
             except Conflict:
-                read = await self._read(current)
-            if read is None or not self.rule.is_given_back(read):
+                resource = _resource_of(stored)
+                ref = ObjectRef(resource, stored.name, stored.namespace)
+                read = await read_current(self._client, ref, self._stores[resource])
+            if read is None or read.uid != stored.uid or not self.rule.is_given_back(read):
                 return None
             current = read
 
@@ -289,17 +292,6 @@ class MnnvlOwners:
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
         read = None if obj is None else read_gang(obj, gang.namespace)
         return read if read is not None and read.uid == gang.uid else None
-
-    async def _read(self, stored: MnnvlResource) -> MnnvlResource | None:
-        resource = _resource_of(stored)
-        obj = await find(self._client, ObjectRef(resource, stored.name, stored.namespace))
-        if obj is None or obj["metadata"].get("uid") != stored.uid:
-            return None
-        read = read_mnnvl_resource(obj)
-        # the watch selects only these, and would never remove another one from the store
-        if read.managed:
-            self._stores[resource].note(obj)
-        return read
 
     async def _write(self, stored: MnnvlResource, reference: JsonMap) -> Object:
         resource = _resource_of(stored)

@@ -247,14 +247,8 @@ class MnnvlResources:
         return None
 
     async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
-        obj = await find(self._client, ObjectRef(needed.resource, needed.name, plan.namespace))
-        if obj is None:
-            return None
-        stored = read_mnnvl_resource(obj)
-        # the watch selects only these, and would never remove another one from the store
-        if stored.managed:
-            needed.store.note(obj)
-        return stored
+        ref = ObjectRef(needed.resource, needed.name, plan.namespace)
+        return await read_current(self._client, ref, needed.store)
 
     async def _check(self, needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
         """Raise an error if an existing resource can't be used.
@@ -298,6 +292,20 @@ class MnnvlResources:
 
         set_uid = controller_uid(obj, POD_CLIQUE_SET.kind)
         return owner.kind != POD_GANG.kind or not self._is_doomed(set_uid, plan)
+
+
+async def read_current(
+    client: Objects, ref: ObjectRef, store: WatchStore[MnnvlResource]
+) -> MnnvlResource | None:
+    """Return the resource as the API server has it, which `store` then has too; None if none."""
+    obj = await find(client, ref)
+    if obj is None:
+        return None
+    stored = read_mnnvl_resource(obj)
+    # the watch selects only these, and would never remove another one from the store
+    if stored.managed:
+        store.note(obj)
+    return stored
 
 
 def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
