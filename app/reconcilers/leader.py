@@ -109,7 +109,9 @@ class Leader(Part):
         self._mnnvl = MnnvlResources(client, cluster.facts, cluster.stores)
         self._owners = cluster.owners.written_by(client)
         self._managed = self._managed_topology()
-        self._kai = self._kai_topology()
+        self._kai = KaiTopologyReconciler(
+            self._writing("kai-topology"), self._topology.name, dialect=self._facts.dialect
+        )
         self.loops = [*self._all_loops()]
         client.discovery.subscribe(self._served_changed)
 
@@ -199,10 +201,6 @@ class Leader(Part):
             self._stores[TOPOLOGIES],
             self._facts,
         )
-
-    def _kai_topology(self) -> KaiTopologyReconciler:
-        writing = self._writing("kai-topology")
-        return KaiTopologyReconciler(writing, self._topology.name, dialect=self._facts.dialect)
 
     def _topology_loop(self, reconciler: Reconciler) -> Loop:
         """Return a loop with the managed topology as its only key."""

@@ -184,7 +184,8 @@ class RealApiServer:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_SECONDS):
                 while reason is None:
-                    conditions = _conditions(_body(await self._client.get(path)))
+                    status = _body(await self._client.get(path)).get("status") or {}
+                    conditions = {item["type"]: item for item in status.get("conditions") or ()}
                     if _status(conditions, "Established") == "True":
                         return
                     if _status(conditions, "NamesAccepted") == "False":
@@ -250,12 +251,6 @@ def _binding(names: Iterable[str]) -> Object:
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
         "subjects": [{"apiGroup": group, "kind": "User", "name": name} for name in names],
     }
-
-
-def _conditions(crd: Object) -> dict[str, Object]:
-    """Return the conditions of a CRD by their type."""
-    conditions = (crd.get("status") or {}).get("conditions") or ()
-    return {condition["type"]: condition for condition in conditions}
 
 
 def _status(conditions: Mapping[str, Object], kind: str) -> str:

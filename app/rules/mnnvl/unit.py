@@ -73,7 +73,9 @@ class NvlinkUnit(Value):
         owner = self.member.named
         labels = dict(zip(_PLACE_LABELS, self._place, strict=True))
         if owner is not None:
-            labels |= _labels_of_owner(owner, self.scope)
+            # those by which the owner knows the unit
+            keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(self.scope).keys))]
+            labels |= zip(keys, owner.values_at(keys), strict=True)
         elif self.scope == "clique":
             labels[CLIQUE_NAME] = _clique_name(self.member)
         labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
@@ -251,12 +253,6 @@ def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
     if not owner.name or not all(values):
         return ""
     return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
-
-
-def _labels_of_owner(owner: NamedOwner, scope: Scope) -> dict[str, str]:
-    """Return the labels by which the owner knows the unit."""
-    keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(scope).keys))]
-    return dict(zip(keys, owner.values_at(keys), strict=True))
 
 
 def _check_owner(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:

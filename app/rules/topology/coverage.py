@@ -168,7 +168,11 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
         if number == 0:
             problems.append(_without_nodes(level, nodes_with(KNOWN)))
         elif number < total:
-            problems.append(_partly(level, number, total))
+            text = (
+                f'level "{level.domain}": the label {level.key} is on {number} of {total} nodes,'
+                " and pods with a required constraint on it are never placed on the others"
+            )
+            problems.append(LevelProblem("NodesLackLevel", text))
 
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes)
@@ -207,14 +211,6 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
         f" is never met{instead(level.key, present)}"
     )
     return LevelProblem("NoNodeHasLevel", text)
-
-
-def _partly(level: Level, number: int, total: int) -> LevelProblem:
-    text = (
-        f'level "{level.domain}": the label {level.key} is on {number} of {total} nodes, and pods'
-        " with a required constraint on it are never placed on the others"
-    )
-    return LevelProblem("NodesLackLevel", text)
 
 
 def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[LevelProblem]:

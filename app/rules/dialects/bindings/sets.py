@@ -186,7 +186,9 @@ def _judge(
     """Return findings and warnings. `stored` are the constraints that an UPDATE replaces."""
     findings = problems.findings
     if stored is None:
-        deprecated = _deprecated_fields(packings)
+        # Grove's CRD doesn't allow it in a new PodCliqueSet
+        text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+        deprecated = [forbidden(path, text) for path in packings.deprecated]
         return [*findings, *problems.unplaceable, *deprecated], problems.warnings
 
     unplaceable = (f"{_STORED}: {finding}" for finding in problems.unplaceable)
@@ -290,15 +292,6 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
             f" these pods: remove it, or use one of: {allowed}"
         )
         yield invalid(packing.preferred_path, packing.preferred, text)
-
-
-def _deprecated_fields(packings: Packings) -> Findings:
-    """Return findings about packDomain in a new PodCliqueSet.
-
-    Grove's CRD doesn't allow it there.
-    """
-    text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
-    return [forbidden(path, text) for path in packings.deprecated]
 
 
 # Warnings about constraints that Grove accepts, but that don't help.
