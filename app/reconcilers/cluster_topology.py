@@ -104,9 +104,7 @@ class ClusterTopologyReconciler(Struct):
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self.topology_name):
-            return None
-
+        """Write the difference. There is only one key."""
         dialect = self.topology.dialect()
         self._report(dialect)
         try:

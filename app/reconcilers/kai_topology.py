@@ -66,7 +66,7 @@ class KaiTopologyReconciler(Struct):
         return [("", self.topology_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        if key != ("", self.topology_name) or not self.dialect().owns_topology:
+        if not self.dialect().owns_topology:
             return None
 
         topology = await find(self.writing.client, ObjectRef(CLUSTER_TOPOLOGY, self.topology_name))

@@ -88,11 +88,8 @@ async def test_it_is_as_the_configuration_wants_it(
     assert [call.verb for call in client.writes()] == writes
 
 
-async def test_others_are_not_ours() -> None:
-    client = MemoryClient()
-    reconciler = reconciler_of(client)
-    assert await reconciler.reconcile(("", "other")) is None
-    assert (client.calls, reconciler.all_keys()) == ([], [KEY])
+def test_only_the_managed_one_is_ours() -> None:
+    assert reconciler_of(MemoryClient()).all_keys() == [KEY]
 
 
 async def test_without_groves_crds_it_waits_quietly() -> None:

@@ -219,11 +219,10 @@ async def test_a_topology_that_changed_while_its_status_was_written_is_looked_at
     assert ready(client)[0] == "True"
 
 
-@pytest.mark.parametrize("key", [KEY, ("", "other")])
-async def test_without_the_managed_topology_there_is_nothing_to_do(key: tuple[str, str]) -> None:
+async def test_without_the_managed_topology_there_is_nothing_to_do() -> None:
     client = MemoryClient([builders.cluster_topology("other", rack="k/rack")])
     reconciler = reconciler_of(client)
-    assert await reconciler.reconcile(key) is None
+    assert await reconciler.reconcile(KEY) is None
     assert client.writes() == []
     assert reconciler.all_keys() == [KEY]
 
