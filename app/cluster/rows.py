@@ -6,7 +6,6 @@ them.
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, Versioned
-from app.cluster import rows
 from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
@@ -269,16 +268,14 @@ class WorkloadCaches:
     """
 
     def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
-        pods = rows.pods_of_scheduler(scheduler_name)
-        self.stores = Stores(
-            (rows.WORKLOADS, rows.INSTANCES, rows.POD_GROUPS, pods, rows.PRIORITY_CLASSES)
-        )
+        pods = pods_of_scheduler(scheduler_name)
+        self.stores = Stores((WORKLOADS, INSTANCES, POD_GROUPS, pods, PRIORITY_CLASSES))
         self.topologies = topologies
         self.pods = self.stores[pods]
-        self.workloads = self.stores[rows.WORKLOADS]
-        self.instances = self.stores[rows.INSTANCES]
-        self.pod_groups = self.stores[rows.POD_GROUPS]
-        self.priority_classes = self.stores[rows.PRIORITY_CLASSES]
+        self.workloads = self.stores[WORKLOADS]
+        self.instances = self.stores[INSTANCES]
+        self.pod_groups = self.stores[POD_GROUPS]
+        self.priority_classes = self.stores[PRIORITY_CLASSES]
 
     @property
     def synced(self) -> bool:
@@ -303,9 +300,9 @@ class WorkloadCaches:
 
     def pods_of(self, key: Key) -> list[StoredPod]:
         """Return the Pods whose `key_of` is `key`."""
-        pods = self._of(key, rows.BY_GROUP, key) + self._of(key, rows.BY_SHARED, key)
-        for instance in self.instances.by_index(rows.BY_SHARED, key):
-            pods += self._of(key, rows.BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        pods = self._of(key, BY_GROUP, key) + self._of(key, BY_SHARED, key)
+        for instance in self.instances.by_index(BY_SHARED, key):
+            pods += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
@@ -314,7 +311,7 @@ class WorkloadCaches:
         It is annotated with it, or names the group that it was made for.
         """
         namespace = pod_group.namespace
-        return bool(self.pods.by_index(rows.BY_POD_GROUP, (namespace, pod_group.name))) or any(
+        return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
             self.pods_of((namespace, key)) for key in pod_group.group_keys
         )
 
