@@ -270,18 +270,12 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
     """Say that an object doesn't exist, or that it may not be read, and what helps."""
-    for line in _why_not_found(index, ref, others):
-        complain(line)
-    return UNUSABLE
-
-
-def _why_not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> list[str]:
-    if may_not_read(index, ref):
-        return list(refusal(index, ref))
-
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
-    return [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
+    why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
+    for line in refusal(index, ref) if may_not_read(index, ref) else why:
+        complain(line)
+    return UNUSABLE
 
 
 def _print(answer: Answer, arguments: argparse.Namespace) -> int:

@@ -175,7 +175,14 @@ def _shown(judgement: Judgement, node: yaml.Node | None, index: Index | None) ->
         "outcome": verdict.outcome,
         "problems": _problems(verdict, node),
         "diff": difference(judgement.document, patched) if patched else [],
-        "effects": _effects(verdict),
+        "effects": [
+            {
+                "verb": effect.action,
+                "kind": effect.object["kind"],
+                "name": effect.object["metadata"]["name"],
+            }
+            for effect in verdict.effects
+        ],
         "placement": placed,
     }
 
@@ -189,19 +196,6 @@ _NOT_JUDGED: Values = {
     "effects": (),
     "placement": None,
 }
-
-
-def _effects(verdict: Verdict) -> list[Values]:
-    """Return what the verdict would create or adopt."""
-    return [
-        {
-            "verb": effect.action,
-            "kind": effect.object["kind"],
-            "name": effect.object["metadata"]["name"],
-        }
-        for effect in verdict.effects
-        if effect.action in ("create", "adopt")
-    ]
 
 
 def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:

@@ -9,6 +9,7 @@ document, not of the file.
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, TextIO
 
 import yaml
@@ -158,7 +159,9 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
     """
     text = _Text(source)
     first = text.peek()
-    documents = _of_json(text) if first in ("{", "[") else _of_yaml(text)
+    documents = _of_json(text)
+    if first not in ("{", "["):
+        documents = chain.from_iterable(map(_parsed, _pieces(text.lines())))
     empty = True
     for document in documents:
         empty = False
@@ -286,14 +289,8 @@ _BEGIN = re.compile(r"---(\s|$)")
 _ITEM = re.compile(r"( *)-(?= |$)")
 
 
-def _of_yaml(text: _Text) -> Iterator[Object]:
-    """Yield the documents of YAML, which is cut at its lines before it is parsed."""
-    for piece in _pieces(text.lines()):
-        yield from _parsed(piece)
-
-
 def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Yield the lines of each document, and of each item of a List by itself."""
+    """Yield the lines of each document of YAML, and of each item of a List by itself."""
     piece: list[str] = []
     items: _Items | None = None
     for line in lines:

@@ -257,7 +257,14 @@ class MnnvlResourcesReconciler(Struct):
                 return self._later()
             if await self.units.has_unit(current):
                 return self.collect_after
-            await self._delete(resource, current)
+            metadata = current["metadata"]
+            # if a pod reserves the claim at the same time, this changes its resourceVersion, and
+            # the Conflict leads to another step
+            await self.writing.client.delete(
+                ObjectRef(resource, name, key[0]),
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
             deleted.append(current)
 
         if deleted:
@@ -324,19 +331,6 @@ class MnnvlResourcesReconciler(Struct):
         ):
             return None
         return current
-
-    async def _delete(self, resource: Resource, current: Object) -> None:
-        """Delete the version that was read.
-
-        If a pod reserves the claim at the same time, this changes its resourceVersion, and the
-        Conflict leads to another step.
-        """
-        metadata = current["metadata"]
-        await self.writing.client.delete(
-            ObjectRef(resource, metadata["name"], metadata["namespace"]),
-            uid=metadata["uid"],
-            resource_version=metadata["resourceVersion"],
-        )
 
     def _report_collected(self, deleted: list[Object]) -> None:
         owner = controller_of(deleted[0])

@@ -123,26 +123,22 @@ class Sandbox:
         If an object has a status, it is stored too. Raise ApiError for the first object that is
         rejected.
         """
-        for obj in objects:
-            await self._apply(obj)
-
-    async def _apply(self, obj: Object) -> None:
-        served = self._registry.for_kind(obj["apiVersion"], obj["kind"])
-        if served is None:
-            raise errors.not_served()
-
-        namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
-        key = (namespace, metadata(obj)["name"])
         caller = Caller(ADMIN)
-        if self._storage.get(served.table, key) is None:
-            await self._writer.create(served, obj, caller, namespace)
-        else:
-            await self._writer.patch(served, key, obj, MERGE, caller)
+        for obj in objects:
+            served = self._registry.for_kind(obj["apiVersion"], obj["kind"])
+            if served is None:
+                raise errors.not_served()
 
-        if served.has_status and "status" in obj:
-            await self._writer.patch(
-                served, key, {"status": obj["status"]}, MERGE, caller, "status"
-            )
+            namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
+            key = (namespace, metadata(obj)["name"])
+            if self._storage.get(served.table, key) is None:
+                await self._writer.create(served, obj, caller, namespace)
+            else:
+                await self._writer.patch(served, key, obj, MERGE, caller)
+
+            if served.has_status and "status" in obj:
+                status = {"status": obj["status"]}
+                await self._writer.patch(served, key, status, MERGE, caller, "status")
 
     def compact(self) -> None:
         """Clear the history.

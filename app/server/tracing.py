@@ -47,7 +47,14 @@ def tracing(endpoint: str) -> Trace:
             path,
             context=propagator.extract({"traceparent": traceparent}),
             kind=SpanKind.SERVER,
-            attributes=_attributes(request, verdict),
+            # what identifies the request in the log, and no value of an object
+            attributes={
+                "k8s.namespace.name": request.namespace[:MOST_CHARACTERS],
+                "admission.uid": request.uid[:MOST_CHARACTERS],
+                "admission.operation": request.operation,
+                "admission.verdict": verdict.outcome,
+                "admission.code": verdict.code,
+            },
             start_time=end - int(seconds * 1e9),
         )
         if verdict.code >= 500:
@@ -70,14 +77,3 @@ def _tracer(url: str) -> "Tracer":
     exporter = OTLPSpanExporter(endpoint=url, timeout=_EXPORT_SECONDS)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider.get_tracer("grove-admission", __version__)
-
-
-def _attributes(request: Request, verdict: Verdict) -> dict[str, str | int]:
-    """Return what identifies the request in the log, and its verdict. No value of an object."""
-    return {
-        "k8s.namespace.name": request.namespace[:MOST_CHARACTERS],
-        "admission.uid": request.uid[:MOST_CHARACTERS],
-        "admission.operation": request.operation,
-        "admission.verdict": verdict.outcome,
-        "admission.code": verdict.code,
-    }

@@ -49,17 +49,13 @@ def _functions(may_do: MayDo) -> dict[str, Any]:
         "allowed": lambda decision: decision["allowed"] == "true",
     }
     for step in ("group", "resource", "namespace", "name"):
-        functions[step] = _step(step)
+        functions[step] = lambda access, value, step=step: {**access, step: value}
 
     def check(access: dict[str, str], verb: str) -> dict[str, str]:
         is_allowed = may_do({**access, "verb": verb})
         return {"allowed": str(is_allowed).lower()}
 
     return {**functions, "check": check}
-
-
-def _step(name: str) -> Callable[[dict[str, str], str], dict[str, str]]:
-    return lambda access, value: {**access, name: value}
 
 
 def _index_of(values: list[Any], value: Any) -> int:
