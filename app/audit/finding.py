@@ -39,13 +39,9 @@ class Finding(Value):
     remedy: str
 
     @property
-    def is_undecided(self) -> bool:
-        return self.code >= 500
-
-    @property
     def outcome(self) -> Outcome:
         """What the webhooks would say: `warning` also for what no webhook reports."""
-        if self.is_undecided:
+        if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"
 
@@ -104,7 +100,7 @@ class Tally(Struct):
 
     def add(self, finding: Finding) -> None:
         count = self.count(finding.kind)
-        if finding.is_undecided:
+        if finding.outcome == "undecided":
             count.undecided += 1
         else:
             count.found += 1

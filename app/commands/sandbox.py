@@ -22,7 +22,6 @@ from typing import Any
 import uvloop
 
 from app.base import logs
-from app.cluster.cluster import Cluster
 from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.commands.console import announced
 from app.commands.files import objects_in
@@ -143,7 +142,11 @@ async def _until_signalled(
     async with beside(api, configuration, arguments.state_dir, readable) as served:
         url = f"https://localhost:{served.listener.port}"
         if objects and configuration.cluster_topology.enabled:
-            await _until_levels(served.cluster)
+            # webhooks would reject objects that need levels before these are in the cache
+            name = served.cluster.topology_name
+            stores = (served.cluster.stores[TOPOLOGIES], served.cluster.stores[BINDINGS])
+            async with asyncio.timeout(READY_SECONDS):
+                await until(lambda: any(store.get("", name) for store in stores))
         await _create(api, objects)
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         print(
@@ -167,13 +170,6 @@ async def _create(api: ApiServer, objects: list[Object]) -> None:
         except (ApiError, KeyError) as problem:
             what = f"{obj.get('kind')} {map_at(obj, 'metadata').get('name')}"
             raise UnusableInput(f"--objects: {what} is not created: {problem}") from None
-
-
-async def _until_levels(cluster: Cluster) -> None:
-    """Wait for the levels in the cache: webhooks would reject objects that need them before."""
-    stores = (cluster.stores[TOPOLOGIES], cluster.stores[BINDINGS])
-    async with asyncio.timeout(READY_SECONDS):
-        await until(lambda: any(store.get("", cluster.topology_name) for store in stores))
 
 
 def _write(path: Path, content: dict[str, str]) -> None:

@@ -57,16 +57,6 @@ def _admission(kind: str, plural: str) -> Builtin:
     return Builtin(_ADMISSION, kind, plural, namespaced=False, has_generation=True)
 
 
-_REVIEWS = (
-    Builtin(authorization.REVIEWS, "SubjectAccessReview", "subjectaccessreviews", namespaced=False),
-    Builtin(
-        authorization.REVIEWS,
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        namespaced=False,
-    ),
-)
-
 _BUILTINS = (
     Builtin("", "Namespace", "namespaces", ("ns",), False, _STATUS),
     Builtin("", "Node", "nodes", ("no",), False, _STATUS),
@@ -81,7 +71,13 @@ _BUILTINS = (
     Builtin("", "Event", "events", ("ev",)),
     Builtin("events.k8s.io", "Event", "events", ("ev",)),
     Builtin("discovery.k8s.io", "EndpointSlice", "endpointslices"),
-    *_REVIEWS,
+    Builtin(authorization.REVIEWS, "SubjectAccessReview", "subjectaccessreviews", namespaced=False),
+    Builtin(
+        authorization.REVIEWS,
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        namespaced=False,
+    ),
     Builtin("apps", "Deployment", "deployments", ("deploy",), True, ("status", "scale"), True),
     Builtin("apps", "StatefulSet", "statefulsets", ("sts",), True, ("status", "scale"), True),
     Builtin("batch", "Job", "jobs", subresources=_STATUS, has_generation=True),
