@@ -13,13 +13,18 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.explain.answers.survey import survey
 from app.explain.answers.turns import NOT_HOLDING
-from app.explain.answers.waiting import workloads
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import Look, Seeker, gangs_of, is_alone, seekers_of
+from app.explain.answers.whatif.seekers import (
+    Look,
+    Seeker,
+    gangs_of,
+    is_alone,
+    seekers_of,
+    waiting_of,
+)
 from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
-from app.explain.gangs.subject import subject
 from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
@@ -101,20 +106,20 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
     """
     before = index.facts
     known = {reason.text for reason in survey(index, topology).reasons}
-    had_place = _placed_now(index)
 
     supposed = suppose(index, edits, topology)
     made = frozenset(map(set_ref, supposed.made))
     problems: dict[Ref, list[Reason]] = {}
     moving, waiting = seekers_of(index, supposed, _note_in(problems))
+    told = {seeker.workload for seeker in moving.seekers} | made
+    seeking = told | {seeker.workload for seeker in waiting.seekers}
+    for ref in told:
+        problems.pop(ref, None)
+    had_place, worse = _compared(index, before, seeking, problems)
     moves, waits = _fates(index, had_place, moving.seekers, waiting.seekers)
 
     new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
     others = _others(index, supposed, moves) - moving.cut
-    for workload in {fate.workload for fate in moves} | made:
-        problems.pop(workload, None)
-    worse = _worse(index, before, problems)
-
     cut = moving.cut, waiting.cut
 
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
@@ -124,7 +129,9 @@ def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
     """Return what puts the problems of each workload there."""
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
-        problems[workload] = examine(gangs).problems
+        # few have any: only for these, those that they had before are looked for
+        if found := examine(gangs).problems:
+            problems[workload] = found
 
     return look
 
@@ -142,11 +149,28 @@ def _fates(
     return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
 
 
-def _placed_now(index: Index) -> set[Ref]:
-    """Return the gangs that wait and have a place as it is, one beside the other."""
-    waiting = seekers_of(index, Supposed(index.facts))[1].seekers
+def _compared(
+    index: Index, before: Snapshot, seeking: Iterable[Ref], problems: Mapping[Ref, list[Reason]]
+) -> tuple[set[Ref], tuple[Worse, ...]]:
+    """Compare with what was before.
+
+    Return which gangs of `seeking` waited and had a place, one beside the other, and which of the
+    `problems` of workloads are new. No other gangs waited.
+    """
+    after = index.facts
+    index.follow(before)
+    waiting = waiting_of(index, seeking)
     arranging = _Arranging(index, waiting)
-    return {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
+    had_place = {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
+
+    worse = []
+    for ref, found in problems.items():
+        known = {reason.id for reason in examine(gangs_of(index, ref)).problems}
+        new = tuple(reason for reason in found if reason.id not in known)
+        if new:
+            worse.append(Worse(ref, new))
+    index.follow(after)
+    return had_place, tuple(worse)
 
 
 def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
@@ -154,25 +178,6 @@ def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
     pods = (index.pods[key] for key in supposed.moved - looked_for if key in index.pods)
     return sum(1 for pod in pods if is_alone(index, pod))
-
-
-def _worse(
-    index: Index, before: Snapshot, problems: Mapping[Ref, list[Reason]]
-) -> tuple[Worse, ...]:
-    """Return those of the `problems` of workloads that they didn't have before.
-
-    Few have any: only for these, those that they had are looked for.
-    """
-    after = index.facts
-    index.follow(before)
-    worse = []
-    for workload in filter(problems.get, workloads(index)):
-        known = {reason.id for reason in examine(gangs_of(index, workload)).problems}
-        new = tuple(reason for reason in problems[workload] if reason.id not in known)
-        if new:
-            worse.append(Worse(workload, new))
-    index.follow(after)
-    return tuple(worse)
 
 
 class _Arranging:
@@ -236,8 +241,7 @@ class _Arranging:
         free = index.free(self._names)
         # for a moment: an index anew would take ten times as long
         index.follow(without_nodes(facts, staying))
-        about = subject(index, seeker.workload)
-        gangs = about.gangs if about else ()
+        gangs = gangs_of(index, seeker.workload)
         gang = next(gang for gang in gangs if gang.ref == seeker.gang.ref)
         leaving = seeker.lost | staying
         demand = gang.whole.demand_for(lambda pod: pod.key in leaving)

@@ -17,6 +17,7 @@ from app.explain.line.cycle import line_of
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Key, Ref
+from app.objects.resource import POD
 
 MOST_ALONE = 500
 """The most pods without a gang that are looked at.
@@ -57,10 +58,13 @@ class Seeker(Value, dict=True):
 
 
 def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
-    """Return the gangs of one of the `workloads`."""
+    """Return the gangs of a PodCliqueSet, a PodGroup or a pod; none if it doesn't exist."""
+    key = workload.key
     if workload.kind == POD_CLIQUE_SET.kind:
-        return gangs_of_set(index, index.sets[workload.key])
-    return (gang_of_pod_group(index, index.pod_groups[workload.key]),)
+        return gangs_of_set(index, index.sets[key]) if key in index.sets else ()
+    if workload.kind == POD.kind:
+        return (gang_of_pod(index, index.pods[key]),) if key in index.pods else ()
+    return (gang_of_pod_group(index, index.pod_groups[key]),) if key in index.pod_groups else ()
 
 
 def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
@@ -76,6 +80,13 @@ def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
     for pod in sorted(index.facts.pods, key=key_of):
         if is_alone(index, pod) and any(is_device(name) for name, _ in pod.shape.requests):
             yield gang_of_pod(index, pod), pod.ref
+
+
+def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[Seeker]:
+    """Return the gangs of some workloads that wait, in their order."""
+    pairs = ((gang, ref) for ref in workloads for gang in gangs_of(index, ref))
+    seekers = (Seeker(gang, ref) for gang, ref in pairs if gang.waits)
+    return sorted(seekers, key=lambda seeker: seeker.rank)
 
 
 class Line(Value):
@@ -105,9 +116,7 @@ def is_alone(index: Index, pod: Pod) -> bool:
     return not is_of_set and (namespace, pod.group) not in index.pod_groups
 
 
-def seekers_of(
-    index: Index, supposed: Supposed, look: Look = lambda workload, gangs: None
-) -> tuple[Line, Line]:
+def seekers_of(index: Index, supposed: Supposed, look: Look) -> tuple[Line, Line]:
     """Return the gangs of pods that must move, and those that wait, in their order.
 
     Those of sets that would be made wait too. `look` is called with each workload and its gangs,
