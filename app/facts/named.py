@@ -147,7 +147,7 @@ def _shared_place(values: tuple[Any, ...]) -> Place:
 
     Anybody may send a review with megabytes in its labels, and none of them should be kept.
     """
-    if any(len(text_of(value)) > MAX_LABEL for value in values):
+    if max(map(len, filter(None, values)), default=0) > MAX_LABEL:
         raise TypeError
     return _place(values)
 

@@ -322,23 +322,24 @@ class _Position(Struct):
     matter.
     """
 
+    is_again: bool = False
+    """Whether the list was started again, so that objects may come twice."""
     _finished: set[str] = set()
     _namespace: str | None = None
     _name: str = ""
 
-    def not_past(self, items: list[Object]) -> list[Object]:
-        """Return those that come after the position, which becomes that of the last one."""
-        coming = [obj for obj in items if not self._is_past(obj)]
-        for obj in coming:
-            namespace, name = key_of(obj)
+    def rest_of(self, items: list[Object]) -> list[Object]:
+        """Return what comes after the position, and go on to the last of it."""
+        if self.is_again:
+            items = [obj for obj in items if not self._is_past(*key_of(obj))]
+        for namespace, name in map(key_of, items):
             if self._namespace is not None and namespace != self._namespace:
                 self._finished.add(self._namespace)
             self._namespace = namespace
             self._name = name
-        return coming
+        return items
 
-    def _is_past(self, obj: Object) -> bool:
-        namespace, name = key_of(obj)
+    def _is_past(self, namespace: str, name: str) -> bool:
         return namespace in self._finished or (namespace == self._namespace and name <= self._name)
 
 
@@ -372,14 +373,14 @@ async def pages(
                     raise
                 token = ""
                 coming = ask(token)
-                expired = True
+                expired = position.is_again = True
                 continue
 
             token = page.continue_token
             if token:
                 coming = ask(token)
                 await asyncio.sleep(0)  # otherwise, it would be sent after this page is read
-            page.items[:] = position.not_past(page.items)
+            page.items[:] = position.rest_of(page.items)
             if page.items:
                 expired = False
                 yield page

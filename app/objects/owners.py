@@ -46,5 +46,7 @@ def controller_of(obj: JsonMap) -> OwnerRef | None:
 
 def controller_uid(obj: JsonMap, kind: str = "") -> str:
     """Return the uid of the object that controls `obj`, or "". It must be of `kind`, if given."""
-    controller = controller_of(obj)
-    return controller.uid if controller and kind in ("", controller.kind) else ""
+    for reference in maps_at(obj, "metadata", "ownerReferences"):
+        if reference.get("controller") is True:
+            return intern(text_at(reference, "uid")) if kind in ("", reference.get("kind")) else ""
+    return ""
