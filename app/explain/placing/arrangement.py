@@ -10,6 +10,7 @@ a constraint get only nodes with the labels of all levels, as in KAI.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import zip_longest
@@ -213,14 +214,17 @@ class Arrangement:
 
     def _as_kai(self, wish: Wish) -> bool:
         """Give a wish its place nearly as KAI does, and leave all others theirs."""
-        ground = self._ground(wish, _with(self._free, wish))
-        for rules in (Rules(), _FREELY):
-            packer = Packer(ground, rules)
-            if packer.places(wish.demand):
-                self.used.append(packer.used())
-                self._free = packer.free
-                return True
-        return False
+        packer = Packer(self._ground(wish, _with(self._free, wish)), Rules())
+        if not packer.places(wish.demand):
+            # the same one, which has summed up what domains have
+            packer.undo(0)
+            packer.rules = _FREELY
+            if not packer.places(wish.demand):
+                return False
+
+        self.used.append(packer.used())
+        self._free = packer.free
+        return True
 
     def _ground(self, wish: Wish, free: Sequence[Vector]) -> Ground:
         return Ground(wish.domains, self._names, free, wish.fit)
@@ -256,7 +260,9 @@ def _is_too_much(pairs: Sequence[Placing]) -> bool:
     asked = [ground.asked(demand) for ground, demand in pairs]
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)
-    has = [[max(0, amount) for amount in free] for free, fit in nodes if any(fit)]
+    # few kinds, of many nodes
+    kinds = Counter(free for free, fit in nodes if any(fit))
+    has = [[count * max(0, amount) for amount in free] for free, count in kinds.items()]
     sums = (map(sum, zip(*vectors, strict=True)) for vectors in (asked, has))
     return any(ask > have for ask, have in zip_longest(*sums, fillvalue=0))
 

@@ -45,7 +45,7 @@ class Packer(Trial):
 
     def __init__(self, ground: Ground, rules: Rules) -> None:
         super().__init__(ground)
-        self._rules = rules
+        self.rules = rules
 
     def places(self, demand: Demand) -> bool:
         """Return whether KAI places all of a demand. What it places stays."""
@@ -95,7 +95,7 @@ class Packer(Trial):
         for depth in levels.tried:
             if depth < len(common):
                 # A defect of KAI: it finds no room above the domain that all nodes share.
-                if not self._rules.shared and demand.may_join(common, levels.required, domains):
+                if not self.rules.shared and demand.may_join(common, levels.required, domains):
                     yield domains.part(common, scope)
                 continue
             for path in _descend(tree, self._ground.asked(demand), common, depth, fits):
@@ -109,7 +109,7 @@ class Packer(Trial):
         others don't, it compares sums; else it counts room for pods that ask for the most of each.
         """
         tree = self.tree(demand)
-        if not self._rules.sizes or not alike(demand, self._ground.names):
+        if not self.rules.sizes or not alike(demand, self._ground.names):
             tightness = tree.tightness(self._ground.asked(demand))
             return lambda path: tightness(path) <= 1
 
