@@ -29,7 +29,7 @@ from app.facts.quantity import thousandths
 from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import controller_uid
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at, texts_at
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, maps_of, text_at, texts_at
 from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
@@ -127,6 +127,10 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
 
     Those made from templates have the name that `resourceClaimStatuses` gives.
     """
+    claims = maps_at(spec, "resourceClaims")
+    if not claims:
+        return ()
+
     generated = {
         text_at(item, "name"): text_at(item, "resourceClaimName") for item in maps_of(statuses)
     }
@@ -259,39 +263,43 @@ def read_pod(obj: JsonMap) -> Pod:
         _unscheduled(scheduled),
         _waiting(status),
         read_pod_claims(spec, status.get("resourceClaimStatuses")),
-        priority=int_of(spec.get("priority")),
-        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
-        finalizers=tuple(texts_at(metadata, "finalizers")),
-        created=seconds_since_1970(metadata.get("creationTimestamp")),
-        volumes=_volumes(spec),
-        bound=_bound(status, scheduled),
-        **_groups(obj, labels, annotations),
+        *_groups(spec, labels, annotations),
+        int_of(spec.get("priority")),
+        seconds_since_1970(metadata.get("deletionTimestamp")),
+        tuple(texts_at(metadata, "finalizers")),
+        seconds_since_1970(metadata.get("creationTimestamp")),
+        _volumes(spec),
+        _bound(status, scheduled),
+        *_unit(obj, labels, annotations),
     )
 
 
-def _groups(pod: JsonMap, labels: JsonMap, annotations: JsonMap) -> dict[str, Any]:
-    """Return the fields of a `Pod` about its PodGroup, its Workload and its unit of NVLink."""
-    spec = map_at(pod, "spec")
+def _groups(spec: JsonMap, labels: JsonMap, annotations: JsonMap) -> tuple[str, str, str, str, str]:
+    """Return the fields of a `Pod` about its PodGroup and its Workload."""
     reference = map_at(spec, "workloadRef")
-    groups: dict[str, Any] = {
-        "group": text_at(annotations, POD_GROUP_NAME),
-        "subgroup": text_at(labels, SUBGROUP),
-        "workload": text_at(reference, "name"),
-        "workload_part": text_at(reference, "podGroup"),
-        "workload_group": text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
-    }
-    if annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels:
-        owner = read_owner(pod)
-        namespace, _ = read_key(pod)
-        groups["unit_owner"] = Ref(owner.kind.title, namespace, owner.name)
-        groups["asks_mnnvl"] = gpus_of_pod(spec).every > 0
-    return groups
+    return (
+        text_at(annotations, POD_GROUP_NAME),
+        text_at(labels, SUBGROUP),
+        text_at(reference, "name"),
+        text_at(reference, "podGroup"),
+        text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
+    )
+
+
+def _unit(pod: JsonMap, labels: JsonMap, annotations: JsonMap) -> tuple[Ref | None, bool]:
+    """Return the fields of a `Pod` about its unit of NVLink."""
+    if annotations.get(MNNVL_ENABLED) != "true" or GROVE_CLIQUE_NAME in labels:
+        return None, False
+    owner = read_owner(pod)
+    namespace, _ = read_key(pod)
+    return Ref(owner.kind.title, namespace, owner.name), gpus_of_pod(map_at(pod, "spec")).every > 0
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:
     """Return the PersistentVolumeClaims that a pod names; few pods have any."""
-    sources = (map_at(volume, "persistentVolumeClaim") for volume in maps_at(spec, "volumes"))
-    return tuple(filter(None, (text_at(source, "claimName") for source in sources)))
+    volumes = maps_at(spec, "volumes")
+    sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
+    return tuple([name for source in sources if (name := text_at(source, "claimName"))])
 
 
 def _unscheduled(condition: JsonMap) -> str:
@@ -308,6 +316,6 @@ def _bound(status: JsonMap, condition: JsonMap) -> float | None:
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:
     containers = maps_at(status, "containerStatuses")
-    states = (map_at(container, "state", "waiting") for container in containers)
-    reasons = (interned(state.get("reason")) for state in states if state.get("reason"))
+    states = [map_at(container, "state", "waiting") for container in containers]
+    reasons = [interned(state["reason"]) for state in states if state.get("reason")]
     return tuple(dict.fromkeys(reasons))
