@@ -297,7 +297,7 @@ class MnnvlResources:
 async def read_current(
     client: Objects, ref: ObjectRef, store: WatchStore[MnnvlResource]
 ) -> MnnvlResource | None:
-    """Return the resource as the API server has it, which `store` then has too; None if none."""
+    """Return the resource as the API server has it, and note it in `store`; None if it is gone."""
     obj = await find(client, ref)
     if obj is None:
         return None

@@ -25,7 +25,7 @@ from app.kube.api import (
 )
 from app.kube.transport import ApiRequest, Call
 from app.objects.resource import SECRET
-from app.objects.shape import map_at
+from app.objects.shape import map_at, only
 from app.objects.tokens import HIDDEN, without_tokens
 
 KIND = "DoctorRecord"
@@ -118,8 +118,7 @@ _IMAGE = re.compile(r"^.*?(:v?\d+\.\d+\.\d+)?$")
 
 def _bare(answer: Object, resource: str) -> Object:
     if resource == str(SECRET):
-        data = map_at(answer, "data")
-        return {"data": {key: data[key] for key in ("tls.crt",) if key in data}}
+        return {"data": only(map_at(answer, "data"), ("tls.crt",))}
     bare: Object = _without(answer, "")
     return bare
 

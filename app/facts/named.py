@@ -137,7 +137,7 @@ def read_place(of: JsonMap) -> Place:
     values = tuple(map(of.get, _KEYS))
     try:
         return _shared_place(values)
-    except TypeError:  # a list or a map, which has no hash, or a text that is too long
+    except TypeError:  # a list or a map has no hash, a number no length, or a text is too long
         return _place(values)
 
 

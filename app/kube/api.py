@@ -348,9 +348,9 @@ async def pages(
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit`.
 
-    The API server makes the next page while this one is read: beside a large cluster, that is a
-    fifth of the time (`./scripts/bench mcp`). A page is emptied before the next one is decoded,
-    because it takes far more memory than what is kept of it.
+    The API server makes the next page while this one is read. Beside a large cluster, that saves
+    up to a fifth of the time (`./scripts/bench mcp`). A page is emptied before the next one is
+    decoded, because it takes far more memory than what is kept of it.
 
     A list expires after some minutes (Gone). It is then started again, without the objects that
     were returned before. Raise Gone if this happens again without progress, and any other

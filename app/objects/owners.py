@@ -23,30 +23,37 @@ class OwnerRef(Value):
 
 
 def owners_of(obj: JsonMap) -> tuple[OwnerRef, ...]:
-    """Return the owner references of `obj`.
-
-    They share their texts with others, because there may be very many.
-    """
-    return tuple(
-        OwnerRef(
-            intern(text_at(reference, "kind")),
-            intern(text_at(reference, "name")),
-            intern(text_at(reference, "uid")),
-            reference.get("controller") is True,
-            intern(text_at(reference, "apiVersion")),
-        )
-        for reference in maps_at(obj, "metadata", "ownerReferences")
-    )
+    """Return the owner references of `obj`."""
+    return tuple(map(_read, maps_at(obj, "metadata", "ownerReferences")))
 
 
 def controller_of(obj: JsonMap) -> OwnerRef | None:
     """Return the owner reference of `obj` that controls it."""
-    return next((owner for owner in owners_of(obj) if owner.controller), None)
+    reference = _controlling(obj)
+    return None if reference is None else _read(reference)
 
 
 def controller_uid(obj: JsonMap, kind: str = "") -> str:
     """Return the uid of the object that controls `obj`, or "". It must be of `kind`, if given."""
+    reference = _controlling(obj)
+    if reference is None or kind not in ("", reference.get("kind")):
+        return ""
+    return intern(text_at(reference, "uid"))
+
+
+def _controlling(obj: JsonMap) -> JsonMap | None:
     for reference in maps_at(obj, "metadata", "ownerReferences"):
         if reference.get("controller") is True:
-            return intern(text_at(reference, "uid")) if kind in ("", reference.get("kind")) else ""
-    return ""
+            return reference
+    return None
+
+
+def _read(reference: JsonMap) -> OwnerRef:
+    """Return an owner reference, which shares its texts with others: there may be very many."""
+    return OwnerRef(
+        intern(text_at(reference, "kind")),
+        intern(text_at(reference, "name")),
+        intern(text_at(reference, "uid")),
+        reference.get("controller") is True,
+        intern(text_at(reference, "apiVersion")),
+    )

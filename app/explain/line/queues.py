@@ -126,7 +126,7 @@ class Queues:
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
         """Return the queue whose limit or quota keeps a gang out, "" if there is none.
 
-        So much is `evicted` before from the queues below those limits.
+        `evicted` is what KAI would take before from other queues below the same limits.
         """
         for account in self._above[own.group.queue]:
             if account.exceeds(own.asked, evicted, preemptible=own.preemptible):

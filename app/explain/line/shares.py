@@ -68,7 +68,7 @@ class Account:
     def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
         """Return whether the limit would be exceeded, or the quota by what is not preemptible.
 
-        What is `evicted` before counts no more in the limit.
+        What is `evicted` first no longer counts towards the limit.
         """
         bounds = [(self.limit, added(self.allocated, evicted, -1))]
         if not preemptible:

@@ -10,14 +10,13 @@ a constraint get only nodes with the labels of all levels, as in KAI.
 """
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import zip_longest
 
 from app.base.value import Value
 from app.explain.known.domains import Domain, Domains
-from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first
+from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first, sum_of
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
 
@@ -257,14 +256,12 @@ class Arrangement:
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
     """Return whether all together ask for more than there is on nodes that any can use."""
-    asked = [ground.asked(demand) for ground, demand in pairs]
+    asked = sum_of((ground.asked(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)
-    # few kinds, of many nodes
-    kinds = Counter(free for free, fit in nodes if any(fit))
-    has = [[count * max(0, amount) for amount in free] for free, count in kinds.items()]
-    sums = (map(sum, zip(*vectors, strict=True)) for vectors in (asked, has))
-    return any(ask > have for ask, have in zip_longest(*sums, fillvalue=0))
+    usable = (free for free, fit in nodes if any(fit))
+    has = sum_of(usable, lambda free: [max(0, amount) for amount in free])
+    return any(ask > have for ask, have in zip_longest(asked, has, fillvalue=0))
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:

@@ -196,6 +196,16 @@ class Ground(Value, dict=True):
         return tuple([requests.get(name, 0) if self.counts(name) else 0 for name in self.names])
 
 
+def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]) -> Vector:
+    """Return the sum of what `measure` makes of each vector; few of many nodes differ.
+
+    () without vectors.
+    """
+    kinds = Counter(vectors)
+    parts = [[count * amount for amount in measure(kind)] for kind, count in kinds.items()]
+    return tuple(map(sum, zip(*parts, strict=True)))
+
+
 def capacity_of(free: Vector, asks: Vector) -> int:
     """Return the number of pods for which a node has room; very many if nothing is asked for."""
     counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)

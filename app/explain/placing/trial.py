@@ -3,14 +3,13 @@
 import itertools
 import math
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Generic, TypeVar
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.demand import Board, Demand, Ground, Vector, capacity_of
+from app.explain.placing.demand import Board, Demand, Ground, Vector, capacity_of, sum_of
 from app.facts.kubernetes.pod import Shape
 
 T = TypeVar("T")
@@ -68,12 +67,7 @@ class DomainSums:
         total = self._by_path.get(path)
         if total is None:
             nodes = self._domains.called(path).nodes
-            # few kinds, of many nodes
-            kinds = Counter(map(self._free.__getitem__, nodes))
-            vectors = [
-                [count * amount for amount in self._measure(free)] for free, count in kinds.items()
-            ]
-            total = tuple(map(sum, zip(*vectors, strict=True))) or self._nothing
+            total = sum_of(map(self._free.__getitem__, nodes), self._measure) or self._nothing
             self._by_path[path] = total
         return total
 

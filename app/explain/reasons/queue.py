@@ -135,7 +135,7 @@ def losing_against(gang: Gang) -> list[Pod]:
 
 
 def _reclaimed(index: Index, queue: str) -> Assumption:
-    """Return that other queues than this one have no pods more that KAI evicts for others."""
+    """Return the assumption that what KAI may evict in all other queues is gone."""
 
     def look() -> Assumption:
         groups = (group for group in index.facts.pod_groups if group.queue != queue)

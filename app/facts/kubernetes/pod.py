@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, TypedDict
 
 from app.base.json import from_json, to_json
-from app.base.value import Value
+from app.base.value import Value, shared
 from app.facts.kubernetes.gpus import GPU, gpus_of_pod
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
@@ -29,7 +29,17 @@ from app.facts.quantity import thousandths
 from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import controller_uid
-from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, maps_of, text_at, texts_at
+from app.objects.shape import (
+    JsonMap,
+    int_of,
+    map_at,
+    map_of,
+    maps_at,
+    maps_of,
+    only,
+    text_at,
+    texts_at,
+)
 from app.objects.time import seconds_since_1970
 
 GATED = "SchedulingGated"
@@ -161,8 +171,7 @@ def read_shape(spec: JsonMap, share: Any = None) -> Shape:
     Limits stand in for requests that are not set, as at admission. `share` is the part of a GPU
     that a pod asks for by annotation.
     """
-    fields = {field: spec[field] for field in _OF_SHAPE if field in spec}
-    return _read_shape(to_json(fields), share if isinstance(share, str) else None)
+    return _read_shape(to_json(only(spec, _OF_SHAPE)), share if isinstance(share, str) else None)
 
 
 @lru_cache(maxsize=1024)
@@ -176,22 +185,15 @@ def _read_shape(content: bytes, share: str | None) -> Shape:
     if share is not None:
         requests[GPU] = requests.get(GPU, 0) + thousandths(share)
 
-    return _shared_shape(
-        tuple(sorted(requests.items())),
-        node_selector(spec),
-        required_affinity(spec),
-        tolerations(spec),
+    shape: Shape = shared(
+        Shape(
+            tuple(sorted(requests.items())),
+            node_selector(spec),
+            required_affinity(spec),
+            tolerations(spec),
+        )
     )
-
-
-@lru_cache(maxsize=65536)
-def _shared_shape(
-    requests: tuple[tuple[str, int], ...],
-    selector: Term,
-    affinity: tuple[Term, ...],
-    tolerated: tuple[Toleration, ...],
-) -> Shape:
-    return Shape(requests, selector, affinity, tolerated)
+    return shape
 
 
 class Pod(Namespaced):

@@ -126,7 +126,7 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
 
 
 def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
-    """Return what puts the problems of each workload there."""
+    """Return a function that puts the problems of each workload into `problems`."""
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
         # few have any: only for these, those that they had before are looked for
@@ -155,7 +155,7 @@ def _compared(
     """Compare with what was before.
 
     Return which gangs of `seeking` waited and had a place, one beside the other, and which of the
-    `problems` of workloads are new. No other gangs waited.
+    `problems` of workloads are new. No edit ends a wait, so that no other gangs waited.
     """
     after = index.facts
     index.follow(before)

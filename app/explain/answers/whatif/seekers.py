@@ -27,6 +27,7 @@ Of more that must move, or that wait, the first are looked at: each takes as lon
 
 
 Look = Callable[[Ref, Iterable[Gang]], None]
+"""Is told of each workload and its gangs."""
 
 
 class Seeker(Value, dict=True):
