@@ -123,7 +123,7 @@ QUESTIONS = (
         "Nothing is written, and no local file is read",
     ),
     Question(
-        "is a record free of names, images and env",
+        "is a record free of images and env",
         (GUIDE, "../app/commands/README.md#records"),
         "no environment variables, arguments, images, Secrets",
     ),

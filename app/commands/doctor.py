@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from app.base import logs
-from app.base.record import record_of, recorded_facts
+from app.base.record import record_of
 from app.cluster.connect import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
@@ -23,15 +23,13 @@ from app.commands.options import (
     show_answer,
     unreadable,
 )
-from app.commands.records import add_record_options, check_record_options, read_record
+from app.commands.records import HAS_NAMES, add_record_options, read_record
 from app.config.read import with_topology
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake, handshake
 from app.doctor.examination import Patient, examine
-from app.doctor.pseudonyms import with_pseudonyms
 from app.doctor.record import KIND, Heard, unanswered, unreachable
-from app.doctor.report import Examined, document, exit_code, lines, verdict, warning
-from app.dry_run.budget import UnusableInput
+from app.doctor.report import Examined, document, exit_code, lines, warning
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 
@@ -61,7 +59,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
-    check_record_options(arguments)
     if arguments.offline:
         heard = read_record(KIND, Heard, arguments.offline)
     else:
@@ -77,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         examined = uvloop.run(_examine(arguments, heard))
         if arguments.record:
-            arguments.record.write_bytes(_record_of(heard, examined, arguments))
+            arguments.record.write_bytes(record_of(KIND, heard))
+            complain(HAS_NAMES)
     except (ClusterError, OSError) as problem:
         return unreadable("can't examine the cluster", problem, arguments)
 
@@ -87,26 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: "\n".join(lines(examined, everything=arguments.all)),
     )
     return exit_code(examined)
-
-
-def _record_of(heard: Heard, examined: Examined, arguments: argparse.Namespace) -> bytes:
-    """Return a record, with pseudonyms if that is asked for and doesn't change what is found.
-
-    Raise UnusableInput if it does.
-    """
-    record = record_of(KIND, heard)
-    if not arguments.pseudonyms:
-        return record
-
-    record = with_pseudonyms(record)
-    again = recorded_facts(Heard, record)
-    if verdict(uvloop.run(_examine(arguments, again))) != verdict(examined):
-        raise UnusableInput(
-            "nothing was recorded: with pseudonyms, something else would be found. Record without"
-            " --pseudonyms"
-        )
-    complain("certificates are recorded as they are: see whom they name before you give it away")
-    return record
 
 
 async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:

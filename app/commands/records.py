@@ -1,4 +1,4 @@
-"""Records of what was read, for bug reports: options, and how records are written and read."""
+"""Write and read records of facts, for bug reports."""
 
 import argparse
 import time
@@ -10,7 +10,6 @@ from app.base.record import UnusableRecord, is_record, record_of, recorded_facts
 from app.commands.files import stream_of
 from app.commands.options import complain
 from app.dry_run.budget import UnusableInput
-from app.explain.known.pseudonyms import Pseudonyms
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref
@@ -23,6 +22,11 @@ KIND = "ExplainRecord"
 Environment variables, arguments, images, Secrets and annotations that decide nothing are not kept.
 """
 
+HAS_NAMES = (
+    "the record contains the names of objects, namespaces and nodes, their labels, and messages of"
+    " other components: read it before you pass it on"
+)
+
 _LOOKED_AT = 64
 """Bytes of a file that tell whether it is a record."""
 
@@ -34,31 +38,17 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the facts behind the answer, for --offline and for bug reports",
     )
-    parser.add_argument(
-        "--pseudonyms", action="store_true", help="replace names in what --record writes"
-    )
-
-
-def check_record_options(arguments: argparse.Namespace) -> None:
-    """Raise UnusableInput for --pseudonyms alone."""
-    if arguments.pseudonyms and not arguments.record:
-        raise UnusableInput("--pseudonyms is about the file of --record")
 
 
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
-    """Write the facts to the file of --record, if it is given, and say how to read it.
+    """Write the facts to the file of --record, if it is given, and print how to read it.
 
-    `asked` is the object that was asked for. Its name is "" if all of its namespace was. Raise
-    UnusableInput for --pseudonyms alone, and OSError if the file cannot be written.
+    `asked` is the object that was asked for; its name is "" for a whole namespace. Raise OSError if
+    the file cannot be written.
     """
-    check_record_options(arguments)
     if not arguments.record:
         return
 
-    if arguments.pseudonyms:
-        pseudonyms = Pseudonyms(facts)
-        facts = pseudonyms.replace_in(facts)
-        asked = Ref(asked.kind, *map(pseudonyms.of, asked.key))
     arguments.record.write_bytes(record_of(KIND, facts))
     words = (
         f"{asked.kind.lower()}/{asked.name}" if asked.name else "",
@@ -66,6 +56,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
         f"--offline {arguments.record}",
     )
     complain(f"recorded: grove-admission explain {' '.join(filter(None, words))}")
+    complain(HAS_NAMES)
 
 
 def facts_in(names: Sequence[str]) -> Snapshot:

@@ -1,26 +1,20 @@
 """Records of what was read: the same answer from a file, without what nobody should see."""
 
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import pytest
-from msgspec import Struct
 
 from app import __version__
 from app.base.record import record_of, recorded_facts
 from app.cli import main
-from app.commands.records import KIND
+from app.commands.records import HAS_NAMES, KIND
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
-from app.explain.known.pseudonyms import NAMES, TEXTS, Pseudonyms
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.waiting_text import list_document
-from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.node import Node
 from tests.explain.fleet import facts
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Row
@@ -29,7 +23,6 @@ from tests.explain.test_reasons import CASES, start
 
 OURS = f'{{"kind":"ExplainRecord","version":"{__version__}"'
 NO_ROOM: dict[str, Any] = {"unseen": {"pods": "no right to list"}, "skipped": frozenset({"nodes"})}
-USED = ("llm", "workers", "gpu-00", "rack-a1", "zone-b", "team-llm")
 
 
 def of_state(state: str) -> Snapshot:
@@ -55,45 +48,19 @@ def test_a_recorded_state_has_the_same_list(state: str) -> None:
     assert listed(recorded_facts(Snapshot, record_of(KIND, snapshot))) == listed(snapshot)
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_pseudonyms_change_names_and_no_reason(state: str) -> None:
-    snapshot = of_state(state)
-    pseudonyms = Pseudonyms(snapshot)
-    before = listed(snapshot)["workloads"]
-    after = listed(pseudonyms.replace_in(snapshot))["workloads"]
-
-    expected = [(each["reason"]["id"], pseudonyms.of(each["object"]["name"])) for each in before]
-    found = [(each["reason"]["id"], each["object"]["name"]) for each in after]
-    assert sorted(found) == sorted(expected)
-
-
-def test_names_are_in_no_part_of_a_record_with_pseudonyms(tmp_path: Path, capsys: Any) -> None:
+def test_the_command_that_reads_a_record_is_printed_with_what_the_record_contains(
+    tmp_path: Path, capsys: Any
+) -> None:
     cluster = tmp_path / "cluster.json"
     cluster.write_text(json.dumps({"kind": "List", "items": objects_of(facts())}))
     record = tmp_path / "record"
-    options = ["--offline", str(cluster), "--record", str(record)]
+    code = main(["explain", "llm", "--offline", str(cluster), "--record", str(record)])
+    printed, said = capsys.readouterr()
+    command, contains = said.splitlines()
+    assert contains == HAS_NAMES
 
-    code = main(["explain", "llm", *options])
-    assert [name for name in USED if name not in record.read_text()] == []
-    capsys.readouterr()
-
-    assert main(["explain", "llm", *options, "--pseudonyms"]) == code
-    told = re.sub(r'"uid-[^"]*"', "", record.read_text())
-    assert [name for name in USED if name in told] == []
-    (said,) = capsys.readouterr().err.splitlines()
-    command, _, question = said.partition(": grove-admission ")
-    assert command == "recorded"
-    assert main(question.split()) == code
-
-
-def test_names_of_hosts_in_messages_are_replaced_and_keys_are_not() -> None:
-    host = "ip-10-0-1-5.acme.internal"
-    message = f"{host} lacks nvidia.com/gpu; 1 pod is on {host}, see {host}/logs."
-    snapshot = Snapshot(nodes=(Node(host),), events=(Event("uid", "BindingError", message),))
-    pseudonyms = Pseudonyms(snapshot)
-    (event,) = pseudonyms.replace_in(snapshot).events
-    assert event.message == message.replace(host, pseudonyms.of(host))
-    assert "acme" not in event.message
+    assert main(command.removeprefix("recorded: grove-admission ").split()) == code
+    assert capsys.readouterr().out == printed
 
 
 def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any) -> None:
@@ -110,47 +77,6 @@ def test_a_record_gives_the_same_answer_to_the_byte(tmp_path: Path, capsys: Any)
     printed = capsys.readouterr().out
     assert main(["topology", "--offline", record]) in (0, 1)
     assert capsys.readouterr().out == printed
-
-
-KEPT = {
-    *("absent", "allocatable", "allocated", "aliases", "classes", "depends_on", "device", "domain"),
-    *("driver", "effect", "epoch", "finalizers", "gates", "gpus", "group_replica", "held_by"),
-    *("key", "keys", "kind", "levels", "operator", "owner", "owners", "pack_domain"),
-    *("pack_required",),
-    *("phase", "preemptibility", "preferred", "pressure", "priority_class", "quota", "reason"),
-    *("replica", "requests", "required", "role", "scheduler", "set_uid", "skipped", "source"),
-    *("api_version", "owner_uid", "plural", "prefix", "second", "title", "versions"),
-    *("status", "together", "type", "uid", "unseen", "waiting"),
-}
-"""The fields with text that pseudonyms leave as they are."""
-
-
-def test_each_field_with_text_is_decided_upon() -> None:
-    decided = KEPT | NAMES | TEXTS
-    assert sorted(set(fields_of_text(Snapshot, set())) - decided) == []
-
-
-def fields_of_text(of: Any, seen: set[Any]) -> Iterator[str]:
-    """The fields of a struct, and of those in it, that are text, or have some."""
-    if of in seen:
-        return
-    seen.add(of)
-    for name, type_of_field in get_type_hints(of).items():
-        if name not in of.__struct_fields__:
-            continue
-        within = list(parts_of(type_of_field))
-        if str in within:
-            yield name
-        for part in within:
-            if isinstance(part, type) and issubclass(part, Struct):
-                yield from fields_of_text(part, seen)
-
-
-def parts_of(of: Any) -> Iterator[Any]:
-    """A type, and the types that it has in it."""
-    yield of
-    for part in get_args(of):
-        yield from parts_of(part)
 
 
 SECRET = "do-not-tell"
@@ -228,8 +154,6 @@ def test_options_of_records_that_can_not_be_followed(tmp_path: Path, capsys: Any
     record.write_bytes(record_of(KIND, facts()))
     assert main(["explain", "llm", "--offline", str(record), str(record)]) == 2
     assert "give it without other files" in capsys.readouterr().err
-    assert main(["explain", "llm", "--offline", str(record), "--pseudonyms"]) == 2
-    assert "--pseudonyms is about the file of --record" in capsys.readouterr().err
     missing = tmp_path / "missing" / "record"
     assert main(["explain", "llm", "--offline", str(record), "--record", str(missing)]) == 2
     assert "No such file or directory" in capsys.readouterr().err
