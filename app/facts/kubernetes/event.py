@@ -1,14 +1,17 @@
 """Events about objects."""
 
 from app.base.value import Value
+from app.facts.named import Ref, interned
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 
 class Event(Value):
-    """An event. `uid` is that of the object that it is about.
+    """An event.
 
-    `source` is the component that wrote it, "" if it is not known.
+    `uid` and `about` are of the object that it is about. `time` is when it was last repeated.
+    `source` is the component that wrote it, "" if it is not known. `warns` is whether its type is
+    Warning.
     """
 
     uid: str
@@ -16,6 +19,8 @@ class Event(Value):
     message: str
     time: float | None = None
     source: str = ""
+    about: Ref = Ref("", "", "")
+    warns: bool = False
 
 
 def read_event(obj: JsonMap) -> Event:
@@ -32,4 +37,8 @@ def read_event(obj: JsonMap) -> Event:
         source=text_at(obj, "reportingController")
         or text_at(obj, "reportingComponent")
         or text_at(source, "component"),
+        about=Ref(
+            interned(about.get("kind")), interned(about.get("namespace")), text_at(about, "name")
+        ),
+        warns=obj.get("type") == "Warning",
     )

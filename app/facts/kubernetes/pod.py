@@ -28,7 +28,7 @@ from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key,
 from app.facts.quantity import thousandths
 from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
-from app.objects.owners import controller_uid
+from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (
     JsonMap,
     int_of,
@@ -202,11 +202,13 @@ class Pod(Namespaced):
     `owner` is the uid of the object that controls it. `group` is the annotation that names its KAI
     PodGroup. `workload`, `workload_part` (one of its groups; both of Kubernetes 1.35) and
     `workload_group` (since 1.36) are what it references in the Kubernetes Workload API.
-    `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False. `waiting`
+    `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False, and
+    `said_at` is since when they are true. `waiting`
     has the reasons for which containers wait. `volumes` are the PersistentVolumeClaims that it
     names. `bound` is when it got its node, None once it has started, or if that is not known.
     `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
-    GPUs and asks for MNNVL by itself, not through a PodClique.
+    GPUs and asks for MNNVL by itself, not through a PodClique. `controller` is the object that
+    controls it.
     """
 
     kind = "Pod"
@@ -234,6 +236,8 @@ class Pod(Namespaced):
     bound: float | None = None
     unit_owner: Ref | None = None
     asks_mnnvl: bool = False
+    said_at: float | None = None
+    controller: Ref | None = None
 
     @property
     def finished(self) -> bool:
@@ -252,17 +256,19 @@ def read_pod(obj: JsonMap) -> Pod:
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
     scheduled = condition_of(obj, "PodScheduled")
+    unscheduled = _unscheduled(scheduled)
+    owner = controller_of(obj)
     return Pod(
         *read_key(obj),
         text_at(metadata, "uid"),
         read_place(labels),
-        controller_uid(obj),
+        owner.uid if owner else "",
         interned(spec.get("nodeName")),
         interned(spec.get("schedulerName")) or "default-scheduler",
         tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
         read_shape(spec, annotations.get(GPU_FRACTION)),
         interned(status.get("phase")) or "Pending",
-        _unscheduled(scheduled),
+        unscheduled,
         _waiting(status),
         read_pod_claims(spec, status.get("resourceClaimStatuses")),
         *_groups(spec, labels, annotations),
@@ -271,8 +277,10 @@ def read_pod(obj: JsonMap) -> Pod:
         tuple(texts_at(metadata, "finalizers")),
         seconds_since_1970(metadata.get("creationTimestamp")),
         _volumes(spec),
-        _bound(status, scheduled),
+        _bound(obj, scheduled),
         *_unit(obj, labels, annotations),
+        seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
+        _controller(metadata, owner),
     )
 
 
@@ -310,10 +318,24 @@ def _unscheduled(condition: JsonMap) -> str:
     return text_at(condition, "message") or text_at(condition, "reason")
 
 
-def _bound(status: JsonMap, condition: JsonMap) -> float | None:
-    if status.get("phase") != "Pending" or condition.get("status") != "True":
+def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
+    """Return when a pod that has not started got its node; when it was made, if nobody says when."""
+    if map_at(obj, "status").get("phase") not in (None, "Pending"):
         return None
-    return seconds_since_1970(condition.get("lastTransitionTime"))
+    is_bound = condition.get("status") == "True"
+    if not is_bound and not map_at(obj, "spec").get("nodeName"):
+        return None
+    at = condition.get("lastTransitionTime") if is_bound else None
+    return seconds_since_1970(at or map_at(obj, "metadata").get("creationTimestamp"))
+
+
+def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
+    """Return the owner that controls a pod. The pods of one owner share it."""
+    if owner is None:
+        return None
+    namespace = interned(metadata.get("namespace"))
+    owned_by: Ref = shared(Ref(owner.kind, namespace, owner.name))
+    return owned_by
 
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:
