@@ -319,7 +319,7 @@ def _unscheduled(condition: JsonMap) -> str:
 
 
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
-    """Return when a pod that has not started got its node; when it was made, if nobody says when."""
+    """Return when a pod that has not started got its node, or else when it was made."""
     if map_at(obj, "status").get("phase") not in (None, "Pending"):
         return None
     is_bound = condition.get("status") == "True"
