@@ -49,11 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # the parser of all commands would print the usage of none of them
         commands.get(name, parser).error(f"unrecognized arguments: {' '.join(unknown)}")
 
-    return _run(command, arguments)
+    return run_command(command, arguments)
 
 
-def _run(command: Command, arguments: argparse.Namespace) -> int:
-    """Run a command, and return its exit code, or that of what has ended it."""
+def run_command(command: Command, arguments: argparse.Namespace) -> int:
+    """Run a command, and return its exit code, or the exit code for what ended it."""
     try:
         code = command.run(arguments)
         sys.stdout.flush()

@@ -161,7 +161,7 @@ class Refused(Exception):
 
 
 class Running:
-    """`grove-admission sandbox` with its state in `directory`, and a client for each of its users."""
+    """The sandbox with its state in `directory`, and a client for each of its users."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -178,7 +178,7 @@ class Running:
             "--objects",
             str(objects),
         ]
-        command = [sys.executable, "-m", "app", "sandbox", *options, "--log-level", "warning"]
+        command = [sys.executable, "-m", "scripts.apiserver", *options, "--log-level", "warning"]
         log = self._directory / "log"
         with log.open("w") as stream:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=stream, stderr=stream)

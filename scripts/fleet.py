@@ -1,4 +1,4 @@
-"""A small fleet for demonstrations: fleet.py > FILE, for `grove-admission sandbox --objects FILE`.
+"""A small fleet for demonstrations: fleet.py > FILE, for `python -m scripts.apiserver --objects FILE`.
 
 It has four zones of racks, 64 nodes of 8 GPUs, and three PodCliqueSets.
 

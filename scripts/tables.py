@@ -149,12 +149,7 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def labels() -> str:
     named = re.compile(r'"(grove\.io/mnnvl-[a-z-]+|grove-admission\.grove\.io/[a-z][a-z-]+)"')
     return _lines(
-        {
-            name
-            for path in (ROOT / "app").rglob("*.py")
-            if "sandbox" not in path.parts
-            for name in named.findall(path.read_text())
-        }
+        {name for path in (ROOT / "app").rglob("*.py") for name in named.findall(path.read_text())}
     )
 
 

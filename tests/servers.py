@@ -2,7 +2,7 @@
 
 import os
 
-from app.sandbox.real import find_binaries
+from scripts.apiserver.real import find_binaries
 
 
 def without_real() -> str:

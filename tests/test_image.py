@@ -121,13 +121,15 @@ def test_every_command_names_the_image_of_this_version() -> None:
     assert len(tags) > 3
 
 
-def test_the_sandbox_stays_out_of_the_image_and_in_the_wheel() -> None:
-    assert "app/sandbox" in (ROOT / ".dockerignore").read_text().splitlines()
+def test_the_wheel_has_the_product_and_no_scripts() -> None:
     packaging = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert packaging["packages"]["find"] == {"include": ["app*"]}
-    assert [
-        name for name in packaging["package-data"]["app"] if name.startswith("sandbox/crds")
-    ] != []
+    assert packaging["packages"]["find"] == {"include": ["app", "app.*"]}
+    used = {
+        name
+        for path in (ROOT / "app").rglob("*.py")
+        for name in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert used & {"scripts", "tests"} == set()
 
 
 def test_the_last_stage_is_nobody_and_has_no_build_tools() -> None:

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.sandbox.manifests import OWN
-from app.sandbox.real import RealApiServer, find_binaries
+from scripts.apiserver.real import RealApiServer, find_binaries
 from tests.rendered import (
     FOLDERS,
     MANIFESTS,
@@ -350,15 +349,6 @@ def test_what_others_use_too_is_in_no_overlay(folder: str) -> None:
     shared = {"Namespace", "CustomResourceDefinition"}
     kinds = {obj["kind"] for obj in rendered(folder)}
     assert kinds & shared == (shared if folder == PREREQUISITES else set())
-
-
-def test_the_sandbox_has_the_crds_that_are_installed() -> None:
-    folders = (ROOT / "manifests" / "crds", OWN)
-    ours, copied = (
-        {path.name: path.read_text() for path in folder.glob("*_*.yaml")} for folder in folders
-    )
-    assert ours
-    assert ours == copied
 
 
 @pytest.mark.parametrize("folder", INSTALLATIONS)

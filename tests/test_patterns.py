@@ -62,7 +62,7 @@ LENGTHS = {"objects/time.py _DURATION": 64, "objects/time.py _SIGNED": 64}
 NOT_OF_OTHERS = {
     "commands/topology.py _ROOM": "an argument of the command, which its user types",
 }
-"""Where no text of others arrives. The sandbox is not listed: it is a local server for its user."""
+"""Where no text of others arrives."""
 
 NAMES_RE = re.compile(r"\bre\b")
 
@@ -141,8 +141,6 @@ def uses() -> dict[str, list[Use]]:
     """
     uses: dict[str, list[Use]] = {}
     for source in sorted((ROOT / "app").rglob("*.py")):
-        if "sandbox" in source.parts:
-            continue
         for name, use in uses_of(source):
             if name not in NOT_OF_OTHERS:
                 uses.setdefault(name, []).append(use)

@@ -302,16 +302,6 @@ def test_every_command_of_the_guide_is_run_by_a_test_or_has_a_reason() -> None:
     assert untested == NOT_RUN.keys()
 
 
-def test_the_answers_to_questions_name_files_that_exist() -> None:
-    text = readme("app")
-    answers = re.findall(
-        r"`([a-z_]+/(?:[a-z_]+/)*[a-z_]+\.[a-z]+)`",
-        text[text.index(" questions\n") : text.index("## Decisions")],
-    )
-    assert len(answers) > 14
-    assert [name for name in answers if not (ROOT / "app" / name).exists()] == []
-
-
 def test_the_page_for_contributors_names_files_that_exist() -> None:
     text = (ROOT / "app" / "CONTRIBUTING.md").read_text()
     named = set(re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|yaml))`", text))

@@ -17,7 +17,6 @@ COMMANDS = {
     "mcp": "answer assistants over the Model Context Protocol",
     "webhooks": "print the two webhook configurations",
     "policies": "print the rules that API servers can evaluate themselves",
-    "sandbox": "a local API server with the webhooks, until SIGTERM or Ctrl-C",
     "completion": "print what makes a shell complete commands and options",
     "certs": "make or check certificates",
 }

@@ -10,7 +10,6 @@ from typing import Any
 
 import yaml
 from msgspec import Struct
-from msgspec.structs import replace
 
 from app.base.value import Value
 from app.objects.time import Clock
@@ -54,9 +53,6 @@ OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds
 
 OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
 """Of one file that is named on a command line: as much as its reader has patience for."""
-
-TO_CREATE = replace(OF_FILE, documents=100_000)
-"""Of one file whose objects the sandbox creates: nobody judges them at once."""
 
 
 class Budget:

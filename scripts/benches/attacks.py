@@ -26,11 +26,11 @@ import httpx
 import msgspec
 
 from app.certificates.source import ensure_development_certificate
-from app.sandbox.processes import free_port
 from benches import known
 from benches import memory as bench_memory
 from benches import verdicts as bench_verdicts
 from benches.common import BODY, ROOT, Connection, answer, memory, process, server_options, until
+from scripts.apiserver.processes import free_port
 from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files, deletion
 
 SIZES = (2, 50, 200, 500)

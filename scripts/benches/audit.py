@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.sandbox.sandbox import Sandbox
 from benches.common import ENVIRONMENT, ROOT, process, until
+from scripts.apiserver.sandbox import Sandbox
 
 OFFENDERS = 37
 PATIENCE = 600.0

@@ -32,12 +32,12 @@ from app.kube.store import WatchStore
 from app.kube.transport import CallLimits
 from app.kube.watch import run_store
 from app.objects.resource import VALIDATING_WEBHOOKS
-from app.sandbox.processes import free_port
-from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from benches import common as bench_common
 from benches.common import ENVIRONMENT, ROOT, Connection, verdict
 from benches.restarts import Balancer
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.sandbox import Sandbox
 
 NAME = "grove-admission.grove-system.svc"
 PATH = "/validate/podgroup"

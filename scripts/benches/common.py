@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from app.sandbox.processes import free_port
+from scripts.apiserver.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0

@@ -21,7 +21,6 @@ from app.admission.decide import decide
 from app.admission.review import parse
 from app.cluster.cluster import cluster_of
 from app.config.read import configuration_or_defaults
-from app.sandbox.processes import free_port
 from app.webhooks.registry import routes_over
 from benches import attacks as bench_attacks
 from benches import memory as bench_memory
@@ -38,6 +37,7 @@ from benches.common import (
     verdict,
 )
 from benches.restarts import Load
+from scripts.apiserver.processes import free_port
 
 SERVERS = ("ours", "floor")
 TURNS = 5

@@ -42,7 +42,6 @@ from app.rules.mnnvl.plan import (
     Plan,
     desired_resource,
 )
-from app.sandbox.sandbox import Sandbox
 from benches.common import (
     ServerInPod,
     api_calls,
@@ -53,6 +52,7 @@ from benches.common import (
     server_in_pod,
     until,
 )
+from scripts.apiserver.sandbox import Sandbox
 from tests import pods as pods_of
 
 NODES = 15_000

@@ -44,10 +44,10 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from app.sandbox.processes import free_port
-from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from benches.common import ENVIRONMENT, ROOT, memory, process, until_async
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.sandbox import Sandbox
 from tests import builders
 from tests.integration.tried import tried
 

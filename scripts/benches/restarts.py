@@ -18,9 +18,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.sandbox.processes import free_port
 from benches import common as bench_common
 from benches.common import ENVIRONMENT, ROOT, Connection
+from scripts.apiserver.processes import free_port
 
 LATE_SECONDS = 1.0
 CONFIGURATION = """

@@ -16,9 +16,9 @@ from app.facts.kinds import POD_GROUP, WORKLOAD
 from app.kube.api import Selection
 from app.kube.client import HttpClient
 from app.objects.resource import POD
-from app.sandbox.processes import free_port
 from benches.common import api_calls, process
 from benches.reconcile import LEVELS, Server, connect, until
+from scripts.apiserver.processes import free_port
 
 LATE_SECONDS = 5.0
 

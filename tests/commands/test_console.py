@@ -69,7 +69,6 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
     objects = tmp_path / "fleet.json"
     objects.write_text(dump())
     options = [
-        "sandbox",
         "--state-dir",
         str(tmp_path),
         "--objects",
@@ -80,7 +79,7 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
     ]
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", *options),
+        *(sys.executable, "-m", "scripts.apiserver", *options),
         stdout=pipe,
         stderr=pipe,
         cwd=ROOT,
@@ -127,7 +126,7 @@ async def test_the_sandbox_says_which_object_it_cannot_create(tmp_path: Path) ->
         "{apiVersion: example.com/v1, kind: Nope, metadata: {name: n}}"
     )
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "app", "sandbox", "--state-dir", str(tmp_path / "state")),
+        *(sys.executable, "-m", "scripts.apiserver", "--state-dir", str(tmp_path / "state")),
         *("--objects", str(tmp_path / "objects.yaml"), "--log-level", "error"),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

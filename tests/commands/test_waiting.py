@@ -405,7 +405,7 @@ def test_usage_errors_print_the_usage_of_their_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     usages: dict[str, Any] = {}
-    for command in ("explain", "topology", "audit", "doctor", "check", "sandbox"):
+    for command in ("explain", "topology", "audit", "doctor", "check"):
         with pytest.raises(SystemExit) as ended:
             main([command, "--no-such-option", "x"])
         usages[command] = (ended.value.code, capsys.readouterr().err.split()[:3])

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from app.commands.sandbox import default_configuration
 from app.console.routes import Console
 from app.kube.api import Object
+from scripts.apiserver.command import default_configuration
 from tests.console.fake import Lists, console, served
 from tests.console.objects import objects
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, beside
-from app.commands.sandbox import default_configuration
 from app.config.read import with_overrides
 from app.console.app import Opened, opened
 from app.console.settings import ConsoleSettings
 from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
-from app.sandbox.processes import free_port
+from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.command import default_configuration
+from scripts.apiserver.processes import free_port
 from scripts.fleet import fleet
 from tests.console.chromium import tab
 from tests.console.fake import Lists

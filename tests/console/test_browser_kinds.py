@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer
-from app.commands.sandbox import default_configuration
 from app.console.app import opened
 from app.console.settings import ConsoleSettings
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.command import default_configuration
 from tests.console.chromium import tab
 from tests.console.test_rights import ONE_NAMESPACE, RULES, fill, printed, rights
 from tests.integration.stage import api_server

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
-from app.commands.sandbox import default_configuration
 from app.console.app import Opened, opened
 from app.console.settings import ConsoleSettings
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.command import default_configuration
 from tests.console.chromium import Tab, chromium, tab
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row

@@ -9,7 +9,6 @@ import httpx
 import pytest
 import yaml
 
-from app.commands.sandbox import default_configuration
 from app.explain.answers.answer import explain
 from app.explain.known.index import Index
 from app.explain.known.read import read_list
@@ -17,6 +16,7 @@ from app.explain.live import Trouble
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
+from scripts.apiserver.command import default_configuration
 from scripts.fleet import Workload, fleet
 from tests.console.fake import HOST, NOW, Lists, console
 from tests.console.objects import HOSTILE, by_plural, objects

@@ -6,9 +6,9 @@ import httpx
 import pytest
 import yaml
 
-from app.commands.sandbox import default_configuration
 from app.console.playground import EXAMPLE
 from app.console.source import difference, line_of, masked, roots
+from scripts.apiserver.command import default_configuration
 from tests.console.fake import HOST, Lists, console
 from tests.console.objects import objects
 from tests.console.parsed import Parsed

@@ -15,15 +15,15 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
-from app.commands.sandbox import default_configuration
 from app.console.app import opened
 from app.console.settings import ConsoleSettings
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import SELF_ACCESS_REVIEW
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.command import default_configuration
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests.console.objects import objects
 from tests.console.parsed import Parsed
 from tests.integration.system import command, connect, eventually

@@ -13,8 +13,8 @@ KEY = re.compile(
     r"|kubeflow\.org|ray\.io|topograph\.run)/(?!v\d)\w[\w.-]*"
 )
 
-EXAMPLES = {"topology.kubernetes.io/rack", "kubernetes.io/hostname"}
-"""Messages, and the sandbox's levels, have them as examples."""
+EXAMPLES = {"topology.kubernetes.io/rack"}
+"""A message has it as an example."""
 
 IN_A_REMEDY = {"nvidia.com/gpu.clique"}
 """One remedy names NVIDIA's label."""
@@ -43,9 +43,8 @@ def keys_in(path: Path) -> Iterator[str]:
 def test_each_key_is_written_in_one_file() -> None:
     files = defaultdict(set)
     for path in APP.rglob("*.py"):
-        if "sandbox" not in path.parts:
-            for key in keys_in(path):
-                files[key].add(str(path.relative_to(APP)))
+        for key in keys_in(path):
+            files[key].add(str(path.relative_to(APP)))
 
     assert len(files) > 60
     several = {key: names for key, names in files.items() if len(names) > 1}

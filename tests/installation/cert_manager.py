@@ -6,7 +6,7 @@ import base64
 import contextlib
 from collections.abc import AsyncIterator
 
-from app.sandbox import pki
+from scripts.apiserver import pki
 from tests.installation.cluster import CONFIGURATIONS, Cluster
 from tests.installation.kubernetes import Object
 from tests.installation.pods import CORE, NAME, NAMESPACE

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from app.commands.beside import ApiServer
-from app.sandbox.sandbox import Sandbox
 from app.server.listener import authority
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.pods import NAME, NAMESPACE, Pods, rebased

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests.installation.cluster import Cluster, cluster_of
 from tests.rendered import of_kind, rendered
 from tests.servers import KINDS

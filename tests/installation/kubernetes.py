@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import yaml
 
-from app.commands.beside import ApiServer
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 
 Object = dict[str, Any]
 TYPES = {

@@ -21,8 +21,8 @@ from pathlib import Path
 import httpx
 import yaml
 
-from app.sandbox.processes import free_port
 from app.server.listener import authority
+from scripts.apiserver.processes import free_port
 from tests.forks import Fork, Forks
 from tests.installation.kubernetes import Kubernetes, Object
 from tests.installation.repeating import repeating

@@ -15,18 +15,18 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import READY_SECONDS, ApiServer, beside, until
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.table import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef
 from app.objects.resource import CRD, Resource
-from app.sandbox.manifests import BUILT_IN, load
-from app.sandbox.processes import free_port
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
+from scripts.apiserver.beside import READY_SECONDS, ApiServer, beside, until
+from scripts.apiserver.manifests import BUILT_IN, load
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.system import Users, users
 from tests.rendered import rendered
 from tests.servers import KINDS, without_real

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.cluster.connect import looking_client
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document
 from app.facts.kinds import ALL
+from scripts.apiserver.beside import ApiServer
 from tests.integration.system import command
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import httpx
 
-from app.commands.beside import ApiServer
-from app.sandbox.processes import free_port
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 LEADS = "leader this process"

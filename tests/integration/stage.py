@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from app.commands.beside import ApiServer
 from app.explain.known.snapshot import RESOURCES, Snapshot
 from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, Resource
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests.effort import IS_THOROUGH
 from tests.explain import fleet
 from tests.explain.objects import objects_of, workload

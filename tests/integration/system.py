@@ -11,14 +11,14 @@ import httpx
 import yaml
 
 from app.cli import main
-from app.commands.beside import ApiServer
 from app.facts.kinds import ALL
 from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.objects.resource import Resource
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.inprocess import InProcessClient
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
@@ -26,6 +25,7 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from scripts.apiserver.beside import ApiServer
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.test_account import ALLOWED, REFUSED, at_url
 from tests.policies.ways import pod, ways

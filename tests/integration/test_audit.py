@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import Resource
+from scripts.apiserver.beside import ApiServer
 from tests import builders
 from tests.integration.system import Users, command, create_all
 

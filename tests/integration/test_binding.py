@@ -5,10 +5,10 @@ says.
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE, POD
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
 from tests.integration.system import Users, eventually
 
 ZONE = "topology.kubernetes.io/zone"

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import POD_GROUP
 from app.kube.api import Object, ObjectRef, Rejected
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
-from app.sandbox.processes import free_port
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.processes import free_port
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually
 from tests.integration.tried import tried

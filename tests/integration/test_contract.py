@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import ALL
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.system import FAST
 from tests.kube.contract import ClientContract
 

@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import (
@@ -26,9 +25,10 @@ from app.facts.kinds import (
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, NODE
-from app.sandbox.manifests import BUILT_IN
-from app.sandbox.processes import free_port
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.manifests import BUILT_IN
+from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.conftest import own_crd
 from tests.integration.system import Users, eventually, is_gone

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import DEPLOYMENT, MUTATING_WEBHOOKS, POD, SECRET, VALIDATING_WEBHOOKS
 from app.objects.tokens import split_token
-from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.webhooks.paths import path_of
+from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.processes import free_port
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor
 from tests.integration.system import Users, command, eventually

@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from app.certificates.certificate import make_ca, make_leaf
-from app.commands.beside import ApiServer
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import (
     CONFIG_MAP,
@@ -26,9 +25,10 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor, Finding
 from tests.integration.system import Users, eventually

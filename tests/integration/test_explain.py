@@ -21,7 +21,6 @@ import pytest_asyncio
 from app.cli import main
 from app.cluster.connect import reading_client
 from app.commands import explain as command
-from app.commands.beside import ApiServer
 from app.commands.explain import reference
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
@@ -33,8 +32,9 @@ from app.facts.named import Ref
 from app.kube.api import Object
 from app.kube.client import HttpClient, ReadOnlyClient
 from app.kube.credentials import from_kubeconfig
-from app.sandbox.real import RealApiServer
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.real import RealApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts
 from tests.explain.table.row import Row

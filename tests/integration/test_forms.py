@@ -59,7 +59,7 @@ SCRIPTS = {
     "certs": ["certs", "make", "{certs}"],
 }
 """What is printed for programs, or has no text that could be too wide."""
-SERVERS = ("serve", "console", "sandbox", "mcp")
+SERVERS = ("serve", "console", "mcp")
 """What runs until it is stopped."""
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import SECRET
+from scripts.apiserver.beside import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

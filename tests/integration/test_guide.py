@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer
 from app.commands.explain import KINDS
 from app.explain.reasons.table import RULES
 from app.facts.kinds import POD_CLIQUE_SET
@@ -22,6 +21,7 @@ from app.kube.api import Object, ObjectRef
 from app.objects.resource import POD
 from app.objects.shape import annotations_of
 from app.rules.workload.groups import SKIP_PODGROUPER
+from scripts.apiserver.beside import ApiServer
 from tests.commands.test_explain import FULL
 from tests.explain import fleet
 from tests.explain.fleet import facts

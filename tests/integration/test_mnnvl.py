@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, unregistered
 from app.config.read import read_configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.table import DOMAINS, SETS
 from app.kube.api import ClusterError, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
-from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.webhooks.paths import path_of
+from scripts.apiserver.beside import ApiServer, unregistered
+from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, create_all, eventually, is_gone, names

@@ -9,7 +9,6 @@ import itertools
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import (
@@ -23,8 +22,9 @@ from app.facts.kinds import (
 from app.facts.table import DEVICE_CLASSES, SETS
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD, Resource
-from app.sandbox.processes import free_port
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually, is_gone

@@ -8,11 +8,11 @@ set is scaled down.
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.table import SETS, TOPOLOGIES
 from app.kube.api import Object, ObjectRef, Selection
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, names
 

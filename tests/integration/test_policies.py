@@ -20,17 +20,17 @@ import pytest_asyncio
 import yaml
 
 from app.base.value import Value
-from app.commands.beside import ApiServer, configurations_of
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import NotFound, ObjectRef
 from app.objects.resource import CRD
-from app.sandbox.manifests import BUILT_IN
-from app.sandbox.processes import free_port
-from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.policies import admission_policies
+from scripts.apiserver.beside import ApiServer, configurations_of
+from scripts.apiserver.manifests import BUILT_IN
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.conftest import own_crd
 from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.policies.judge import TOPOLOGY, disagreement, other_binding

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.doctor.policies import check_policies, check_queue_guard
 from app.doctor.report import Check
 from app.kube.api import Object, Selection
 from app.objects.resource import CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
 from app.webhooks.configurations import NAME
+from scripts.apiserver.beside import ApiServer
 from tests.installation.readme import commands
 from tests.integration.system import Users
 from tests.rendered import rendered

@@ -13,7 +13,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
@@ -25,6 +24,7 @@ from app.facts.kinds import (
 from app.kube.api import ObjectRef
 from app.objects.resource import CRD, Resource
 from app.webhooks.policies import admission_policies, queue_policies
+from scripts.apiserver.beside import ApiServer
 from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.integration.test_policies import former_crds, todays_crds
 from tests.policies.largest import VALUE, Large, largest, levels

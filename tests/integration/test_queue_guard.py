@@ -9,8 +9,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.objects.resource import POD
+from scripts.apiserver.beside import ApiServer
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.ways import (
     GROUP,

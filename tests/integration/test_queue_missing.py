@@ -7,7 +7,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, beside
 from app.config.schema import Configuration
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import POD_GROUP, QUEUE, QUEUE_NAMES
@@ -15,6 +14,7 @@ from app.kube.api import ObjectRef, Selection
 from app.objects.resource import POD, VALIDATING_POLICIES
 from app.objects.resource import VALIDATING_POLICY_BINDINGS as BINDINGS
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer, beside
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.ways import QUEUE as LABEL
 from tests.policies.ways import Way, pod, ways

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, configurations_of, unregistered
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.doctor.permissions import OWNERS
@@ -35,8 +34,9 @@ from app.facts.kinds import (
 from app.facts.table import SETS
 from app.kube.api import ObjectRef, Selection
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
-from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.sandbox import Sandbox
 from tests import builders, pods
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import POD_GANG, POD_GROUP
 from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.webhooks.configurations import NAME, ServiceTarget, UrlTarget, webhook_configurations
+from scripts.apiserver.beside import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone
 

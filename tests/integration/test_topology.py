@@ -16,16 +16,16 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer, beside
 from app.config.read import read_configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.facts.table import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.webhooks.configurations import NAME as CONFIGURATIONS
+from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone
 

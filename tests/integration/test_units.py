@@ -21,17 +21,17 @@ import yaml
 from aiohttp import web
 
 from app.base.json import to_json
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, JOB, MUTATING_WEBHOOKS, POD, Resource
 from app.objects.shape import labels_of
-from app.sandbox import pki
-from app.sandbox.processes import free_port
-from app.sandbox.real import RealApiServer, find_binaries
 from app.stores.documents import resource_of
+from scripts.apiserver import pki
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.real import RealApiServer, find_binaries
 from tests import pods
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually, is_gone
@@ -40,7 +40,7 @@ from tests.pods import UNITS, pod
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served", "workloads")]
 
 COLLECT = "mnnvl: {{collectAfterSeconds: 1}}\n"
-CRDS = Path(__file__).parents[2] / "app" / "sandbox" / "crds" / "workloads.yaml"
+CRDS = Path(__file__).parents[2] / "scripts" / "apiserver" / "crds" / "workloads.yaml"
 KNOWN = [
     name for name, unit in UNITS.items() if unit and not unit.startswith(("group", "workload"))
 ]

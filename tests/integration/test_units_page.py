@@ -11,13 +11,13 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer
+from scripts.apiserver.beside import ApiServer
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served", "workloads")]
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "manifests" / "examples" / "units" / "README.md"
-CRDS = ROOT / "app" / "sandbox" / "crds" / "workloads.yaml"
+CRDS = ROOT / "scripts" / "apiserver" / "crds" / "workloads.yaml"
 FUNCTION = f'grove-admission() {{ {sys.executable} -m app "$@"; }}\n'
 
 

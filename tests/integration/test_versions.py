@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
 from app.facts.table import SETS
 from app.kube.api import ObjectRef
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests import builders
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually

@@ -13,7 +13,6 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from app.base.sample import Sample
-from app.commands.beside import NAMESPACE, ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.explain.known.index import Index
@@ -23,12 +22,13 @@ from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
-from app.sandbox.processes import free_port
 from app.waiting import watcher
 from app.waiting.losses import PLACEMENT_LOST
 from app.waiting.overdue import Blocked, Overdue, overdue
 from app.waiting.teller import PLACEMENT_BLOCKED, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty
+from scripts.apiserver.beside import NAMESPACE, ApiServer
+from scripts.apiserver.processes import free_port
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts, placed
 from tests.explain.table.row import Row

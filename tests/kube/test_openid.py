@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 from app.kube.api import ClusterError
 from app.kube.credentials import from_kubeconfig
-from app.sandbox import pki
-from app.sandbox.sandbox import LoopbackServer
+from scripts.apiserver import pki
+from scripts.apiserver.sandbox import LoopbackServer
 
 # kubernetes_asyncio calls aiohttp in ways that will go
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")

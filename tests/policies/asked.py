@@ -5,9 +5,9 @@ from typing import Any
 
 from app.base.value import Value
 from app.objects.resource import Resource
-from app.sandbox.admission.policies import findings_of
-from app.sandbox.objects.scope import MayDo
-from app.sandbox.objects.selectors import object_selector
+from scripts.apiserver.admission.policies import findings_of
+from scripts.apiserver.objects.scope import MayDo
+from scripts.apiserver.objects.selectors import object_selector
 
 Object = dict[str, Any]
 

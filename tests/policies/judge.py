@@ -6,8 +6,8 @@ from typing import Any
 
 from app.base.value import Value
 from app.config.schema import Configuration
-from app.sandbox.admission.policies import findings_of
 from app.webhooks.policies import UNCOVERED, admission_policies, policies_of
+from scripts.apiserver.admission.policies import findings_of
 from tests.cluster.offline import OfflineCluster
 from tests.reviews import LEVELS, Caller, cluster, load, operator_cluster
 

@@ -18,9 +18,9 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from app.sandbox.admission.policies import findings_of
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.paths import with_token
+from scripts.apiserver.admission.policies import findings_of
 from tests.policies.ways import pod
 from tests.rendered import MANIFESTS, documents, rendered
 

@@ -8,9 +8,9 @@ import yaml
 
 from app.cli import main
 from app.config.schema import Configuration
-from app.sandbox.admission.policies import findings_of
 from app.webhooks.policies import UNCOVERED, admission_policies, policies_of
 from app.webhooks.registry import WEBHOOKS
+from scripts.apiserver.admission.policies import findings_of
 from tests.policies.judge import CONFIGURATION
 from tests.reviews import load
 

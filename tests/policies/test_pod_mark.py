@@ -7,7 +7,7 @@ import pytest
 
 from app.rules.workload.groups import SKIP_PODGROUPER, admission_changes
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
-from app.sandbox.objects.scope import Scope
+from scripts.apiserver.objects.scope import Scope
 
 pytestmark = pytest.mark.untraced
 

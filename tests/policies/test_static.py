@@ -11,8 +11,8 @@ import yaml
 
 from app.cli import main
 from app.config.schema import Configuration
-from app.sandbox.admission.policies import findings_of
 from app.webhooks.policies import admission_policies, marking_policies
+from scripts.apiserver.admission.policies import findings_of
 from tests.policies.judge import CONFIGURATION, Judge, bindings, design, disagreement
 from tests.policies.mutations import mutated, recorded
 

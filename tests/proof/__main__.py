@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TextIO
 
-from app.sandbox.real import RealApiServer, find_binaries
+from scripts.apiserver.real import RealApiServer, find_binaries
 from tests.proof.loop import PatientLoop
 from tests.proof.migration import Migration
 from tests.proof.schedule import Report, Schedule, operator_token, run_seed

@@ -14,7 +14,6 @@ from typing import NoReturn
 
 import yaml
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     JOB_SET,
@@ -28,8 +27,9 @@ from app.facts.nvidia.computedomain import is_reserved
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from app.sandbox.sandbox import Sandbox
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.system import connect
 from tests.proof.clock import TICK, Clock
 from tests.proof.grove import DesiredSet, Operator
@@ -64,7 +64,7 @@ LEVELS = (
     {"zone": "example.com/zone", "rack": "example.com/rack", "host": "kubernetes.io/hostname"},
     {"zone": "example.com/zone", "block": "example.com/block", "rack": "example.com/rack"},
 )
-TODAY = Path(__file__).parents[2] / "app" / "sandbox" / "crds" / "today" / "grove.yaml"
+TODAY = Path(__file__).parents[2] / "scripts" / "apiserver" / "crds" / "today" / "grove.yaml"
 BINDINGS = "clustertopologybindings.grove.io"
 SETS = ("train", "serve")
 

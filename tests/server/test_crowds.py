@@ -16,7 +16,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.sandbox.processes import free_port
+from scripts.apiserver.processes import free_port
 from tests.forks import Forks
 from tests.integration.system import eventually
 from tests.reviews import load

@@ -8,8 +8,8 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, Workloads
-from app.sandbox.objects import cel
 from app.webhooks.registry import MUTATE_POD
+from scripts.apiserver.objects import cel
 from tests.reviews import Caller, patch_of
 
 SKIP = "kai.scheduler/skip-podgrouper"

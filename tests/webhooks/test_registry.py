@@ -16,7 +16,6 @@ from app.kube.api import (
     Rejected,
     Unavailable,
 )
-from app.sandbox.objects.cel import holds
 from app.webhooks.registry import (
     MUTATE_POD,
     MUTATE_POD_BINDING,
@@ -28,6 +27,7 @@ from app.webhooks.registry import (
     WEBHOOKS,
     Webhook,
 )
+from scripts.apiserver.objects.cel import holds
 from tests.reviews import PATHS, cluster, default_routes
 
 REQUEST = Request(

@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx
 import yaml
 
-from app.commands.beside import ApiServer
 from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
-from app.sandbox.processes import free_port
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
 
 NAMESPACE = "grove-system"
 SECRET_NAME = "grove-webhook-server-cert"

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.sandbox.processes import free_port
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
 from tests.installation.balancer import Balancer
 from tests.integration.grove.conftest import CONFIGURATION, LEVELS
 from tests.integration.grove.operator import GroveOperator

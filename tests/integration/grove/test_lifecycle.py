@@ -6,7 +6,6 @@ operator run it, each in its own words.
 import asyncio
 from collections.abc import Mapping
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -22,6 +21,7 @@ from app.facts.kinds import (
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import POD
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
 from tests.integration.grove import mistakes
 from tests.integration.grove.claims import claims_of_pods, owners
 from tests.integration.grove.operator import GroveOperator

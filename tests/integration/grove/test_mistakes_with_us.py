@@ -13,7 +13,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
     COMPUTE_DOMAIN,
@@ -25,6 +24,7 @@ from app.facts.kinds import (
 )
 from app.kube.api import ClusterError, Object, ObjectRef
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names

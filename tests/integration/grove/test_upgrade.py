@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.beside import ApiServer
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -20,8 +19,9 @@ from app.facts.kinds import (
 )
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import CRD
-from app.sandbox.manifests import load
 from app.server.serve import Running
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.manifests import load
 from tests.integration.grove.conftest import LEVELS
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.grove.test_lifecycle import Workload, workload

@@ -12,15 +12,15 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
-from app.sandbox.processes import free_port
 from app.server.serve import Running
 from app.waiting.teller import PLACEMENT_BLOCKED
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import free_port
 from tests.integration.grove import cluster
 from tests.integration.grove.conftest import LEVELS
 from tests.integration.grove.operator import GroveOperator

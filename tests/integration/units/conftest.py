@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.sandbox.manifests import load
-from app.sandbox.processes import free_port
-from app.sandbox.real import RealApiServer, find_binaries
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.manifests import load
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.real import RealApiServer, find_binaries
 from tests import builders
 from tests.integration.conftest import CONFIGURATION, own_rules
 from tests.integration.units.controllers import (

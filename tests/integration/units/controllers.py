@@ -17,10 +17,10 @@ from pathlib import Path
 import yaml
 
 from app.base.value import Value
-from app.commands.beside import ApiServer
 from app.kube.api import Object
-from app.sandbox import pki
-from app.sandbox.processes import feature_gates, free_port
+from scripts.apiserver import pki
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.processes import feature_gates, free_port
 
 FOLDER = "UNIT_CONTROLLERS"
 NVIDIA = "compute-domain-controller"

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from app.commands.beside import ApiServer
 from app.config.schema import Configuration
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.kube.api import Conflict, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
-from app.sandbox.real import RealApiServer, find_binaries
-from app.sandbox.sandbox import Sandbox
+from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
 from tests.integration.conftest import own_rules
 from tests.integration.system import Users, eventually, is_gone
 

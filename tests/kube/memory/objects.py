@@ -18,8 +18,8 @@ from app.kube.api import (
     error_from_status,
 )
 from app.objects.resource import Resource
-from app.sandbox.objects import patching, selectors
-from app.sandbox.objects.errors import ApiError
+from scripts.apiserver.objects import patching, selectors
+from scripts.apiserver.objects.errors import ApiError
 
 
 def copy_of(obj: Object) -> Object:

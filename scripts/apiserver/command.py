@@ -1,0 +1,246 @@
+"""The command `python -m scripts.apiserver`.
+
+It runs an API server on loopback, our server next to it, and the real webhook configurations.
+
+The two servers use only HTTPS and files, as in a cluster. Order of the start: API server, our
+server, its caches, webhook configurations, ready.json. They are stopped in the opposite order.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from msgspec.structs import replace
+
+from app.base import logs
+from app.cli import run_command
+from app.commands.console import announced
+from app.commands.files import objects_in
+from app.commands.options import (
+    REFUSED,
+    Command,
+    add_config,
+    add_log_level,
+    complain,
+    port_number,
+)
+from app.config.read import load_configuration, with_overrides
+from app.config.schema import ClusterTopology, Configuration, TopologyLevel
+from app.console.settings import ConsoleSettings
+from app.dry_run.budget import OF_FILE, UnusableInput
+from app.facts.table import BINDINGS, TOPOLOGIES
+from app.kube.api import ClusterError, Object
+from app.objects.shape import map_at
+from app.reconcilers.cluster_topology import CreationFailed
+from app.server.process import signalled
+from app.server.serve import alone
+from scripts.apiserver.beside import READY_SECONDS, ApiServer, beside, until
+from scripts.apiserver.objects.errors import ApiError
+from scripts.apiserver.processes import free_port
+from scripts.apiserver.real import RealApiServer, find_binaries
+from scripts.apiserver.sandbox import Sandbox
+
+_TO_CREATE = replace(OF_FILE, documents=100_000)
+"""Limits of one file of objects to create."""
+
+_LEVELS = {
+    "zone": "topology.kubernetes.io/zone",
+    "block": "topology.kubernetes.io/block",
+    "rack": "topology.kubernetes.io/rack",
+    "host": "kubernetes.io/hostname",
+}
+
+logger = logging.getLogger(__name__)
+
+
+def default_configuration() -> Configuration:
+    """Topology support with four levels, those of `manifests/examples/facts`."""
+    levels = tuple(TopologyLevel(domain=domain, key=key) for domain, key in _LEVELS.items())
+    return Configuration().model_copy(
+        update={"cluster_topology": ClusterTopology(enabled=True, levels=levels)}
+    )
+
+
+def api_server(arguments: argparse.Namespace) -> ApiServer:
+    """Return the API server that the options ask for.
+
+    Raise FileNotFoundError if its binaries are missing.
+    """
+    options = {"port": arguments.port, "state_dir": arguments.state_dir, "crds": arguments.crds}
+    if arguments.real:
+        return RealApiServer(binaries=find_binaries(os.environ), report=_report, **options)
+    return Sandbox(**options)
+
+
+async def run_sandbox(configuration: Configuration, arguments: argparse.Namespace) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    If the signal arrives before all is ready, everything that was started is stopped. Raises
+    OSError if a port is in use or binaries are missing.
+    """
+    running = asyncio.current_task()
+    assert running is not None
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)  # `signalled` takes over once all is ready
+
+    try:
+        await _run(configuration, arguments)
+    except asyncio.CancelledError:
+        _report("stopped before it was ready")
+
+
+async def _run(configuration: Configuration, arguments: argparse.Namespace) -> None:
+    with _alone_in(arguments.state_dir):
+        ready = arguments.state_dir / "ready.json"
+        ready.unlink(missing_ok=True)
+        objects = objects_in(arguments.objects, _TO_CREATE) if arguments.objects else []
+        api = api_server(arguments)
+        try:
+            await api.start()
+            with alone(CreationFailed), alone(UnusableInput):
+                await _until_signalled(api, configuration, arguments, ready, objects)
+        finally:
+            ready.unlink(missing_ok=True)
+            await api.stop()
+
+
+def _report(line: str) -> None:
+    print(f"sandbox: {line}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _alone_in(state_dir: Path) -> Iterator[None]:
+    """Locks `state_dir`. Raise OSError if another sandbox has locked it."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OSError(
+                f"another sandbox has {state_dir}: end that one, or give another --state-dir"
+            ) from None
+        yield
+
+
+async def _until_signalled(
+    api: ApiServer,
+    configuration: Configuration,
+    arguments: argparse.Namespace,
+    ready: Path,
+    objects: list[Object],
+) -> None:
+    readable = logs.is_readable(arguments.log_format, sys.stdout)
+    async with beside(api, configuration, arguments.state_dir, readable) as served:
+        url = f"https://localhost:{served.listener.port}"
+        if objects and configuration.cluster_topology.enabled:
+            # webhooks would reject objects that need levels before these are in the cache
+            name = served.cluster.topology_name
+            stores = (served.cluster.stores[TOPOLOGIES], served.cluster.stores[BINDINGS])
+            async with asyncio.timeout(READY_SECONDS):
+                await until(lambda: any(store.get("", name) for store in stores))
+        await _create(api, objects)
+        _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
+        print(
+            f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True
+        )
+        console: contextlib.AbstractAsyncContextManager[Any] = contextlib.nullcontext()
+        if arguments.console:
+            settings = ConsoleSettings(configuration, api.kubeconfig, "user", "user")
+            console = announced(settings)
+        async with console:
+            await signalled()
+
+
+async def _create(api: ApiServer, objects: list[Object]) -> None:
+    """Create objects. Raise UnusableInput for the first one that is rejected."""
+    for obj in objects:
+        try:
+            await api.apply([obj])
+        except (ApiError, KeyError) as problem:
+            what = f"{obj.get('kind')} {map_at(obj, 'metadata').get('name')}"
+            raise UnusableInput(f"--objects: {what} is not created: {problem}") from None
+
+
+def _write(path: Path, content: dict[str, str]) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(content, indent=2) + "\n")
+    temporary.replace(path)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="kubeconfig and ready.json go here",
+    )
+    parser.add_argument(
+        "--port", type=port_number, default=0, help="of the API server (default: a free one)"
+    )
+    add_config(parser, "an OperatorConfiguration")
+    parser.add_argument(
+        "--crds",
+        type=Path,
+        metavar="DIR",
+        help="CRDs in place of our minimal ones of the neighbours",
+    )
+    parser.add_argument(
+        "--real",
+        action="store_true",
+        help=(
+            "etcd and kube-apiserver of KUBEBUILDER_ASSETS (default: /usr/local/kubebuilder/bin)"
+            " for an API server"
+        ),
+    )
+    parser.add_argument(
+        "--objects",
+        type=Path,
+        metavar="PATH",
+        help="objects to create at the start, from a YAML or JSON file or a directory of them",
+    )
+    parser.add_argument(
+        "--console", action="store_true", help="open a console too, and print its address"
+    )
+    add_log_level(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    logs.set_up(arguments.log_level, arguments.log_format)
+    flags = {"host": "127.0.0.1", "port": free_port()}
+    configuration = (
+        load_configuration(arguments.config) if arguments.config else default_configuration()
+    )
+    configuration = with_overrides(configuration, {}, flags)
+    try:
+        uvloop.run(run_sandbox(configuration, arguments))
+    except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
+        complain(f"can't run the sandbox: {problem}")
+        return REFUSED
+
+    return 0
+
+
+COMMAND = Command(
+    "Run a local API server with the webhooks until SIGTERM or Ctrl-C.", add_options, run
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.apiserver", description=COMMAND.description
+    )
+    COMMAND.add_options(parser)
+    return run_command(COMMAND, parser.parse_args(argv))

@@ -1,0 +1,36 @@
+"""Objects from YAML files."""
+
+from pathlib import Path
+
+import yaml
+
+from scripts.apiserver.objects.objects import Object
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+BUILT_IN = Path(__file__).parent / "crds"
+"""Minimal CRDs of other systems."""
+OWN = Path(__file__).parents[2] / "manifests" / "crds"
+
+
+def load(folder: Path) -> list[Object]:
+    """Return all objects in the `*.yaml` files of `folder`.
+
+    They are in the order of the file names. [] if there is no such folder.
+    """
+    files = sorted(folder.glob("*.yaml"))
+    return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
+
+
+def definitions(neighbours: Path | None) -> list[Object]:
+    """Return our own CRDs, and those of other systems.
+
+    The latter are the minimal ones in `crds`, or those in the folder `neighbours`, which also
+    replace our own of the same name. Raise FileNotFoundError for a folder without CRDs.
+    """
+    definitions_by_name: dict[str, Object] = {}
+    for folder in (OWN, neighbours or BUILT_IN):
+        crds = [obj for obj in load(folder) if obj["kind"] == "CustomResourceDefinition"]
+        if not crds:
+            raise FileNotFoundError(f"no CustomResourceDefinition in {folder}")
+        definitions_by_name.update({obj["metadata"]["name"]: obj for obj in crds})
+    return list(definitions_by_name.values())
