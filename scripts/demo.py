@@ -1,9 +1,10 @@
 """A demonstration, as a story.
 
-The webhooks judge and complete what users write. Then a gang is stuck, is explained, and is placed.
+A gang is stuck, is explained, and is placed. Then the webhooks judge and complete objects.
 
-Objects are sent by this script, because kubectl may be missing; lines with `$` are commands that it
-runs. Exit code 0 if every example has the expected outcome. All processes are stopped at the end.
+This script sends the objects itself, because kubectl may be missing. Lines with `$` are commands
+that it runs. The exit code is 0 if every example has the expected outcome. All processes are
+stopped at the end.
 """
 
 import difflib
@@ -33,8 +34,9 @@ WIDTH = shutil.get_terminal_size().columns
 
 @dataclass(frozen=True)
 class Step:
-    """An example, the user who applies it, and the outcome: stored as it was sent, changed by a
-    webhook, or refused.
+    """An example, the user who applies it, and the outcome.
+
+    The outcome is "stored" (as it was sent), "changed" (by a webhook) or "refused".
     """
 
     example: str
@@ -44,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Act:
-    """What the story tells next, and what happens."""
+    """A caption of the story, and the examples below it."""
 
     caption: str
     steps: tuple[Step, ...]
@@ -52,14 +54,14 @@ class Act:
 
 WEBHOOKS = (
     Act(
-        "Only the operator changes the levels of the cluster.",
+        "Only the operator can change the topology levels of the cluster.",
         (
             Step("facts/clustertopology.yaml", "user", "refused"),
             Step("facts/clustertopology.yaml", "operator", "stored"),
         ),
     ),
     Act(
-        "A workload with mistakes is refused, with all of them at once; a sound one is stored.",
+        "An invalid workload is rejected, with all of its mistakes at once.",
         (
             Step("podcliqueset-refused.yaml", "user", "refused"),
             Step("facts/podcliquesets.yaml", "user", "stored"),
@@ -67,14 +69,14 @@ WEBHOOKS = (
         ),
     ),
     Act(
-        "So are KAI's PodGroups.",
+        "The same for KAI's PodGroups.",
         (
             Step("podgroup-refused.yaml", "user", "refused"),
             Step("podgroup-hierarchy.yaml", "user", "stored"),
         ),
     ),
     Act(
-        "A PodClique that asks for multi-node NVLink (MNNVL) gets its ComputeDomain and its claim.",
+        "A PodClique that asks for multi-node NVLink (MNNVL) gets a ComputeDomain and a claim.",
         (
             Step("podclique-refused.yaml", "operator", "refused"),
             Step("podclique-mnnvl.yaml", "operator", "changed"),
@@ -82,14 +84,16 @@ WEBHOOKS = (
         ),
     ),
     Act(
-        "A Pod that is bound to a node gets the topology labels of the node.",
+        "A Pod gets the topology labels of its node when it is bound.",
         (Step("pod-binding.yaml", "admin", "changed"),),
     ),
 )
 STUCK = ("llm-serve", "-n", "inference")
 RACK = ("topology.kubernetes.io/rack", "rack-c4")
 PLACES = ("gpu-c-13", "gpu-c-13", "gpu-c-14", "gpu-c-15", "gpu-c-16")
-"""Where the scheduler, which this machine doesn't have, would put the router and the workers."""
+"""The nodes of the router and the workers. There is no scheduler here, so the script chooses."""
+TREE = "PodCliqueSet llm-serve"
+"""The beginning of the tree in the answer of explain."""
 
 POD = {
     "apiVersion": "v1",
@@ -102,24 +106,24 @@ COLOURS = {"caption": "1", "stored": "32", "changed": "36", "refused": "31", "+"
 
 
 def main() -> int:
+    print("Starting a local API server with grove-admission and 64 nodes of 8 GPUs ...", flush=True)
     with tempfile.TemporaryDirectory() as directory, Running(Path(directory)) as sandbox:
-        print("An API server, grove-admission beside it, and a fleet of 64 nodes with 8 GPUs each.")
+        wrong = list(unstick(sandbox))
         sandbox.apply(POD, "user")
-        wrong = [
+        wrong += [
             f"{step.example} as {step.user}"
             for act in WEBHOOKS
             for step in opened(act)
             if not show(sandbox, step)
         ]
-        caption("What the webhooks have made for it:")
-        wrong += [] if show_stored(sandbox) else ["what is stored"]
-        wrong += list(unstick(sandbox))
+        caption("The MNNVL objects that the webhooks have created:")
+        wrong += [] if show_stored(sandbox) else ["the stored MNNVL objects"]
 
     end = "Everything went as expected."
     if wrong:
         end = f"NOT as expected: {'; '.join(wrong)}"
 
-    print(f"\nAll stopped. {end}")
+    print(f"\nAll processes are stopped. {end}")
 
     return 1 if wrong else 0
 
@@ -135,25 +139,25 @@ def opened(act: Act) -> tuple[Step, ...]:
 
 
 def unstick(sandbox: "Running") -> Iterator[str]:
-    """Tell the second half: a gang is stuck, is explained, and is placed. Yield what went wrong."""
-    caption("What waits in namespace inference?")
-    yield from sandbox.command("explain", "-n", "inference", code=1, expected="llm-serve")
-    caption("Why, and what helps?")
+    """Tell how a stuck gang is explained and placed. Yield the commands with a wrong outcome."""
+    caption("A gang of 5 pods is pending. Why, and how is it fixed?")
     yield from sandbox.command("explain", *STUCK, code=1, expected="LevelLabelMissing")
-    caption("Which rack has room for its 4 workers of 8 GPUs? If none has, which wider level?")
-    room = ("topology", "--room", "4x8", "--in", "rack")
-    yield from sandbox.command(*room, code=1, expected="of 9 blocks", until="ClusterTopology")
 
     key, value = RACK
-    caption(
-        "The platform team does what helps, and labels the node; the scheduler places the gang."
-    )
+    caption("The platform team labels the node. What happens next?")
     sandbox.label(fleet.UNLABELLED, {key: value})
     print(f"    node/{fleet.UNLABELLED} labelled {key}={value}")
+    yield from sandbox.command("explain", *STUCK, code=1, expected="rack-c4", until=TREE)
+
+    caption("The scheduler places the gang.")
     for pod, node in zip(sandbox.pending("inference"), PLACES, strict=True):
         sandbox.bind("inference", pod, node)
         print(f"    pod/{pod} bound to {node}")
-    yield from sandbox.command("explain", *STUCK, code=0, expected="placed as asked")
+    yield from sandbox.command("explain", *STUCK, code=0, expected="placed as", until=TREE)
+
+    caption("Which rack has room for 4 pods of 8 GPUs? If none has, which wider level?")
+    room = ("topology", "--room", "4x8", "--in", "rack")
+    yield from sandbox.command(*room, code=1, expected="of 8 blocks", until="ClusterTopology")
 
 
 class Refused(Exception):
@@ -223,9 +227,9 @@ class Running:
             return
 
     def apply(self, obj: dict[str, Any], user: str) -> tuple[str, dict[str, Any], list[str]]:
-        """Creates `obj`, or merges it into the stored object.
+        """Create `obj`, or merge it into the stored object.
 
-        Returns the line of kubectl, the stored object and the warnings. Raises Refused.
+        Return the line of kubectl, the stored object and the warnings. Raise Refused.
         """
         name = obj["metadata"]["name"]
         if obj["kind"] == "Binding":
@@ -249,9 +253,9 @@ class Running:
         return items
 
     def command(self, *words: str, code: int, expected: str, until: str = "") -> Iterator[str]:
-        """Run `grove-admission` as the user, and print it with its output up to a text.
+        """Run `grove-admission` as the user, and print its output up to the text `until`.
 
-        Yield what is not as expected: another exit code, or an output without a text.
+        Yield the command if the exit code is not `code` or the output lacks `expected`.
         """
         print(f"$ grove-admission {' '.join(words)}")
         options = ["--kubeconfig", str(self._directory / "kubeconfig"), "--context", "user"]
@@ -333,7 +337,7 @@ def warnings(answer: httpx.Response) -> list[str]:
 
 
 def show(sandbox: Running, step: Step) -> bool:
-    """Applies an example and prints the result. Returns whether a document has this outcome."""
+    """Apply an example and print the result. Return whether a document has its outcome."""
     print(f"{step.user} applies manifests/examples/{step.example}")
     outcomes = set()
     for document in yaml.safe_load_all((EXAMPLES / step.example).read_text()):
@@ -345,8 +349,10 @@ def show(sandbox: Running, step: Step) -> bool:
             continue
         difference = changes(document, stored) if document["kind"] in MUTATED else []
         outcomes.add("changed" if difference else "stored")
-        for text in (*(f"Warning: {warning}" for warning in warned), paint(line, "stored")):
-            print(indented(text))
+        more = f" (and {len(warned) - 1} more)" if len(warned) > 1 else ""
+        for warning in warned[:1]:
+            print(indented(f"Warning: {warning}{more}"))
+        print(indented(paint(line, "stored")))
         for changed in difference:
             print(f"        {paint(changed, changed[:1])}")
 
@@ -354,7 +360,7 @@ def show(sandbox: Running, step: Step) -> bool:
 
 
 def indented(text: str) -> str:
-    """Lines below a step, which keep to the width of the terminal."""
+    """Return the lines of `text` below a step, wrapped to the width of the terminal."""
     lines = (
         textwrap.wrap(
             line,
@@ -370,9 +376,7 @@ def indented(text: str) -> str:
 
 
 def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
-    """The difference of the labels, annotations and spec of an object, as it was sent and as it is
-    stored.
-    """
+    """Return the changed lines of the labels, annotations and spec of an object."""
 
     def text(obj: dict[str, Any]) -> list[str]:
         metadata = {
@@ -381,14 +385,12 @@ def changes(sent: dict[str, Any], stored: dict[str, Any]) -> list[str]:
         spec = {} if sent["kind"] == "Binding" else {"spec": obj.get("spec", {})}
         return yaml.safe_dump({"metadata": metadata, **spec}).splitlines()
 
-    return list(difflib.unified_diff(text(sent), text(stored), n=2, lineterm=""))[2:]
+    lines = difflib.unified_diff(text(sent), text(stored), n=0, lineterm="")
+    return [line for line in lines if line[:2] not in ("@@", "--", "++")]
 
 
 def show_stored(sandbox: Running) -> bool:
-    """Prints the objects that webhooks have created.
-
-    Returns whether each PodClique has its claim.
-    """
+    """Print the objects that webhooks have created. Return whether each PodClique has its claim."""
     claimed: dict[str, str] = {}
     for clique in sandbox.items("/apis/grove.io/v1alpha1/podcliques"):
         for claim in clique["spec"]["podSpec"].get("resourceClaims", []):

@@ -64,13 +64,18 @@ def _nodes() -> Iterator[Object]:
 
 
 def _queues() -> Iterator[Object]:
-    """With the GPUs that the pods of the fleet use."""
+    """Yield the queues, with the GPUs that their pods use.
+
+    CPU and memory are unlimited: KAI takes a limit that is not set for 0.
+    """
     for name, parent, quota, used in (
         ("root", "", 512, 184),
         ("team-llm", "root", 256, 40),
         ("research", "root", 256, 144),
     ):
-        spec: Object = {"resources": {"gpu": {"quota": quota, "limit": -1, "overQuotaWeight": 1}}}
+        unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        resources = {"gpu": {**unlimited, "quota": quota}, "cpu": unlimited, "memory": unlimited}
+        spec: Object = {"resources": resources}
         spec |= {"parentQueue": parent} if parent else {}
         queue: Object = {
             "apiVersion": "scheduling.run.ai/v2",
@@ -116,6 +121,7 @@ class Workload:
         ]
         obj = self._object("scheduler.grove.io/v1alpha1", "PodGang", gang, {"podgroups": parts}, "")
         obj["metadata"]["annotations"] = {"grove.io/topology-name": "grove-topology"}
+        obj["metadata"]["uid"] = f"uid of {gang}"
         yield obj
         yield self._pod_group(gang)
         for clique, (replicas, gpus) in self.cliques.items():
@@ -159,7 +165,17 @@ class Workload:
         spec |= {
             "topologyConstraint": {"topology": "grove-topology", "requiredTopologyLevel": label}
         }
-        return self._object("scheduling.run.ai/v2alpha2", "PodGroup", gang, spec, gang)
+        obj = self._object("scheduling.run.ai/v2alpha2", "PodGroup", gang, spec, gang)
+        obj["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "scheduler.grove.io/v1alpha1",
+                "kind": "PodGang",
+                "name": gang,
+                "uid": f"uid of {gang}",
+                "controller": True,
+            }
+        ]
+        return obj
 
     def _pod(self, clique: str, number: int, gpus: int, node: str) -> Object:
         gang = f"{self.name}-0"

@@ -18,15 +18,16 @@ def without_age(text: str) -> str:
 
 
 def test_the_demo_tells_its_story_to_the_end() -> None:
-    """And what `explain` answers in it is what the README shows."""
+    """It shows the same answer of `explain` as the README."""
     command = [sys.executable, "scripts/demo.py"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
     order = [
-        "Only the operator changes the levels",
-        "$ grove-admission explain llm-serve -n inference\nllm-serve waits",
+        "$ grove-admission explain llm-serve -n inference\nllm-serve",
         f"node/{UNLABELLED} labelled",
-        "llm-serve is placed as asked, 5 of 5 pods placed",
+        "in zone-c/block-c2/rack-c4\n",
+        "5 of 5 pods placed",
+        "Only the operator can change the topology levels",
         "Everything went as expected.",
     ]
     places = [ended.stdout.find(text) for text in order]

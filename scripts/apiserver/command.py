@@ -15,7 +15,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from app.console.settings import ConsoleSettings
 from app.dry_run.budget import OF_FILE, UnusableInput
 from app.facts.table import BINDINGS, TOPOLOGIES
 from app.kube.api import ClusterError, Object
-from app.objects.shape import map_at
+from app.objects.shape import map_at, maps_at, text_at
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server.process import signalled
 from app.server.serve import alone
@@ -149,7 +149,7 @@ async def _until_signalled(
             stores = (served.cluster.stores[TOPOLOGIES], served.cluster.stores[BINDINGS])
             async with asyncio.timeout(READY_SECONDS):
                 await until(lambda: any(store.get("", name) for store in stores))
-        await _create(api, objects)
+        await create(api, objects)
         _write(ready, {"apiServer": api.url, "webhook": url, "caFile": str(api.ca_file.resolve())})
         print(
             f"sandbox ready: {api.url}, webhooks at {url}, kubeconfig {api.kubeconfig}", flush=True
@@ -162,14 +162,29 @@ async def _until_signalled(
             await signalled()
 
 
-async def _create(api: ApiServer, objects: list[Object]) -> None:
-    """Create objects. Raise UnusableInput for the first one that is rejected."""
+async def create(api: ApiServer, objects: list[Object]) -> None:
+    """Create objects. Raise UnusableInput for the first one that is rejected.
+
+    Every stored object gets a new uid. Owner references follow, if the owner comes first.
+    """
+    uids: dict[str, str] = {}
     for obj in objects:
         try:
-            await api.apply([obj])
+            (stored,) = await api.apply([_prepared(obj, uids)])
+            uids[text_at(map_at(obj, "metadata"), "uid")] = stored["metadata"]["uid"]
         except (ApiError, KeyError) as problem:
             what = f"{obj.get('kind')} {map_at(obj, 'metadata').get('name')}"
             raise UnusableInput(f"--objects: {what} is not created: {problem}") from None
+
+
+def _prepared(obj: Object, uids: Mapping[str, str]) -> Object:
+    """Return `obj` without its uid, and with the new uids of its owners."""
+    meta = {key: value for key, value in map_at(obj, "metadata").items() if key != "uid"}
+    if owners := maps_at(obj, "metadata", "ownerReferences"):
+        meta["ownerReferences"] = [
+            {**owner, "uid": uids.get(text_at(owner, "uid"), owner.get("uid"))} for owner in owners
+        ]
+    return {**obj, "metadata": meta}
 
 
 def _write(path: Path, content: dict[str, str]) -> None:

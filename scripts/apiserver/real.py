@@ -132,25 +132,28 @@ class RealApiServer:
         await self._processes.stop()
         self._data.cleanup()
 
-    async def apply(self, objects: list[Object]) -> None:
-        """Create or updates `objects` as admin, with admission.
+    async def apply(self, objects: list[Object]) -> list[Object]:
+        """Create or update `objects` as admin, with admission. Return them as they are stored.
 
         If an object has a status, it is stored too. Raise ApiError for the first object that is
         rejected, and RuntimeError for a CRD that is not established.
         """
+        applied = []
         for obj in objects:
             path = await self._path(obj)
-            await self._apply(path, obj)
+            stored = await self._apply(path, obj)
             if "status" in obj and obj["kind"] != "CustomResourceDefinition":
-                await self._apply(f"{path}/status", obj)
+                stored = await self._apply(f"{path}/status", obj)
+            applied.append(stored)
         for obj in objects:
             if obj["kind"] == "CustomResourceDefinition":
                 await self._until_established(metadata(obj)["name"])
+        return applied
 
-    async def _apply(self, path: str, obj: Object) -> None:
+    async def _apply(self, path: str, obj: Object) -> Object:
         parameters = {"fieldManager": _MANAGER, "force": "true"}
         headers = {"Content-Type": "application/apply-patch+yaml"}
-        _body(
+        return _body(
             await self._client.patch(
                 path, params=parameters, headers=headers, content=yaml.safe_dump(obj)
             )

@@ -117,13 +117,14 @@ class Sandbox:
         """End all watches, requests and background tasks."""
         await self._running.aclose()
 
-    async def apply(self, objects: list[Object]) -> None:
-        """Create or updates `objects` as admin, with admission.
+    async def apply(self, objects: list[Object]) -> list[Object]:
+        """Create or update `objects` as admin, with admission. Return them as they are stored.
 
         If an object has a status, it is stored too. Raise ApiError for the first object that is
         rejected.
         """
         caller = Caller(ADMIN)
+        applied = []
         for obj in objects:
             served = self._registry.for_kind(obj["apiVersion"], obj["kind"])
             if served is None:
@@ -132,13 +133,15 @@ class Sandbox:
             namespace = (metadata(obj).get("namespace") or "default") if served.namespaced else ""
             key = (namespace, metadata(obj)["name"])
             if self._storage.get(served.table, key) is None:
-                await self._writer.create(served, obj, caller, namespace)
+                stored = await self._writer.create(served, obj, caller, namespace)
             else:
-                await self._writer.patch(served, key, obj, MERGE, caller)
+                stored = await self._writer.patch(served, key, obj, MERGE, caller)
 
             if served.has_status and "status" in obj:
                 status = {"status": obj["status"]}
-                await self._writer.patch(served, key, status, MERGE, caller, "status")
+                stored = await self._writer.patch(served, key, status, MERGE, caller, "status")
+            applied.append(stored)
+        return applied
 
     def compact(self) -> None:
         """Clear the history.

@@ -4,7 +4,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from scripts.apiserver.command import main
+from scripts.apiserver.command import create, main
+from tests.apiserver.api import CONFIGMAPS, NAMESPACE, Api, Object
 
 
 def test_it_reads_more_objects_than_are_judged_at_once(tmp_path: Path, capsys: Any) -> None:
@@ -19,3 +20,18 @@ def test_it_reads_more_objects_than_are_judged_at_once(tmp_path: Path, capsys: A
 
     assert code == 1
     assert "can't run the sandbox" in capsys.readouterr().err
+
+
+async def test_owner_references_follow_the_uids_of_stored_objects(api: Api) -> None:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "of the file"}
+    owner: Object = {"apiVersion": "v1", "kind": "ConfigMap"}
+    owner["metadata"] = {"name": "owner", "namespace": NAMESPACE, "uid": "of the file"}
+    owned: Object = {"apiVersion": "v1", "kind": "ConfigMap"}
+    owned["metadata"] = {"name": "a", "namespace": NAMESPACE, "ownerReferences": [reference]}
+    await create(api.sandbox, [owner, owned])
+    stored = await api.done("GET", f"{CONFIGMAPS}/owner")
+    kept = await api.done("GET", f"{CONFIGMAPS}/a")
+    assert [each["uid"] for each in kept["metadata"]["ownerReferences"]] == [
+        stored["metadata"]["uid"]
+    ]
+    assert stored["metadata"]["uid"] != "of the file"
