@@ -9,7 +9,7 @@ from app.base.value import Value, Versioned
 from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
-from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.named import read_key, read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Key, Object
@@ -20,13 +20,14 @@ from app.objects.shape import annotations_of, map_at, only, text_at
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
 from app.rules.mnnvl.plan import ClaimedMember, claimed
 from app.rules.workload.groups import (
-    SKIP_PODGROUPER,
     GroupRef,
     group_keys,
     group_of_pod_group,
     group_ref,
     groups_of_workload,
     instance_key,
+    named_group,
+    opts_out,
     shared_key,
 )
 from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
@@ -51,7 +52,11 @@ class Stored(Value):
 
 
 class StoredPod(Stored):
-    """A Pod that names a group. `pod_group` is its annotation `pod-group-name`, or ""."""
+    """A Pod that names a group.
+
+    A Pod that has opted out is kept only while KAI's podgrouper skips it. `pod_group` is its
+    annotation `pod-group-name`, or "".
+    """
 
     uid: str
     ref: GroupRef
@@ -59,6 +64,12 @@ class StoredPod(Stored):
     pod_group: str
     marked: bool
     """Whether it has the annotation that makes KAI's own podgrouper skip it."""
+
+    opted_out: bool
+    """Whether its own annotation opts out of Workloads."""
+
+    bound: bool
+    """Whether it has a node."""
 
     ending: bool
     """Whether it has finished or is being deleted."""
@@ -72,13 +83,14 @@ class StoredPod(Stored):
 
 
 def read_pod(obj: Object) -> StoredPod | None:
-    """Projection of a Pod. None if it names no group or has opted out."""
-    ref = group_ref(obj)
+    """Projection of a Pod. None if it names no group, or has opted out and is not marked."""
+    annotations = annotations_of(obj)
+    marked = annotations.get(SKIP_PODGROUPER) == "true"
+    ref = named_group(obj) if marked else group_ref(obj)
     if ref is None:
         return None
 
     metadata = obj["metadata"]
-    annotations = annotations_of(obj)
     content = {"metadata": only(metadata, ("labels", "annotations"))}
 
     return StoredPod(
@@ -89,7 +101,9 @@ def read_pod(obj: Object) -> StoredPod | None:
         ref=ref,
         controller=controller_of(obj),
         pod_group=annotations.get(POD_GROUP_NAME, ""),
-        marked=annotations.get(SKIP_PODGROUPER) == "true",
+        marked=marked,
+        opted_out=opts_out(obj),
+        bound=bool(text_at(map_at(obj, "spec"), "nodeName")),
         ending=is_ending(obj),
         priority_class=text_at(map_at(obj, "spec"), "priorityClassName"),
     )

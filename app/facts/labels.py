@@ -44,6 +44,15 @@ GPU_FRACTION = "gpu-fraction"
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""
 
+SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
+"""The annotation that makes KAI's own podgrouper skip a Pod.
+
+Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
+"""
+
+IGNORE_WORKLOADS = "kai.scheduler/ignore-workload-api"
+"""If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "grove-admission"
 MNNVL_MANAGED = "grove.io/mnnvl-managed"

@@ -19,14 +19,15 @@ FindKind = Callable[[str, str], Awaitable[Resource | None]]
 MAX_DEPTH = 10
 REMEMBERED = 10_000
 FRESH_SECONDS = 30.0
+"""The age up to which a cached owner is used, unless the caller asks for a younger one."""
 
 
 class Owners(Struct):
     """A walk along owner references with `controller: true`.
 
-    Owners are cached for `FRESH_SECONDS`, up to `REMEMBERED` of them, because the Pods of a group
-    have the same owners. A reference with the uid of another owner, which anybody can write, is
-    read for itself. `clock` is monotonic, in seconds.
+    Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners. Callers
+    say how old a cached owner may be, in seconds. A reference with the uid of another owner, which
+    anybody can write, is read for itself. `clock` is monotonic, in seconds.
     """
 
     client: Objects
@@ -36,14 +37,16 @@ class Owners(Struct):
         default_factory=OrderedDict
     )
 
-    async def top_owner(self, namespace: str, reference: OwnerRef) -> Object:
+    async def top_owner(
+        self, namespace: str, reference: OwnerRef, *, fresh_seconds: float = FRESH_SECONDS
+    ) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
 
         It is metadata with apiVersion and kind. An owner that does not exist or that RBAC does not
         allow to read ends the search. If this is the first one, the result is made of the
         reference. Raise ClusterError if the API server is unavailable.
         """
-        chain = await self.chain(namespace, reference)
+        chain = await self.chain(namespace, reference, fresh_seconds=fresh_seconds)
         if chain:
             return chain[-1]
         return {
@@ -52,7 +55,9 @@ class Owners(Struct):
             "metadata": {"name": reference.name, "uid": reference.uid},
         }
 
-    async def chain(self, namespace: str, reference: OwnerRef) -> list[Object]:
+    async def chain(
+        self, namespace: str, reference: OwnerRef, *, fresh_seconds: float = FRESH_SECONDS
+    ) -> list[Object]:
         """Return the owners from `reference` upwards, as far as they can be read.
 
         They are metadata with apiVersion and kind. Raise ClusterError if the API server is
@@ -61,7 +66,7 @@ class Owners(Struct):
         chain: list[Object] = []
         above: OwnerRef | None = reference
         while above is not None and len(chain) < MAX_DEPTH:
-            read = await self._owner(namespace, above)
+            read = await self._owner(namespace, above, fresh_seconds)
             if read is None:
                 break
             chain.append(read)
@@ -69,12 +74,14 @@ class Owners(Struct):
 
         return chain
 
-    async def _owner(self, namespace: str, reference: OwnerRef) -> Object | None:
+    async def _owner(
+        self, namespace: str, reference: OwnerRef, fresh_seconds: float
+    ) -> Object | None:
         if not _is_possible(reference):
             return None
         key = namespace, reference
         cached = self._read.get(key)
-        if cached is not None and self.clock() - cached[0] < FRESH_SECONDS:
+        if cached is not None and self.clock() - cached[0] < fresh_seconds:
             return cached[1]
         read = await self._fetch(namespace, reference)
         remember(self._read, key, (self.clock(), read), REMEMBERED)

@@ -8,6 +8,7 @@ schedule them alone. A PodGroup is deleted after its last Pod, and for no other 
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
@@ -22,20 +23,20 @@ from app.cluster.rows import (
     WorkloadCaches,
 )
 from app.facts.kinds import POD_GROUP
-from app.kube.api import Client, ClusterError, Key, NotFound, Object, ObjectRef, Rejected
+from app.kube.api import Client, ClusterError, Key, NotFound, NotServed, Object, ObjectRef, Rejected
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
-from app.kube.owners import Owners
+from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import Rewrites
+from app.objects.names import is_subdomain
 from app.objects.owners import OwnerRef
 from app.objects.resource import POD
-from app.objects.shape import annotations_of
 from app.objects.time import Clock
 from app.reconcilers.workload_groups import group_of
 from app.reconcilers.workload_writes import PodGroupWriter, PodWriter, first_pods
 from app.reconcilers.writing import soonest
-from app.rules.workload.groups import IGNORE, DefinedGroup, instance_key, layer_of
+from app.rules.workload.groups import DefinedGroup, instance_key, layer_of, opts_out
 from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
@@ -43,6 +44,19 @@ TAKEN_SECONDS = 30.0
 """The time until the next try if another PodGroup has the name.
 
 Foreign PodGroups are not watched.
+"""
+
+FRESHEST_SECONDS = 0.1
+"""The age of a cached top owner that is recent enough for Pods without a PodGroup.
+
+A Pod that is created after its top owner opted out must not be grouped by its Workload.
+"""
+
+OWNERS_SECONDS = 5.0
+OWNERS_PER_SECOND = 100
+"""The time after which the top owners of pending Pods are read again, and the rate at most.
+
+Owners of any kind may opt out while their Pods are pending, and they are not watched.
 """
 
 EMPTY_SECONDS = 2.0
@@ -122,38 +136,46 @@ class WorkloadReconciler:
         if not self._caches.synced:
             return NOT_SYNCED_SECONDS
 
-        pods = [pod for pod in self._caches.pods_of(key) if not pod.ending]
+        named = [pod for pod in self._caches.pods_of(key) if not pod.ending]
+        pause = await self._release(key, [pod for pod in named if pod.opted_out], "the Pod")
+        pods = [pod for pod in named if not pod.opted_out]
         if not pods or self._client.served_version(POD_GROUP) is None:
             self._notices.forget(key)
-            return await self._collect(key)
+            return soonest(pause, await self._collect(key))
+
+        group = group_of(self._caches, min(pods, key=lambda pod: pod.name))
+        settled = self._settled(pods, "" if isinstance(group, Remark) else group.pod_group_name)
+        top_owners, until_owners = await self._read_top_owners(pods, settled)
+        pause = soonest(pause, until_owners)
+
+        leaving = [pod for pod in pods if _is_opted_out(pod, top_owners)]
+        pause = soonest(pause, await self._release_by_owner(key, leaving, top_owners))
+        joining = [pod for pod in pods if not _is_opted_out(pod, top_owners)]
+        if not joining:
+            self._notices.forget(key)
+            return soonest(pause, await self._collect(key, annotated_only=True))
 
         for stored in self._caches.pod_groups.by_index(BY_GROUP, key):
             self._empty_since.pop(stored.uid, None)
 
-        group = group_of(self._caches, min(pods, key=lambda pod: pod.name))
+        unsettled = [pod for pod in joining if pod.uid not in settled]
         if isinstance(group, Remark):
-            return await self._wait_for(key, pods, group)
+            return soonest(pause, await self._wait_for(key, unsettled, group))
 
-        members = await self._members(key, group, pods)
-        if members is None:
-            self._notices.forget(key)
-            return None
-
-        return await self._settle(key, group, members)
+        first = min(joining, key=lambda pod: pod.name)
+        waiting = [pod for pod in joining if pod.settled_group != group.pod_group_name]
+        owner_of_first = await self._top_owners([first], FRESH_SECONDS)
+        read = {pod.controller: top_owners[pod.controller] for pod in unsettled}
+        members = Members(first, waiting, {**read, **owner_of_first})
+        return soonest(pause, await self._settle(key, group, members))
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Remark) -> float | None:
         """Mark Pods whose group is `missing`, and report that.
 
-        A watch adds the key again once the group exists. Pods that already have a PodGroup stay.
+        A watch adds the key again once the group exists.
         """
-        pods = [
-            pod
-            for pod in pods
-            if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is None
-        ]
-        joining, _ = await self._not_opted_out(key, pods)
-        self._notices.say(key, first_pods(joining), missing.reason, missing.note)
-        return await self._pods.mark(key, joining)
+        self._notices.say(key, first_pods(pods), missing.reason, missing.note)
+        return await self._pods.mark(key, pods)
 
     async def _settle(self, key: Key, group: DefinedGroup, members: Members) -> float | None:
         sources = self._sources(members)
@@ -184,44 +206,87 @@ class WorkloadReconciler:
 
     # The Pods and their owners.
 
-    async def _members(
-        self, key: Key, group: DefinedGroup, pods: list[StoredPod]
-    ) -> Members | None:
-        """Return the members among `pods`, or None if all of them have opted out.
+    def _settled(self, pods: Iterable[StoredPod], name: str) -> set[str]:
+        """Return the uids of the Pods that have their PodGroup, and it exists.
 
-        The owners of Pods that already have the annotation are not read again while the PodGroup
-        exists.
+        Its name is `name`. If that is "", because the Workload is missing, any name counts.
         """
-        name = group.pod_group_name
-        exists = self._caches.pod_groups.get(pods[0].namespace, name) is not None
-        unsettled = [pod for pod in pods if pod.settled_group != name or not exists]
-        joining, top_owners = await self._not_opted_out(key, unsettled)
-        opted_out = _uids(unsettled) - _uids(joining)
-        pods = [pod for pod in pods if pod.uid not in opted_out]
-        if not pods:
-            return None
-        first = min(pods, key=lambda pod: pod.name)
-        waiting = [pod for pod in pods if pod.settled_group != name]
-        return Members(first, waiting, {**top_owners, **await self._top_owners([first])})
+        return {
+            pod.uid
+            for pod in pods
+            if pod.settled_group == (name or pod.pod_group)
+            if self._caches.pod_groups.get(pod.namespace, pod.settled_group) is not None
+        }
 
-    async def _not_opted_out(
-        self, key: Key, pods: list[StoredPod]
-    ) -> tuple[list[StoredPod], TopOwners]:
-        """Return those of `pods` whose top owner has not opted out, and their top owners.
+    async def _read_top_owners(
+        self, pods: list[StoredPod], settled: set[str]
+    ) -> tuple[TopOwners, float | None]:
+        """Return the top owners that decide who opts out, and when they must be read again.
 
-        The others lose the mark.
+        They are not read for the bound Pods of `settled`, which stay. The second value is a time in
+        seconds, because the top owner of a pending Pod may opt out later, or None.
         """
-        top_owners = await self._top_owners(pods)
-        await self._pods.unmark(key, [pod for pod in pods if _opts_out(top_owners[pod.controller])])
-        joining = [pod for pod in pods if not _opts_out(top_owners[pod.controller])]
-        return joining, {pod.controller: top_owners[pod.controller] for pod in joining}
+        often = max(OWNERS_SECONDS, len(self._caches.pods) / OWNERS_PER_SECOND)
+        pending = [pod for pod in pods if pod.uid in settled and not pod.bound]
+        unsettled = [pod for pod in pods if pod.uid not in settled]
+        top_owners = {
+            **await self._top_owners(pending, often),
+            **await self._top_owners(unsettled, FRESHEST_SECONDS),
+        }
+        may_change = any(pod.controller is not None and not pod.bound for pod in pods)
+        return top_owners, often if may_change else None
 
-    async def _top_owners(self, pods: Iterable[StoredPod]) -> TopOwners:
-        """Return the top owners of `pods`. Each controller is followed once."""
+    async def _release_by_owner(
+        self, key: Key, pods: list[StoredPod], top_owners: TopOwners
+    ) -> float | None:
+        """Release `pods`, whose top owners opt out."""
+        by_owner = defaultdict(list)
+        for pod in pods:
+            owner = top_owners[pod.controller] or {}
+            by_owner[f"{owner['kind']} {owner['metadata']['name']}"].append(pod)
+        pauses = [await self._release(key, released, owner) for owner, released in by_owner.items()]
+        return soonest(*pauses)
+
+    async def _release(self, key: Key, pods: list[StoredPod], whose: str) -> float | None:
+        """Give `pods` back to KAI's podgrouper, and report that the annotation of `whose` did it.
+
+        A Pod that is bound stays as it is, and so does one in a PodGroup of somebody else, which
+        needs the mark for it.
+        """
+        releasable = [
+            pod
+            for pod in pods
+            if pod.marked and not pod.bound and not await self._is_in_foreign_group(pod)
+        ]
+        return await self._pods.release(key, releasable, whose)
+
+    async def _is_in_foreign_group(self, pod: StoredPod) -> bool:
+        """Return whether the Pod names a PodGroup that exists and that this program did not make.
+
+        Such PodGroups are not watched.
+        """
+        ours = self._caches.pod_groups.get(pod.namespace, pod.pod_group)
+        if ours is not None or not is_subdomain(pod.pod_group):
+            return False
+        try:
+            await self._client.get(ObjectRef(POD_GROUP, pod.pod_group, pod.namespace))
+        except (NotFound, NotServed):
+            return False
+        return True
+
+    async def _top_owners(self, pods: Iterable[StoredPod], fresh_seconds: float) -> TopOwners:
+        """Return the top owners of `pods`, at most `fresh_seconds` old.
+
+        Each controller is followed once.
+        """
         namespaces = {pod.controller: pod.namespace for pod in pods}
         return {
             controller: (
-                None if controller is None else await self._owners.top_owner(namespace, controller)
+                None
+                if controller is None
+                else await self._owners.top_owner(
+                    namespace, controller, fresh_seconds=fresh_seconds
+                )
             )
             for controller, namespace in namespaces.items()
         }
@@ -249,16 +314,24 @@ class WorkloadReconciler:
 
     # The end of a KAI PodGroup.
 
-    async def _collect(self, key: Key) -> float | None:
-        """Delete the PodGroups of the group of `key` that have had no Pod for some seconds."""
+    async def _collect(self, key: Key, *, annotated_only: bool = False) -> float | None:
+        """Delete the PodGroups of the group of `key` that have had no Pod for some seconds.
+
+        With `annotated_only`, Pods that only name the group don't count: they have opted out.
+        """
         pauses = [
-            await self._collect_empty(stored)
+            await self._collect_empty(stored, annotated_only)
             for stored in self._caches.pod_groups.by_index(BY_GROUP, key)
         ]
         return soonest(*pauses)
 
-    async def _collect_empty(self, stored: StoredPodGroup) -> float | None:
-        if self._caches.has_pods(stored):
+    async def _collect_empty(self, stored: StoredPodGroup, annotated_only: bool) -> float | None:
+        annotated = (stored.namespace, stored.name)
+        if (
+            self._caches.pods.by_index(BY_POD_GROUP, annotated)
+            if annotated_only
+            else self._caches.has_pods(stored)
+        ):
             self._empty_since.pop(stored.uid, None)
             return None
 
@@ -340,8 +413,15 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
     )
 
 
-def _opts_out(top_owner: Object | None) -> bool:
-    return annotations_of(top_owner or {}).get(IGNORE) == "true"
+def _is_opted_out(pod: StoredPod, top_owners: TopOwners) -> bool:
+    """Return whether the top owner of `pod` was read and opts out.
+
+    A bound Pod that has the annotations of a PodGroup stays in it.
+    """
+    if pod.bound and pod.settled_group:
+        return False
+    owner = top_owners.get(pod.controller)
+    return owner is not None and opts_out(owner)
 
 
 def _reference(obj: Object) -> Object:
@@ -352,7 +432,3 @@ def _reference(obj: Object) -> Object:
         "name": metadata["name"],
         "uid": metadata["uid"],
     }
-
-
-def _uids(pods: Iterable[StoredPod]) -> set[str]:
-    return {pod.uid for pod in pods}

@@ -12,14 +12,14 @@ from heapq import nsmallest
 from app.base.value import Value
 from app.cluster.rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
-from app.facts.labels import POD_GROUP_NAME
+from app.facts.labels import IGNORE_WORKLOADS, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
 from app.objects.shape import JsonMap
 from app.reconcilers.writing import soonest
-from app.rules.workload.groups import SKIP_PODGROUPER, DefinedGroup
+from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, is_of_group
 
 INVALID = 422
@@ -161,14 +161,27 @@ class PodWriter(Value):
             else None
         )
 
-    async def unmark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Remove the mark of those of `pods` without a PodGroup.
+    async def release(self, key: Key, pods: Sequence[StoredPod], whose: str) -> float | None:
+        """Remove both annotations of `pods`, because `whose` annotation opts out of Workloads.
 
-        KAI's podgrouper then groups them. The webhook marks a Pod before its top owner, which may
-        opt out, is known. Return the same as `assign`.
+        KAI's podgrouper then groups them. Return the same as `assign`.
         """
-        marked = [pod for pod in pods if pod.marked and not pod.pod_group]
-        return await self._write(key, marked, {SKIP_PODGROUPER: None}, "marked") if marked else None
+        if not pods:
+            return None
+        annotations = {SKIP_PODGROUPER: None, POD_GROUP_NAME: None}
+        pause = await self._write(key, pods, annotations, "marked")
+        released = [pod for pod in pods if not self._is_marked(pod)]
+        note = (
+            f'{whose} has the annotation {IGNORE_WORKLOADS}: "true".'
+            " KAI groups the Pod by its top owner and not by its Workload."
+        )
+        for regarding in first_pods(released):
+            self.notices.events.record(regarding, "Normal", "WorkloadIgnored", note)
+        return pause
+
+    def _is_marked(self, pod: StoredPod) -> bool:
+        stored = self.caches.pods.get(pod.namespace, pod.name)
+        return stored is not None and stored.uid == pod.uid and stored.marked
 
     async def _write(
         self, key: Key, pods: Sequence[StoredPod], annotations: JsonMap, purpose: str

@@ -24,11 +24,17 @@ from app.facts.kinds import (
     POD_GANG,
     POD_GROUP,
 )
-from app.facts.labels import GROVE_CLIQUE_NAME, KAI_SCHEDULER, MNNVL_ADOPTED, MNNVL_ENABLED
+from app.facts.labels import (
+    GROVE_CLIQUE_NAME,
+    IGNORE_WORKLOADS,
+    KAI_SCHEDULER,
+    MNNVL_ADOPTED,
+    MNNVL_ENABLED,
+    SKIP_PODGROUPER,
+)
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
 from app.rules.policy import NOT_BEING_DELETED, WRITES
-from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.mnnvl import PodCliqueWebhook, PodMnnvlCheck, PodMnnvlWebhook
 from app.webhooks.pod import PodBindingWebhook, PodWebhook
@@ -135,7 +141,7 @@ _NEW_IN_A_GROUP = {
     ),
     "in-a-workload-group": "has(object.spec.workloadRef) || has(object.spec.schedulingGroup)",
     "not-marked-yet": f"!({_has(SKIP_PODGROUPER)})",
-    "not-opted-out": f"!({_has(IGNORE)})",
+    "not-opted-out": f"!({_has(IGNORE_WORKLOADS)})",
 }
 """Pods are created often. The API server sends only those that the webhook would change."""
 

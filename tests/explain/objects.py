@@ -647,6 +647,12 @@ def volume_claim(fact: VolumeClaim) -> Object:
     )
 
 
+OPTED_OUT_AND_MARKED = {
+    "kai.scheduler/ignore-workload-api": "true",
+    "kai.scheduler/skip-podgrouper": "true",
+}
+
+
 def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {
         "schedulerName": fact.scheduler,
@@ -687,7 +693,10 @@ def pod(fact: Pod) -> Object:
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     metadata: Object = {
         "labels": labels(fact.place) | marks,
-        "annotations": {"pod-group-name": fact.group} if fact.group else {},
+        "annotations": {
+            **({"pod-group-name": fact.group} if fact.group else {}),
+            **(OPTED_OUT_AND_MARKED if fact.skipped else {}),
+        },
         **time_of(fact.created),
     }
     metadata |= {"finalizers": list(fact.finalizers)} if fact.finalizers else {}

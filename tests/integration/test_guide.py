@@ -16,11 +16,10 @@ import yaml
 from app.commands.explain import KINDS
 from app.explain.reasons.table import RULES
 from app.facts.kinds import POD_CLIQUE_SET
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, SKIP_PODGROUPER
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import POD
 from app.objects.shape import annotations_of
-from app.rules.workload.groups import SKIP_PODGROUPER
 from scripts.apiserver.beside import ApiServer
 from tests.commands.test_explain import FULL
 from tests.explain import fleet

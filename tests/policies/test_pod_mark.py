@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.rules.workload.groups import SKIP_PODGROUPER, admission_changes
+from app.facts.labels import SKIP_PODGROUPER
+from app.rules.workload.groups import admission_changes
 from app.rules.workload.pod_policy import MARK, conditions_of_mark
 from scripts.apiserver.objects.scope import Scope
 

@@ -22,7 +22,13 @@ from app.kube.owners import FRESH_SECONDS, Owners
 from app.kube.rewrites import TOLERATED, Rewrites
 from app.kube.transport import TokenBucket
 from app.objects.resource import EVENT, JOB, POD, Resource
-from app.reconcilers.workload import EMPTY_SECONDS, TAKEN_SECONDS, WorkloadReconciler, subscribe
+from app.reconcilers.workload import (
+    EMPTY_SECONDS,
+    OWNERS_SECONDS,
+    TAKEN_SECONDS,
+    WorkloadReconciler,
+    subscribe,
+)
 from app.rules.workload.kai_podgroup import Conventions
 from app.stores.stores import Stores, fill, run_from_empty
 from tests.cluster.watched import SlowMemory
@@ -64,6 +70,10 @@ def pod(
     reference = {"name": workload, "podGroup": group} | ({"podGroupReplicaKey": key} if key else {})
     spec = {"schedulerName": "kai-scheduler", "workloadRef": reference}
     return stored(POD, name, uid, metadata=metadata, spec=spec)
+
+
+def bound(pod: Object) -> Object:
+    return {**pod, "spec": {**pod["spec"], "nodeName": "node-1"}}
 
 
 def job(name: str, **metadata: Any) -> Object:
@@ -525,7 +535,7 @@ def test_another_tenant_does_not_wait_for_what_one_has_changed(is_large: bool) -
 def test_a_look_at_a_settled_group_reads_one_owner_at_most_however_many_there_are() -> None:
     async def story() -> None:
         pods = [
-            pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")])
+            bound(pod(f"p{n:02}", "w", "g", ownerReferences=[controlled(f"job-{n:02}")]))
             for n in range(50)
         ]
         world = World(*(job(f"job-{n:02}") for n in range(50)), workload("w", {"g": None}), *pods)
@@ -627,27 +637,153 @@ def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
     virtual.run(story())
 
 
+OPT_OUT = {"kai.scheduler/ignore-workload-api": "true"}
+MARK = {"kai.scheduler/skip-podgrouper": "true"}
+OPT_OUT_PATCH = {"metadata": {"annotations": OPT_OUT}}
+NOTE_OF_JOB = (
+    'Job a has the annotation kai.scheduler/ignore-workload-api: "true". KAI groups the Pod by its'
+    " top owner and not by its Workload."
+)
+
+
+def of_job(name: str, workload: str = "w", **annotations: str) -> Object:
+    return pod(name, workload, "g", ownerReferences=[controlled("a")], annotations=annotations)
+
+
 def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_it_was_created() -> (
     None
 ):
     async def story() -> None:
-        marked = {"kai.scheduler/skip-podgrouper": "true"}
-        owner = job("a", annotations={"kai.scheduler/ignore-workload-api": "true"})
-        pods = [
-            pod("p", "w", "g", ownerReferences=[controlled("a")], annotations=marked),
-            pod("q", "missing", "g", ownerReferences=[controlled("a")], annotations=marked),
-            pod(
-                "r",
-                "w",
-                "g",
-                ownerReferences=[controlled("a")],
-                annotations={**marked, "pod-group-name": "theirs"},
-            ),
-        ]
-        world = World(owner, workload("w", {"g": 2}), *pods)
+        foreign = stored(POD_GROUP, "theirs", metadata={"labels": {}}, spec={"minMember": 1})
+        world = World(
+            job("a", annotations=OPT_OUT),
+            workload("w", {"g": 2}),
+            foreign,
+            of_job("in-a-group-of-others", **MARK, **{"pod-group-name": "theirs"}),
+            of_job("in-a-group-that-is-gone", **MARK, **{"pod-group-name": "gone"}),
+            of_job("marked", **MARK),
+            of_job("waiting", "missing", **MARK),
+        )
         async with world.leading():
-            assert world.marked() == {"p": None, "q": None, "r": "true"}
-            assert (world.told(), world.pod_groups()) == ({"p": None, "q": None, "r": "theirs"}, {})
+            assert world.marked() == {
+                "in-a-group-of-others": "true",
+                "in-a-group-that-is-gone": None,
+                "marked": None,
+                "waiting": None,
+            }
+            assert world.told() == {
+                "in-a-group-of-others": "theirs",
+                "in-a-group-that-is-gone": None,
+                "marked": None,
+                "waiting": None,
+            }
+            assert world.pod_groups() == {"theirs": 1}
+            assert world.happened() == [
+                ("in-a-group-that-is-gone", "WorkloadIgnored"),
+                ("marked", "WorkloadIgnored"),
+                ("waiting", "WorkloadIgnored"),
+            ]
+            assert {event["note"] for event in world.client.objects(EVENT)} == {NOTE_OF_JOB}
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize("group", ["w", "missing"])
+def test_a_pending_pod_that_opts_out_is_given_back_to_kai(group: str) -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 1}), pod("p", group, "g"))
+        async with world.leading():
+            assert world.marked() == {"p": "true"}
+            await world.client.patch(ObjectRef(POD, "p", "ns"), OPT_OUT_PATCH)
+            await asyncio.sleep(SOON)
+            assert (world.marked(), world.told()) == ({"p": None}, {"p": None})
+            assert world.pod_groups() == {}
+            assert ("p", "WorkloadIgnored") in world.happened()
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize("annotations", [{}, {"pod-group-name": "w-g"}])
+def test_a_new_pod_that_opts_out_and_has_the_mark_of_the_pod_it_was_copied_from_loses_it(
+    annotations: dict[str, str],
+) -> None:
+    async def story() -> None:
+        copied = {**MARK, **OPT_OUT, **annotations}
+        world = World(
+            workload("w", {"g": 1}), pod("other", "w", "g"), pod("p", "w", "g", annotations=copied)
+        )
+        async with world.leading():
+            assert world.marked() == {"other": "true", "p": None}
+            assert world.told() == {"other": "w-g", "p": None}
+            assert world.pod_groups() == {"w-g": 1}
+            assert world.happened() == [("p", "WorkloadIgnored")]
+
+    virtual.run(story())
+
+
+def test_a_bound_pod_that_opts_out_keeps_its_podgroup() -> None:
+    async def story() -> None:
+        world = World(workload("w", {"g": 1}), bound(pod("p", "w", "g")))
+        async with world.leading():
+            await world.client.patch(ObjectRef(POD, "p", "ns"), OPT_OUT_PATCH)
+            await asyncio.sleep(SOON + EMPTY_SECONDS)
+            assert (world.marked(), world.told()) == ({"p": "true"}, {"p": "w-g"})
+            assert (world.pod_groups(), world.happened()) == ({"w-g": 1}, [])
+
+    virtual.run(story())
+
+
+def test_a_pod_that_is_created_after_its_top_owner_opted_out_is_never_grouped() -> None:
+    async def story() -> None:
+        world = World(job("a"), workload("w", {"g": 1}), workload("v", {"g": 1}), of_job("first"))
+        async with world.leading():
+            assert world.told() == {"first": "w-g"}
+            await world.client.patch(ObjectRef(JOB, "a", "ns"), OPT_OUT_PATCH)
+            world.client.load([of_job("second", "v", **MARK)])
+            await asyncio.sleep(SOON)
+            assert (world.marked()["second"], world.told()["second"]) == (None, None)
+            assert "v-g" not in world.pod_groups()
+            await asyncio.sleep(2 * OWNERS_SECONDS)
+            assert (world.told()["first"], world.pod_groups()) == (None, {})
+
+    virtual.run(story())
+
+
+def test_pending_pods_are_released_if_their_top_owner_opts_out_and_grouped_if_it_opts_in() -> None:
+    async def story() -> None:
+        world = World(
+            job("a"), workload("w", {"g": 2}), of_job("pending"), bound(of_job("running"))
+        )
+        async with world.leading():
+            assert world.told() == {"pending": "w-g", "running": "w-g"}
+
+            await world.client.patch(ObjectRef(JOB, "a", "ns"), OPT_OUT_PATCH)
+            await asyncio.sleep(2 * OWNERS_SECONDS)
+            assert world.told() == {"pending": None, "running": "w-g"}
+            assert world.marked() == {"pending": None, "running": "true"}
+            assert (world.pod_groups(), world.happened()) == (
+                {"w-g": 2},
+                [("pending", "WorkloadIgnored")],
+            )
+            await world.client.delete(ObjectRef(POD_GROUP, "w-g", "ns"))
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g": 2}
+
+            opt_in = {"metadata": {"annotations": {"kai.scheduler/ignore-workload-api": None}}}
+            await world.client.patch(ObjectRef(JOB, "a", "ns"), opt_in)
+            await asyncio.sleep(2 * OWNERS_SECONDS)
+            assert world.told() == {"pending": "w-g", "running": "w-g"}
+
+    virtual.run(story())
+
+
+def test_top_owners_of_bound_pods_are_not_read_again() -> None:
+    async def story() -> None:
+        world = World(job("a"), workload("w", {"g": 1}), bound(of_job("running")))
+        async with world.leading():
+            reads = world.count("get", JOB)
+            await asyncio.sleep(10 * OWNERS_SECONDS)
+            assert world.count("get", JOB) == reads
 
     virtual.run(story())
 

@@ -16,7 +16,7 @@ from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, count
 from app.explain.reasons.said import is_of_kai
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME
+from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.named import Ref
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
@@ -243,8 +243,15 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """A pod names a Workload, or a group of one, that doesn't exist."""
-    named = ((_missing_workload(gang.index, pod), pod) for pod in gang.waiting)
+    """A pod names a Workload, or a group of one, that doesn't exist.
+
+    A pod that has a PodGroup doesn't need it: the Workload was deleted, or the top owner opts out.
+    """
+    named = (
+        (_missing_workload(gang.index, pod), pod)
+        for pod in gang.waiting
+        if (pod.namespace, pod.group) not in gang.index.pod_groups
+    )
     yield from _missing((missing, pod) for missing, pod in named if missing is not None)
 
 
@@ -255,8 +262,36 @@ def pod_group_missing(gang: Gang) -> Reasons:
         pod
         for pod in gang.waiting
         if pod.group and (pod.namespace, pod.group) not in gang.index.pod_groups
+        if not pod.skipped
     )
     yield from _missing((("KAI PodGroup", pod.group, field), pod) for pod in pods)
+
+
+def opt_out_without_effect(gang: Gang) -> Reasons:
+    """A pod opts out of the Workload API, and still has the mark for which KAI doesn't group it.
+
+    The leader removes the mark within a second. A pod in a PodGroup that exists needs it.
+    """
+    skipped = [
+        pod
+        for pod in gang.waiting
+        if pod.skipped and (pod.namespace, pod.group) not in gang.index.pod_groups
+    ]
+    if not skipped:
+        return
+    objects = refs(skipped)
+    text = (
+        f"{counted(skipped, 'pod opts', 'pods opt')} out of the Workload API, but the annotation"
+        f" {SKIP_PODGROUPER} still keeps KAI from grouping {'them' if skipped[1:] else 'it'}"
+    )
+    first = objects[0]
+    remedy = (
+        f"remove the annotations: kubectl annotate pod -n {first.namespace} {first.name}"
+        f" {SKIP_PODGROUPER}- {POD_GROUP_NAME}-; if they stay, ask the platform team whether the"
+        " leader of grove-admission runs"
+    )
+    evidence = Evidence(first, f"metadata.annotations[{SKIP_PODGROUPER}]", "true")
+    yield about(evidence, "OptOutWithoutEffect", text, remedy, "you", objects=objects)
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
@@ -301,7 +336,7 @@ def not_grouped(gang: Gang) -> Reasons:
         pod
         for pod in gang.waiting
         if pod.scheduler == KAI_SCHEDULER
-        if not (pod.group or pod.gates or pod.workload or pod.workload_group)
+        if not (pod.group or pod.gates or pod.workload or pod.workload_group or pod.skipped)
     )
     for words, pods in grouped(
         (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken

@@ -98,6 +98,7 @@ RULES: tuple[Rule, ...] = (
     Rule(constraints.min_above_replicas, ("cliques",)),
     Rule(gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing"),
+    Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait),
     Rule(gates.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),

@@ -20,8 +20,10 @@ from app.facts.kubernetes.selectors import (
 from app.facts.labels import (
     GPU_FRACTION,
     GROVE_CLIQUE_NAME,
+    IGNORE_WORKLOADS,
     MNNVL_ENABLED,
     POD_GROUP_NAME,
+    SKIP_PODGROUPER,
     SUBGROUP,
 )
 from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
@@ -208,7 +210,8 @@ class Pod(Namespaced):
     names. `bound` is when it got its node, None once it has started, or if that is not known.
     `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
     GPUs and asks for MNNVL by itself, not through a PodClique. `controller` is the object that
-    controls it.
+    controls it. `skipped` is whether KAI's podgrouper skips it although it opts out of the Workload
+    API, so that nobody groups it.
     """
 
     kind = "Pod"
@@ -238,6 +241,7 @@ class Pod(Namespaced):
     asks_mnnvl: bool = False
     said_at: float | None = None
     controller: Ref | None = None
+    skipped: bool = False
 
     @property
     def finished(self) -> bool:
@@ -281,15 +285,24 @@ def read_pod(obj: JsonMap) -> Pod:
         *_unit(obj, labels, annotations),
         seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
         _controller(metadata, owner),
+        skipped=_opts_out(annotations) and annotations.get(SKIP_PODGROUPER) == "true",
     )
+
+
+def _opts_out(annotations: JsonMap) -> bool:
+    return annotations.get(IGNORE_WORKLOADS) == "true"
 
 
 def _groups(spec: JsonMap, labels: JsonMap, annotations: JsonMap) -> tuple[str, str, str, str, str]:
     """Return the fields of a `Pod` about its PodGroup and its Workload."""
+    group = text_at(annotations, POD_GROUP_NAME)
+    subgroup = text_at(labels, SUBGROUP)
+    if _opts_out(annotations):
+        return group, subgroup, "", "", ""
     reference = map_at(spec, "workloadRef")
     return (
-        text_at(annotations, POD_GROUP_NAME),
-        text_at(labels, SUBGROUP),
+        group,
+        subgroup,
         text_at(reference, "name"),
         text_at(reference, "podGroup"),
         text_at(map_at(spec, "schedulingGroup"), "podGroupName"),

@@ -20,6 +20,7 @@ from hashlib import sha256
 from typing import Any
 
 from app.base.value import Value
+from app.facts.labels import IGNORE_WORKLOADS, SKIP_PODGROUPER
 from app.objects.edits import Edit
 from app.objects.shape import (
     JsonMap,
@@ -33,22 +34,13 @@ from app.objects.shape import (
     text_of,
 )
 
-IGNORE = "kai.scheduler/ignore-workload-api"
-"""If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
-
-SKIP_PODGROUPER = "kai.scheduler/skip-podgrouper"
-"""The annotation that makes KAI's own podgrouper skip a Pod.
-
-Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/pod-grouper.md
-"""
-
 MAX_NAME = 253
 
 _NOT_COPIED = (
     "kubectl.kubernetes.io/",
     "deployment.kubernetes.io/",
     "batch.kubernetes.io/job-tracking",
-    IGNORE,
+    IGNORE_WORKLOADS,
 )
 
 
@@ -153,14 +145,18 @@ def shortened(name: str, longest: int = MAX_NAME) -> str:
     return f"{name[: longest - 11].rstrip('-.')}-{digest}"
 
 
+def opts_out(obj: JsonMap) -> bool:
+    """Return whether `obj`, a Pod or its top owner, opts out of Workloads."""
+    return annotations_of(obj).get(IGNORE_WORKLOADS) == "true"
+
+
 def group_ref(pod: JsonMap) -> GroupRef | None:
-    """Return the group that `pod` names in either field.
+    """Return the group that `pod` uses, or None if it names none or has opted out."""
+    return None if opts_out(pod) else named_group(pod)
 
-    None if it names none or has opted out.
-    """
-    if annotations_of(pod).get(IGNORE) == "true":
-        return None
 
+def named_group(pod: JsonMap) -> GroupRef | None:
+    """Return the group that `pod` names in either field, even if it has opted out."""
     spec = map_of(pod.get("spec"))
     pod_group = text_at(map_of(spec.get("schedulingGroup")), "podGroupName")
     if pod_group:

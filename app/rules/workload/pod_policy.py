@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from app.facts.labels import IGNORE_WORKLOADS, SKIP_PODGROUPER
 from app.rules.policy import text, value_or
-from app.rules.workload.groups import IGNORE, SKIP_PODGROUPER
 
 MARK = f'Object{{metadata: Object.metadata{{annotations: {{"{SKIP_PODGROUPER}": "true"}}}}}}'
 """The apply configuration of the mark."""
@@ -20,7 +20,7 @@ def conditions_of_mark(scheduler_name: str) -> Mapping[str, str]:
         ),
         "in-a-workload-group": f"{pod_group} != '' || ({workload} != '' && {group} != '')",
         "not-marked-yet": f"!({_is_true(SKIP_PODGROUPER)})",
-        "not-opted-out": f"!({_is_true(IGNORE)})",
+        "not-opted-out": f"!({_is_true(IGNORE_WORKLOADS)})",
     }
 
 

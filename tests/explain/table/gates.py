@@ -18,7 +18,7 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.row import GATE, Row, alone, epochs, event, scaled
 
-OF_TRAIN = pods(workload="train-a", workload_part="workers")
+OF_TRAIN = pods(group="", workload="train-a", workload_part="workers")
 
 EMPTY_ANCHOR = (MapEntry("018"), MapEntry("019", ("018",)))
 OPEN = "Grove has not opened its gate of 4 pods yet, and nothing is missing that it waits for"
@@ -195,22 +195,25 @@ GATES = (
     Row(
         "WorkloadMissing",
         "pods name a group that does not exist",
-        {"pods": pods(workload_group="train-a-workers")},
+        {"pods": pods(group="", workload_group="train-a-workers")},
         "4 pods wait for PodGroup train-a-workers, which does not exist",
         "you",
-        {"pods": pods(workload_group="g"), "workload_groups": (WorkloadGroup(NAMESPACE, "g"),)},
+        {
+            "pods": pods(group="", workload_group="g"),
+            "workload_groups": (WorkloadGroup(NAMESPACE, "g"),),
+        },
     ),
     Row(
         "WorkloadMissing",
         "pods name a group whose Workload does not exist",
         {
-            "pods": pods(workload_group="g"),
+            "pods": pods(group="", workload_group="g"),
             "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
         },
         "4 pods wait for Workload train-a, which does not exist",
         "you",
         {
-            "pods": pods(workload_group="g"),
+            "pods": pods(group="", workload_group="g"),
             "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
             "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
         },
@@ -228,6 +231,14 @@ GATES = (
             "pods": OF_TRAIN,
             "workloads": (Workload(NAMESPACE, "train-a", ("routers", "workers")),),
         },
+    ),
+    Row(
+        "OptOutWithoutEffect",
+        "pods opt out of the Workload API and still have the mark",
+        {"pods": pods(group="gone", skipped=True)},
+        "4 pods opt out of the Workload API, but the annotation kai.scheduler/skip-podgrouper still keeps KAI from grouping them",
+        "you",
+        {"pods": pods(skipped=True)},
     ),
     Row(
         "NotGrouped",

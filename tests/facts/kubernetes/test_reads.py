@@ -9,6 +9,8 @@ from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
 from app.facts.named import Ref
 
+IGNORE = "kai.scheduler/ignore-workload-api"
+SKIP = "kai.scheduler/skip-podgrouper"
 LWS = "leaderworkerset.sigs.k8s.io/name"
 
 
@@ -94,3 +96,22 @@ def test_a_pod_names_the_owner_of_its_unit(labels: Any, gpus: int, kept: Any) ->
     containers = [{"resources": {"limits": {"nvidia.com/gpu": gpus}}}]
     pod = read_pod({"metadata": metadata, "spec": {"containers": containers}})
     assert (pod.unit_owner, pod.asks_mnnvl) == kept
+
+
+@pytest.mark.parametrize(
+    ("annotations", "workload", "skipped"),
+    [
+        pytest.param({}, "train", False, id="uses its Workload"),
+        pytest.param({SKIP: "true"}, "train", False, id="uses its Workload, and is marked"),
+        pytest.param({IGNORE: "true"}, "", False, id="opts out"),
+        pytest.param({IGNORE: "true", SKIP: "true"}, "", True, id="opts out, and is marked"),
+        pytest.param({IGNORE: "True", SKIP: "true"}, "train", False, id="another value"),
+    ],
+)
+def test_a_pod_that_opts_out_of_workloads_waits_for_none(
+    annotations: dict[str, str], workload: str, skipped: bool
+) -> None:
+    metadata = {"name": "p", "namespace": "ns", "annotations": annotations}
+    spec = {"workloadRef": {"name": "train", "podGroup": "workers"}}
+    pod = read_pod({"metadata": metadata, "spec": spec})
+    assert (pod.workload, pod.skipped) == (workload, skipped)
