@@ -16,7 +16,8 @@ CRDS = Path(__file__).parent / "crds"
 async def test_it_is_installed_and_removed(cluster: Cluster) -> None:
     await cluster.api.apply(list(yaml.safe_load_all((CRDS / "prometheus.yaml").read_text())))
     before = await cluster.everything()
-    apply, delete = commands("Monitoring")
+    crds, apply, delete = commands("Monitoring")
+    await cluster.run(crds)
     await cluster.run(apply)
     assert await cluster.everything() - before == {
         ("configmaps", "grove-system", "grove-admission-dashboard"),
