@@ -127,6 +127,12 @@ OTHERWISE_SHOWN = {
     "queue_policy.py": "the queue guard: guide/queue-guard.md",
 }
 PARTS = {
+    " (a domain of … has several)",
+    " Did you mean …?",
+    ". Did you mean …?",
+    ", or give --config with clusterTopology.levels",
+    "Annotate the … with …",
+    "Set topologyConstraint.requiredTopologyLevel of the PodGroup \"…\", or of the subgroup of these pods, to …",
     " (tier-0 is the switch closest to a node)",
     " and … more",
     ", and Topograph may leave … out where … is",

@@ -1,6 +1,6 @@
 """One cluster: stores of facts, readers over them, and the MNNVL resources."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import field
@@ -10,15 +10,19 @@ from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
-from app.cluster.view import OWNER_RULES, ClusterView, dialect_of
+from app.cluster.view import OWNER_RULES, WHOLE, ClusterView, Known, dialect_of
 from app.config.schema import Configuration
+from app.facts.carrier import Carrier
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, NEIGHBOURS
 from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, TOPOLOGIES, Row
 from app.kube.api import Client, ClusterError, Object, Objects
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore
+from app.objects.fields import FieldError
 from app.objects.resource import Resource
+from app.rules.mnnvl.bounds import OwnGroup
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import desired_levels
 from app.stores import listed
 from app.stores.documents import DocumentObjects
@@ -36,11 +40,15 @@ class Cluster:
     Watches fill the stores (`stores/stores`), or `read_into` and `cluster_of`, once.
 
     `client` reads single objects and creates MNNVL resources. `discovery` is None if there is no
-    API server.
+    API server. `known` says what the facts leave open.
     """
 
     def __init__(
-        self, client: Objects, configuration: Configuration, discovery: Discovery | None = None
+        self,
+        client: Objects,
+        configuration: Configuration,
+        discovery: Discovery | None = None,
+        known: Known = WHOLE,
     ) -> None:
         settings = configuration.cluster_topology
         self.client = client
@@ -54,11 +62,17 @@ class Cluster:
             topology_name=settings.name,
             topology_enabled=settings.enabled,
             hints=self.hints,
+            known=known,
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
-        self.units = UnitOwners(client)
+        self.units = UnitOwners(client, known)
         configured = OWNER_RULES.get(configuration.mnnvl.owner)
         self.owners = MnnvlOwners(client, self.facts, self.stores, configured, discovery)
+
+    @property
+    def for_templates(self) -> "ForTemplates":
+        """The facts for verdicts on Pod templates."""
+        return ForTemplates(self.facts, self.units)
 
     @property
     def all_stores(self) -> list[tuple[Row[Any], WatchStore[Any]]]:
@@ -127,22 +141,42 @@ class Cluster:
             yield gauge("cache_age_seconds", text, age, resource=name)
 
 
+class ForTemplates(Value):
+    """The facts for verdicts on the Pod templates of workloads (`dry_run/templates`)."""
+
+    facts: ClusterView
+    units: UnitOwners
+
+    def nodes_with(self, keys: Collection[str]) -> Nodes:
+        return self.facts.nodes_with(keys)
+
+    async def find_rival(self, pod: Carrier) -> FieldError | None:
+        return await self.units.find_rival(pod)
+
+    async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
+        return await self.units.own_group(pod, namespace)
+
+
 # Stores that are filled once, from documents or from lists.
 
 
-def cluster_of(configuration: Configuration, documents: Iterable[Object]) -> Cluster:
+def cluster_of(
+    configuration: Configuration, documents: Iterable[Object], *, is_whole: bool = True
+) -> Cluster:
     """Return a cluster that contains only `documents`.
 
     If they lack the managed topology of the dialect in force, one with the configured levels is
-    added, as the leader would create it.
+    added, as the leader would create it. Unless `is_whole`, they are some objects of a cluster of
+    which nothing else is known.
     """
-    objects = DocumentObjects(documents)
+    objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name
     levels = configuration.levels
     resource = dialect_of(objects).resource
     if levels and not objects.contains(resource, name):
         objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
-    cluster = Cluster(objects, configuration)
+    known = Known(is_whole, objects.names_grove)
+    cluster = Cluster(objects, configuration, known=known)
     fill_from(cluster, objects.of)
     return cluster
 

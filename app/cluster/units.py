@@ -3,19 +3,23 @@
 The API server is asked, because what a Pod says of its owner is only its word.
 """
 
+import contextlib
+
 from msgspec.structs import replace
 
+from app.cluster.view import WHOLE, Known
 from app.facts.carrier import Carrier
-from app.facts.kinds import CLAIM_TEMPLATE, RESOURCE_CLAIM
+from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
-from app.kube.api import Object, ObjectRef, Objects, find
+from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
 from app.kube.owners import Owners
 from app.objects.fields import FieldError, forbidden, invalid
 from app.objects.names import is_subdomain
 from app.objects.owners import controller_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
 from app.objects.shape import JsonMap, labels_of, map_at, maps_of, text_at
+from app.rules.mnnvl.bounds import OwnGroup, name_of_own_group, read_own_group
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.plan import Plan
 
@@ -36,10 +40,11 @@ MOST_CLAIMS = 32
 
 
 class UnitOwners:
-    """The owners of units, as `client` reads them."""
+    """The owners of units, as `client` reads them. `known` says what it leaves open."""
 
-    def __init__(self, client: Objects) -> None:
+    def __init__(self, client: Objects, known: Known = WHOLE) -> None:
         self._client = client
+        self._known = known
         self._owners = Owners(client, _find_kind)
 
     async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
@@ -57,6 +62,7 @@ class UnitOwners:
             group = await find(self._client, ref, metadata_only=True)
             version = self._client.served_version(resource)
             if group is None:
+                self._known.check(resource, named.name)
                 return None, []
             return plan.owned_by(group["metadata"]["uid"], _in(resource, version)), []
 
@@ -65,6 +71,10 @@ class UnitOwners:
             if obj["kind"] in named.kind.resource_kinds and obj["metadata"]["name"] == named.name:
                 kind = await _find_kind(obj["apiVersion"], obj["kind"])
                 return plan.owned_by(obj["metadata"]["uid"], kind), chain
+        missing = controller_of(chain[-1]) if chain else controller
+        above = missing and await _find_kind(missing.api_version, missing.kind)
+        if missing and above:
+            self._known.check(above, missing.name)
         return None, []
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
@@ -81,6 +91,17 @@ class UnitOwners:
                 if stored is not None and CHANNEL_CLASS in read(stored).classes:
                     return _rival(pod, position)
         return None
+
+    async def own_group(self, pod: JsonMap, namespace: str) -> OwnGroup | None:
+        """Return the PodGroup of KAI that `pod` names, or None if it names none."""
+        name = name_of_own_group(pod)
+        if not name:
+            return None
+        stored = None
+        if is_subdomain(name):
+            with contextlib.suppress(ClusterError):  # of the user: the server has no right to it
+                stored = await find(self._client, ObjectRef(POD_GROUP, name, namespace))
+        return OwnGroup(name, None) if stored is None else read_own_group(pod, stored)
 
     async def has_unit(self, domain: JsonMap) -> bool:
         """Return whether the owner of a stored ComputeDomain exists and its spec has the unit.

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from app.base.value import Value
 from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, LevelsByName
@@ -150,6 +151,33 @@ class TopologyMissing(Unavailable, NoTopology):
     """The managed ClusterTopology does not exist, or not yet."""
 
 
+class NotGiven(TopologyMissing):
+    """An object that a verdict needs is not among the documents, so nothing is known of it."""
+
+
+class Known(Value):
+    """What is known of a cluster.
+
+    `is_whole` is whether an object that can't be found doesn't exist. It is false if the facts are
+    documents of which a person gave only some. `names_grove` is whether they tell the release of
+    Grove.
+    """
+
+    is_whole: bool = True
+    names_grove: bool = True
+
+    def check(self, resource: Resource, name: str, hint: str = "") -> None:
+        """Raise NotGiven if nothing is known of an object that can't be found."""
+        if not self.is_whole:
+            raise NotGiven(
+                f'no verdict without {resource.kind} "{name}", which is not among the documents:'
+                f" add it{hint}"
+            )
+
+
+WHOLE = Known()
+
+
 class ClusterView:
     """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`).
 
@@ -166,7 +194,9 @@ class ClusterView:
         topology_name: str,
         topology_enabled: bool,
         hints: Stores,
+        known: Known = WHOLE,
     ) -> None:
+        self.known = known
         self._client = client
         self._stores = stores
         self._sets = stores[table.SETS]
@@ -181,6 +211,15 @@ class ClusterView:
         """Return the dialect of Grove's topology API that is in force."""
         return dialect_of(self._client)
 
+    @property
+    def reads_groups(self) -> bool:
+        """Whether Grove reads `grove.io/mnnvl-group`, or may do so if its release is not known."""
+        return self.dialect().reads_groups or not self.known.names_grove
+
+    def need_binding(self, name: str) -> None:
+        """Raise NotGiven if it is not known whether the ClusterTopologyBinding `name` exists."""
+        self.known.check(CLUSTER_TOPOLOGY_BINDING, name)
+
     def topology(self) -> ClusterTopology:
         """Return the managed topology. TopologyMissing if it doesn't exist although it should."""
         name = self._topology_name
@@ -188,6 +227,10 @@ class ClusterView:
             return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
 
         stored = self._stores[table.TOPOLOGIES].ready("ClusterTopologies").get("", name)
+        if stored is None:
+            self.known.check(
+                CLUSTER_TOPOLOGY, name, ", or give --config with clusterTopology.levels"
+            )
         if stored is None or not stored.levels:
             raise TopologyMissing(
                 f'topology support is enabled, but ClusterTopology "{name}" does not exist yet; the'
@@ -284,7 +327,7 @@ class ClusterView:
         return CliqueFacts(
             self.cached_set(namespace, name, uid),
             self._device_classes.ready("DeviceClasses").values(),
-            self.dialect().reads_groups,
+            self.reads_groups,
         )
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:

@@ -11,7 +11,7 @@ from app.commands.files import documents_of, objects_in
 from app.commands.options import REFUSED, UNUSABLE, Command, add_config, add_output, show_answer
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
-from app.dry_run.judge import Asker, Judgement, describe, judge
+from app.dry_run.judge import Asker, Judgement, describe, is_known, judge
 from app.kube.api import Object
 from app.webhooks.registry import routes_over
 
@@ -63,8 +63,10 @@ async def check(
 
     Each object is a fact for the verdicts on the others.
     """
-    routes = routes_over(configuration, cluster_of(configuration, objects))
-    return [await judge(routes, document, asker) for document in objects]
+    cluster = cluster_of(configuration, objects, is_whole=False)
+    routes = routes_over(configuration, cluster)
+    facts = cluster.for_templates
+    return [await judge(routes, document, asker, facts) for document in objects]
 
 
 def _document(
@@ -92,10 +94,10 @@ def _lines(
     yield f"{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
     if outcomes["failed"]:
         yield (
-            f"{outcomes['failed']} without a verdict: put what they need (a ClusterTopology, a"
-            " PodCliqueSet) among the documents, or give --config"
+            f"{outcomes['failed']} without a verdict: add the documents that they need, which are"
+            " named above"
         )
-    elif not judged_count:
+    elif not judged_count and not all(is_known(judgement.document) for judgement in judged):
         yield "nothing was judged: see whether apiVersion and kind are right"
 
 

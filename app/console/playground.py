@@ -93,7 +93,8 @@ class Judge(Value):
         routes = routes_over(self.configuration, cluster)
         default = next(iter(self.configuration.authorization.authorized_users), "console")
         asker = Asker(values["user"] or default, values["operation"])
-        judged = [await judge(routes, document, asker) for document in read]
+        facts = cluster.for_templates
+        judged = [await judge(routes, document, asker, facts) for document in read]
 
         placing = values["cluster"] and self.live.ready
         verdicts = await self.live.in_thread(_verdicts, judged, nodes, placing)
@@ -114,7 +115,7 @@ class Judge(Value):
         The documents are added to the facts.
         """
         if not with_cluster:
-            return cluster_of(self.configuration, read), []
+            return cluster_of(self.configuration, read, is_whole=False), []
         cluster = Cluster(self.client, self.configuration)
         listing = await read_into(cluster, self.client, self.configuration.levels, None)
         own = DocumentObjects(read)

@@ -5,14 +5,12 @@ They are for `POST /dry-run` and `grove-admission check`.
 A document becomes a request with dryRun, which is judged like a live one. Schemas, defaults and
 webhooks of other programs are not applied, because only an API server does that.
 
-For a workload, Pods are made of the templates in its document. No controller has made these: they
-get the labels that it would write, with index 0.
+For a workload, Pods are made of the templates in its document (`templates`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any
 
 import jsonpatch
 import jsonpointer
@@ -20,105 +18,29 @@ from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Effect, Verdict, judged, patched
+from app.admission.verdict import ALLOWED, Verdict
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible
-from app.facts.carrier import read_pod
-from app.facts.kinds import ALL, COMPUTE_DOMAIN
-from app.facts.labels import MNNVL_ENABLED
-from app.facts.unit_owners import OWNER_KINDS, OwnerKind
+from app.dry_run.templates import (
+    MAKERS,
+    OWNERLESS,
+    TemplateFacts,
+    about,
+    joined,
+    judge_ownerless,
+    judge_templates,
+    kind_of,
+    made_by,
+    maker_of,
+    not_asking,
+)
+from app.facts.kinds import ALL
 from app.kube.api import Object
-from app.objects.fields import FieldError, FieldPath, Findings
+from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
-from app.objects.shape import JsonMap, annotations_of, map_at, text_at
-from app.rules.mnnvl.bounds import read_bounds
-from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import CliqueFacts, desired_resource
-from app.rules.mnnvl.warnings import unit_warnings
-from app.rules.topology.coverage import Nodes
-
-# Templates of Pods.
-
-
-def judge_templates(workload: Object, resource: Resource) -> Verdict | None:
-    """Return the verdict on the Pods of a workload.
-
-    None if it is no such workload, or if nothing in it asks for MNNVL.
-    """
-    kind = next((kind for kind in OWNER_KINDS if resource in kind.resources), None)
-    if kind is None:
-        return None
-
-    findings: Findings = []
-    warnings = []
-    if MNNVL_ENABLED in annotations_of(workload):
-        warnings.append(
-            f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
-            " controller copies it to Pods: write it into the metadata of their templates"
-        )
-    effects: dict[str, Effect] = {}
-    for template in _templates(workload, FieldPath(""), "", ()):
-        injection = _injection(template, kind)
-        at = template.path
-        findings += (replace(found, field=f"{at}.{found.field}") for found in injection.findings)
-        warnings += injection.warnings
-        if injection.plan is not None:
-            domain = desired_resource(injection.plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
-            effects[injection.plan.compute_domain] = Effect("create", domain)
-
-    warnings = [*dict.fromkeys(warnings)]
-    if findings:
-        return judged(findings, warnings)
-    told = [*warnings, *effects]
-    return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
-
-
-class _Template(Value):
-    """A Pod template at a `path` of a workload.
-
-    `part` is the name of the part of the workload that it is in. `above` has what contains it, from
-    the workload on.
-    """
-
-    path: FieldPath
-    part: str
-    object: Object
-    above: tuple[Object, ...]
-
-
-def _injection(template: _Template, kind: OwnerKind) -> Injection:
-    """Return what a Pod of a template needs."""
-    of_workload = map_at(template.above[0], "metadata")
-    labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
-    labels[kind.key] = text_at(of_workload, "name")
-    annotations = annotations_of(template.object)
-    metadata = {"annotations": annotations, "labels": labels, "name": template.part}
-    namespace = text_at(of_workload, "namespace") or "default"
-    pod = read_pod({**template.object, "metadata": metadata}, namespace)
-
-    injection = inject(pod, None, CliqueFacts(), "template")
-    if injection.plan is None:
-        return injection
-    bounds = read_bounds(template.object, template.above)
-    warnings = [*injection.warnings, *unit_warnings(injection.plan, bounds, Nodes())]
-    return replace(injection, warnings=warnings)
-
-
-def _templates(
-    value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
-) -> Iterator[_Template]:
-    """Yield the Pod templates in a part of a workload."""
-    if isinstance(value, list):
-        for position, item in enumerate(value):
-            yield from _templates(item, path.index(position), part, above)
-    elif isinstance(value, dict) and "containers" in map_at(value, "spec"):
-        yield _Template(path, part, value, above)
-    elif isinstance(value, dict):
-        part = text_at(value, "groupName") or text_at(value, "name") or part
-        for key, item in value.items():
-            yield from _templates(item, path.child(key), part, (*above, value))
-
+from app.objects.shape import JsonMap, map_at
+from app.rules.set_mistakes import nearest
 
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
@@ -149,13 +71,14 @@ class Judgement(Value):
     """A document and its verdict.
 
     `path` is "" and `verdict` None if there is no webhook for the document, or, if `operation` is
-    set, none for that operation.
+    set, none for that operation. `note` is for people: why it is not judged, or what of it is.
     """
 
     document: Object
     path: str = ""
     verdict: Verdict | None = None
     operation: str = ""
+    note: str = ""
 
     @property
     def outcome(self) -> str:
@@ -191,7 +114,8 @@ class Judgement(Value):
             zip(("apiVersion", "kind", "namespace", "name"), identify(self.document), strict=True)
         )
         if not self.verdict:
-            return {"object": identity, "webhook": None, "allowed": True, "code": 200}
+            note = {"note": self.note} if self.note else {}
+            return {"object": identity, "webhook": None, "allowed": True, "code": 200, **note}
 
         verdict = self.verdict
         details: Object = {
@@ -204,6 +128,7 @@ class Judgement(Value):
             "patchedObject": self.patched_object,
             "wouldCreate": _objects(verdict, "create"),
             "wouldAdopt": _objects(verdict, "adopt"),
+            "note": self.note,
         }
 
         return {
@@ -232,16 +157,75 @@ def identify(document: JsonMap) -> tuple[str, str, str, str]:
     return tuple(str(value or "") for value in values)  # type: ignore[return-value]
 
 
-async def judge(routes: Mapping[str, Route], document: Object, asker: Asker) -> Judgement:
-    """Return the verdict of the routes for the document, one after the other."""
+async def judge(
+    routes: Mapping[str, Route],
+    document: Object,
+    asker: Asker,
+    facts: TemplateFacts | None = None,
+) -> Judgement:
+    """Return the verdict of the routes for the document, one after the other.
+
+    `facts` are for the Pod templates of workloads. Without them, only the document counts.
+    """
     resource, subresource = _resource_of(document)
+    on_templates = await judge_workload(document, resource, facts)
+    if on_templates.verdict is not None:
+        return replace(on_templates, path="/mutate/pod-mnnvl")
     if not resource:
-        return Judgement(document)
-    if (on_templates := judge_templates(document, resource)) is not None:
-        return Judgement(document, "/mutate/pod-mnnvl", on_templates)
+        return on_templates
 
     request = _request(document, resource, subresource, asker)
-    return await _judge(routes, document, request)
+    judgement = await _judge(routes, document, request)
+    return replace(judgement, note=on_templates.note)
+
+
+async def judge_workload(
+    document: Object, resource: Resource | None, facts: TemplateFacts | None
+) -> Judgement:
+    """Return the judgement of the Pod templates of a document, or why there is none."""
+    kind = kind_of(resource) if resource else None
+    if kind is not None:
+        verdict = await judge_templates(document, kind, facts)
+        return Judgement(document, verdict=verdict, note="" if verdict else not_asking())
+
+    maker = maker_of(document)
+    if maker is None:
+        verdict = judge_ownerless(document)
+        return Judgement(document, verdict=verdict, note="" if verdict else _unknown(document))
+
+    made = [(path, workload) for path, workload in made_by(maker, document)]
+    kind = kind_of(maker.makes)
+    assert kind is not None
+    verdicts = [(path, await judge_templates(workload, kind, facts)) for path, workload in made]
+    verdict = joined([(path, verdict) for path, verdict in verdicts if verdict is not None])
+    return Judgement(document, verdict=verdict, note=about(maker, is_judged=verdict is not None))
+
+
+_KNOWN = {
+    *((resource.group, resource.kind) for resource in ALL),
+    *((maker.group, maker.kind) for maker in MAKERS),
+    *OWNERLESS,
+}
+"""Group and kind of what is known here."""
+
+
+def is_known(document: JsonMap) -> bool:
+    """Return whether the kind of a document is known here, in any version."""
+    api_version, kind, _, _ = identify(document)
+    return (api_version.rpartition("/")[0], kind) in _KNOWN
+
+
+def _unknown(document: JsonMap) -> str:
+    """Return what may be wrong with the apiVersion or kind of a document, or ""."""
+    if is_known(document):
+        return ""
+    api_version, kind, _, _ = identify(document)
+    group = api_version.rpartition("/")[0]
+    groups = sorted(other for other, name in _KNOWN if name == kind)
+    if groups:
+        return f'{kind} is a kind of {" or ".join(groups)}, not of "{group}"'
+    meant = nearest(kind, {name for other, name in _KNOWN if other == group})
+    return f"did you mean {meant}?" if meant else ""
 
 
 async def _judge(routes: Mapping[str, Route], document: Object, request: Request) -> Judgement:
@@ -257,6 +241,8 @@ async def _judge(routes: Mapping[str, Route], document: Object, request: Request
     for route in sorted(asked, key=attrgetter("path")):
         current = replace(request, object=judgement.patched_object or request.object)
         judgement = judgement.followed_by(route.path, await decided(route, current, _TIMEOUT))
+        if judgement.verdict is not None and not judgement.verdict.allowed:
+            break  # an API server asks no other one either
     return judgement
 
 
@@ -323,10 +309,12 @@ def _lines(judgement: Judgement) -> Sequence[str]:
     if not verdict:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
         resource = f"{api_version or 'this'} {kind}".rstrip()
-        return [f"-        {title}: no webhook looks at {operation_of}{resource}"]
+        note = f": {judgement.note}" if judgement.note else ""
+        return [f"-        {title}: no webhook looks at {operation_of}{resource}{note}"]
 
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
-    details = [_INDENT + detail for detail in _details(verdict)]
+    notes = [judgement.note] if judgement.note else []
+    details = [_INDENT + detail for detail in (*_details(verdict), *notes)]
     return [f"{_MARKS[verdict.outcome]}  {title}{code}", *details]
 
 

@@ -5,11 +5,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
+from app.facts.kinds import (
+    ALL,
+    CLAIM_TEMPLATE,
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE_SET,
+    POD_GANG_MAP,
+)
+from app.facts.labels import MNNVL_MANAGED
 from app.kube.api import Conflict, Key, NotFound, Object, ObjectRef, Page, Patch, Selection
 from app.objects.jsonpatch import apply_merge_patch
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, labels_of, map_at
+from app.objects.shape import JsonMap, labels_of, map_at, text_at
+from app.rules.mnnvl.claim import CHANNEL_CLASS
 
 _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
@@ -20,13 +30,18 @@ class DocumentObjects:
     Documents are left out if their kind is not used here, or if no API server would store their
     metadata, for example without a name. A document without a namespace is in `default`. Created
     objects are kept.
+
+    `is_whole` is whether an object that is not among the documents doesn't exist. If it is false,
+    nothing is known of such an object.
     """
 
-    def __init__(self, documents: Iterable[Object]) -> None:
+    def __init__(self, documents: Iterable[Object], *, is_whole: bool = True) -> None:
+        self.is_whole = is_whole
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
         self._later: set[Resource] = set()
         """The APIs of later releases of Grove that documents belong to, see `_later_api`."""
+        self._is_design = False
         for document in documents:
             self.add(document)
 
@@ -36,6 +51,10 @@ class DocumentObjects:
         metadata = map_at(document, "metadata")
         if resource is not None and _can_be_stored(metadata):
             self._store(resource, document, metadata.get("namespace") or "default")
+            self._is_design |= _is_of_design(resource, document)
+        template = _template_of_domain(document) if resource is COMPUTE_DOMAIN else None
+        if template is not None:
+            self.add(template)
 
     def contains(self, resource: Resource, name: str, namespace: str = "") -> bool:
         return (namespace, name) in self._objects.get(resource, {})
@@ -50,6 +69,11 @@ class DocumentObjects:
         """
         served = resource not in _LATER_APIS or resource in self._later
         return resource.versions[0] if served else None
+
+    @property
+    def names_grove(self) -> bool:
+        """Whether the documents tell which release of Grove they are for."""
+        return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
         try:
@@ -96,9 +120,37 @@ def _later_api(resource: Resource, stored: Object) -> set[Resource]:
 
     This is that of ClusterTopologyBindings also for a PodCliqueSet that uses one.
     """
-    if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).uses_pack:
+    if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).names_pack:
         return {CLUSTER_TOPOLOGY_BINDING}
     return {resource} & _LATER_APIS
+
+
+def _is_of_design(resource: Resource, document: Object) -> bool:
+    """Return whether a document belongs to Grove with ClusterTopologies, as only that one has it.
+
+    It is a ClusterTopology, or a PodCliqueSet with a packDomain, which later releases refuse in new
+    sets.
+    """
+    if resource is POD_CLIQUE_SET:
+        return bool(read_pod_clique_set(document).domains)
+    return resource is CLUSTER_TOPOLOGY
+
+
+def _template_of_domain(domain: Object) -> Object | None:
+    """Return the claim template that NVIDIA's controller makes for a ComputeDomain.
+
+    None if the ComputeDomain names none, or if it is one of ours: its webhooks make what it needs.
+    """
+    name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
+    if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":
+        return None
+    request = {"name": "channel", "exactly": {"deviceClassName": CHANNEL_CLASS}}
+    return {
+        "apiVersion": CLAIM_TEMPLATE.api_version(),
+        "kind": CLAIM_TEMPLATE.kind,
+        "metadata": {"name": name, "namespace": map_at(domain, "metadata").get("namespace", "")},
+        "spec": {"spec": {"devices": {"requests": [request]}}},
+    }
 
 
 def _can_be_stored(metadata: JsonMap) -> bool:

@@ -25,7 +25,7 @@ from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, not_a
 from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned
-from app.cluster.view import ClusterView
+from app.cluster.view import ClusterView, NotGiven
 from app.facts.carrier import Carrier, read_carrier, read_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
 from app.kube.api import ClusterError, Rejected, Unavailable
@@ -162,6 +162,8 @@ class PodMnnvlWebhook(Value):
             async with patience(PATIENCE_SECONDS):
                 owned, above = await self.units.owned(plan)
                 rival = await self.units.find_rival(pod)
+        except NotGiven:
+            raise  # of documents, no verdict follows
         except ClusterError as problem:
             return incomplete(plan, injection, problem)
 

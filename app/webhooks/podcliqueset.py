@@ -13,6 +13,7 @@ from app.rules.dialects.dialect import SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
+from app.rules.set_mistakes import minimum_findings, mistake_warnings
 from app.rules.topology.capacity import apart_warnings, capacity_warnings
 
 
@@ -21,7 +22,7 @@ class PodCliqueSetWebhook(Value):
 
     def __call__(self, request: Request) -> Verdict:
         dialect = self.facts.dialect()
-        groups_read = dialect.reads_groups
+        groups_read = self.facts.reads_groups
         template = read_template(request.object, groups_read=groups_read)
         old = None
         if request.old is not None:
@@ -31,14 +32,21 @@ class PodCliqueSetWebhook(Value):
         others = self.facts.sets_with_groups(request.namespace) if groups_read else None
         annotated, stored = validate_annotations(template, old, others)
 
+        minimums = minimum_findings(request.object)
         findings = [*constraints.findings, *annotated]
-        warnings = [*constraints.warnings, *stored]
+        warnings = [*constraints.warnings, *stored, *mistake_warnings(request.object)]
+        if old is None:
+            findings += minimums
+        else:  # Grove's webhook has the last word, and what is stored must stay scalable
+            warnings += map(str, minimums)
         if not findings:
             warnings += warnings_of_set(template, self.facts.queues)
             if template.mentions_mnnvl:
                 served = self.facts.is_served(COMPUTE_DOMAIN)
                 warnings += ignored_annotations(
-                    template, groups_read=groups_read, compute_domains=served
+                    template,
+                    groups_read=groups_read if self.facts.known.names_grove else None,
+                    compute_domains=served,
                 )
             warnings += dialect.set_warnings(template)
         if not findings and constraints.is_known:

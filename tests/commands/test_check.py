@@ -104,11 +104,11 @@ def test_levels_can_come_from_the_configuration(capsys: Any) -> None:
     capsys.readouterr()
     assert run(arguments[2]) == 2
     printed = capsys.readouterr().out
-    assert 'ClusterTopology "grove-topology" does not exist yet' in printed
     assert (
-        "1 without a verdict: put what they need (a ClusterTopology, a PodCliqueSet) among the documents"
+        'no verdict without ClusterTopology "grove-topology", which is not among the documents: add it, or give --config with clusterTopology.levels'
         in printed
     )
+    assert "1 without a verdict: add the documents that they need, which are named above" in printed
 
 
 def test_what_no_webhook_looks_at_is_said(capsys: Any, tmp_path: Path) -> None:

@@ -230,6 +230,14 @@ class PodCliqueSet(Namespaced, Constrained):
         return any(part.constraint.is_later for part in self._parts)
 
     @property
+    def names_pack(self) -> bool:
+        """Whether a constraint has a field that only the dialect `bindings` has.
+
+        Fields that no known dialect has don't count, such as a misspelt packDomain.
+        """
+        return bool(self.topology_name or self.levels - self.domains)
+
+    @property
     def topology_name(self) -> str:
         """The ClusterTopologyBinding that the constraints of this set refer to, or "".
 

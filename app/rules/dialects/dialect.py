@@ -116,6 +116,12 @@ class TopologyFacts(Protocol):
     def bindings(self) -> LevelsByName:
         """Return the levels of all ClusterTopologyBindings by name, broadest first."""
 
+    def need_binding(self, name: str) -> None:
+        """Raise an error if it is not known whether the ClusterTopologyBinding `name` exists.
+
+        It is called for one that is not among the bindings.
+        """
+
     def kai_topology(self, name: str) -> KaiTopology | None:
         """Return the KAI Topology `name`, or None if it doesn't exist."""
 

@@ -222,18 +222,18 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
 
 
 def ignored_annotations(
-    template: Template, *, groups_read: bool, compute_domains: bool
+    template: Template, *, groups_read: bool | None, compute_domains: bool
 ) -> list[str]:
     """Return warnings about annotations that no component reads.
 
-    `groups_read` is true if the Grove of this cluster reads `grove.io/mnnvl-group`, and
-    `compute_domains` if NVIDIA's ComputeDomain API is installed.
+    `groups_read` is whether the Grove of this cluster reads `grove.io/mnnvl-group`, or None if its
+    release is not known. `compute_domains` is true if NVIDIA's ComputeDomain API is installed.
     """
     warnings = [
         warning for part in template.parts for warning in _unread(part, groups_read=groups_read)
     ]
     warnings += _without_enabled(template)
-    if groups_read:
+    if groups_read is not False:
         warnings += _without_gpus(template)
     asking = template.asking
     if asking and not compute_domains:
@@ -246,7 +246,7 @@ def ignored_annotations(
     return warnings
 
 
-def _unread(part: SetPart, *, groups_read: bool) -> Iterator[str]:
+def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
     annotations = part.annotations
     if groups_read and FORMER_ANNOTATION in annotations:
         yield (
@@ -261,7 +261,7 @@ def _unread(part: SetPart, *, groups_read: bool) -> Iterator[str]:
             " asks for MNNVL"
         )
 
-    if part.group and not groups_read:
+    if part.group and groups_read is False:
         yield (
             f"{part.path_of(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"
             f" use {MNNVL_ENABLED} and {MNNVL_SCOPE}"

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import Level
-from app.facts.labels import MNNVL_GROUP
-from app.facts.unit_owners import is_label
+from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME
+from app.facts.unit_owners import NamedOwner, is_label
+from app.facts.unit_sizes import UnitSize
 from app.rules.mnnvl.bounds import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
+from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN, instead
+from app.rules.workload.groups import SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 NVLINK_NODES = 18
@@ -76,13 +78,59 @@ def unit_warnings(plan: Plan, bounds: Bounds, nodes: Nodes) -> Iterator[str]:
     if not bounds.is_apart:
         yield from _sharing(unit, "pods", bounds.gpus, levels, nodes)
 
+    if bounds.group is None:
+        yield (
+            f"{unit}: the annotation {SKIP_PODGROUPER} keeps KAI's pod-grouper away from its pods,"
+            " and they name no PodGroup: KAI never schedules them. Write the name of one into the"
+            f" annotation {POD_GROUP_NAME} of the Pod template"
+        )
+
     # Groups of Kubernetes have their constraints in the group and in its Workload.
     is_known = bounds.is_known and is_label(named.kind.key)
     if is_known and not any(_is_inside(level, nodes) for level in levels):
-        remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
+        keys = ", ".join(level.key for level in levels)
+        broader = f" (a domain of {keys} has several)" if levels else ""
         yield (
-            f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}. Annotate the {named.kind.title}"
-            f" with {' or '.join(remedies)}"
+            f"MNNVL of {unit}: nothing keeps its pods {_WITHIN}{broader}."
+            f" {_how_to_bind(named, bounds)}"
+        )
+    if bounds.size is not None:
+        yield from _of_size(unit, bounds, bounds.size, nodes)
+
+
+def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
+    if bounds.group:
+        return (
+            f'Set topologyConstraint.requiredTopologyLevel of the PodGroup "{bounds.group}", or of'
+            f" the subgroup of these pods, to {NVLINK_DOMAIN}"
+        )
+    remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
+    return f"Annotate the {named.kind.title} with {' or '.join(remedies)}"
+
+
+def _of_size(unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes) -> Iterator[str]:
+    """Yield warnings about a unit that no domain has room for, or that shares one with another."""
+    yield from _too_many(unit, size.pods, nodes)
+
+    for key in sorted(bounds.levels - {HOSTNAME_KEY}):
+        if nodes and not nodes.most_with_equal(key):
+            yield (
+                f"{unit}: its pods must be in one domain of the node label {key}, which no node"
+                f" has: they will stay pending{instead(key, nodes.keys())}"
+            )
+        room = nodes.largest_room((key,))
+        most = None if room is None else room.pods(bounds.gpus)
+        if most is not None and size.pods > most:
+            yield (
+                f"{unit}: its {size.pods} pods must be in one domain of {key}, but the largest"
+                f" holds at most {most} pods with {bounds.gpus} GPUs each: they will stay pending"
+            )
+
+    most = nodes.most_with_equal(NVLINK_DOMAIN) or NVLINK_NODES
+    if size.units > 1 and not bounds.is_exclusive and 2 * size.pods <= most:
+        yield (
+            f"{size.units} units like {unit} have a ComputeDomain each: where two are in one NVLink"
+            " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)"
         )
 
 

@@ -62,6 +62,10 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._groups)
 
+    def keys(self) -> set[str]:
+        """Return the keys of all labels that nodes have."""
+        return {key for labels, _ in self for key in labels}
+
     @_once
     def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
         """Return the room of the largest domain of a level.
@@ -205,10 +209,9 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
 
 
 def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
-    present = {key for labels, _ in nodes for key in labels}
     text = (
         f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it'
-        f" is never met{instead(level.key, present)}"
+        f" is never met{instead(level.key, nodes.keys())}"
     )
     return LevelProblem("NoNodeHasLevel", text)
 

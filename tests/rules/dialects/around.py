@@ -26,6 +26,9 @@ class Around:
     def bindings(self) -> Mapping[str, Sequence[Level]]:
         return self.bound
 
+    def need_binding(self, name: str) -> None:
+        """All is known: what is not there doesn't exist."""
+
     def kai_topology(self, name: str) -> KaiTopology | None:
         return self.kai.get(name)
 

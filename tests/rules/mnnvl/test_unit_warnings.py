@@ -22,6 +22,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
 STORED = {obj["metadata"]["uid"]: obj for obj in pods.owners()}
 
 LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them. Annotate the LeaderWorkerSet with leaderworkerset.sigs.k8s.io/exclusive-topology or kai.scheduler/topology-required-placement'
+SEVERAL = LOOSE.replace("them. Annotate", "them (a domain of k/rack has several). Annotate")
 ON_ONE_NODE = 'unit "lws-a-2": its pods must be on one node ("kubernetes.io/hostname"), but a node has one NVLink channel and takes one of them: the others will stay pending'
 HALF = 'unit "lws-a-2": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: they can\'t use the other GPUs'
 SINGLE = 'unit "lws-a-2": each of its pods asks for one GPU and needs a node of its own, because a node has one NVLink channel; ask for all GPUs of a node in one pod'
@@ -72,7 +73,7 @@ RACKS = [node(2, rack="r", clique="a"), node(2, rack="r", clique="b")]
         pytest.param(
             worker(annotations={REQUIRED: "k/rack"}),
             RACKS,
-            [LOOSE],
+            [SEVERAL],
             id="a level that is broader than an NVLink domain",
         ),
         pytest.param(worker(nodeSelector={CLIQUE: "c.1"}), [], [], id="a selector of one domain"),

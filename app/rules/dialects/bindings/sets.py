@@ -145,9 +145,11 @@ class Problems(Value):
     """The problems of the constraints of a set, in their order.
 
     Those in `unplaceable` are about constraints that Grove allows and KAI never satisfies.
+    `missing` are the names of bindings that can't be found, each of which has one finding.
     """
 
     findings: Findings
+    missing: Sequence[str]
     unplaceable: Findings
     warnings: list[str]
 
@@ -174,6 +176,9 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 
     bindings = facts.bindings()
     problems = _problems(packings, bindings, facts.nodes_with)
+    if len(problems.findings) == len(problems.missing):
+        for name in problems.missing:
+            facts.need_binding(name)
     findings, warnings = _judge(problems, packings, stored)
     levels = bindings.get(next(iter(packings.names.values()), ""), ())
 
@@ -205,7 +210,7 @@ def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith)
     unplaceable: Findings = []
     warnings = _deprecation(packings)
     of_nodes: list[str] = []
-    unknown: set[str] = set()
+    unknown: list[str] = []
     for packing in packings.constraints:
         name = packings.names.get(packing.owner, "")
         levels = bindings.get(name, ())
@@ -214,14 +219,14 @@ def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith)
             findings += _unknown_domains(packing, name, domains)
             findings += _too_broad(packing, packings.names, domains)
         elif packing.topology_name and name not in unknown:
-            unknown.add(name)
+            unknown.append(name)
             findings.append(_unknown_binding(packing, name, bindings))
 
         unplaceable += _never_placed(packing, domains)
         warnings += _useless(packing, domains)
         of_nodes += _shared_domain(packing, levels, nodes_with)
 
-    return Problems(findings, unplaceable, warnings + of_nodes)
+    return Problems(findings, unknown, unplaceable, warnings + of_nodes)
 
 
 # Findings.

@@ -1,0 +1,294 @@
+"""Verdicts on the Pod templates of workloads, of which no controller has made Pods yet.
+
+The Pods get the labels that the controller of the workload would write, with index 0.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from app.admission.verdict import Effect, Verdict, judged, patched
+from app.base.value import Value
+from app.facts.carrier import Carrier, read_pod
+from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
+from app.facts.kubernetes.node import GPUS
+from app.facts.labels import MNNVL_ENABLED
+from app.facts.unit_owners import OWNER_KINDS, OwnerKind
+from app.facts.unit_sizes import size_of_unit
+from app.kube.api import Object
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden
+from app.objects.resource import JOB, Resource
+from app.objects.shape import annotations_of, map_at, maps_at, text_at
+from app.rules.mnnvl.bounds import OwnGroup, read_bounds
+from app.rules.mnnvl.claim import Injection, inject
+from app.rules.mnnvl.plan import CliqueFacts, desired_resource
+from app.rules.mnnvl.warnings import unit_warnings
+from app.rules.set_mistakes import (
+    SCHEDULERS,
+    misspelt_annotations,
+    nearest,
+    unknown_scheduler,
+)
+from app.rules.topology.coverage import GPU_COUNT, Nodes
+from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
+
+
+class TemplateFacts(Protocol):
+    """The facts of a cluster that verdicts on Pod templates need."""
+
+    def nodes_with(self, keys: Collection[str]) -> Nodes:
+        """Return the nodes grouped by their labels of these keys, empty if they are not known."""
+
+    async def find_rival(self, pod: Carrier) -> FieldError | None:
+        """Return the finding about another claim of `pod` for the channel of its node."""
+
+    async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
+        """Return the PodGroup of KAI that `pod` names, or None if it names none."""
+
+
+# Kinds that make workloads, and whose documents contain the spec of these.
+
+
+class Maker(Value):
+    """A kind whose controller makes workloads of the kind `makes`.
+
+    `spec` is the path of their spec in a part of the document. That part is the document itself, or
+    each item of the list at `spec.<each>`. An empty path stands for a spec that is elsewhere.
+    """
+
+    group: str
+    kind: str
+    makes: Resource
+    spec: tuple[str, ...] = ()
+    each: str = ""
+
+
+MAKERS = (
+    Maker("ray.io", "RayService", RAY_CLUSTER, ("spec", "rayClusterConfig")),
+    Maker("ray.io", "RayJob", RAY_CLUSTER, ("spec", "rayClusterSpec")),
+    Maker("batch", "CronJob", JOB, ("spec", "jobTemplate", "spec")),
+    Maker("disaggregatedset.x-k8s.io", "DisaggregatedSet", LEADER_WORKER_SET, ("spec",), "roles"),
+    Maker("trainer.kubeflow.org", "TrainJob", JOB_SET),
+)
+"""The kinds of which no webhook judges an object, but the workload that it makes.
+
+Sources: https://github.com/ray-project/kuberay/tree/feeaf72f,
+https://github.com/kubernetes-sigs/lws (api/disaggregatedset/v1) and
+https://github.com/kubeflow/trainer.
+"""
+
+
+class Template(Value):
+    """A Pod template at a `path` of a workload.
+
+    `part` is the name of the part of the workload that it is in. `above` has what contains it, from
+    the workload on.
+    """
+
+    path: FieldPath
+    part: str
+    object: Object
+    above: tuple[Object, ...]
+
+
+def templates_of(workload: Object) -> Iterator[Template]:
+    """Yield the Pod templates in a workload."""
+    yield from _templates(workload, FieldPath(""), "", ())
+
+
+def _templates(
+    value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
+) -> Iterator[Template]:
+    if isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _templates(item, path.index(position), part, above)
+    elif isinstance(value, dict) and "containers" in map_at(value, "spec"):
+        yield Template(path, part, value, above)
+    elif isinstance(value, dict):
+        part = text_at(value, "groupName") or text_at(value, "name") or part
+        for key, item in value.items():
+            yield from _templates(item, path.child(key), part, (*above, value))
+
+
+def kind_of(resource: Resource) -> OwnerKind | None:
+    """Return the kind of workload whose Pods can share a ComputeDomain, or None."""
+    return next((kind for kind in OWNER_KINDS if resource in kind.resources), None)
+
+
+async def judge_templates(
+    workload: Object, kind: OwnerKind, facts: TemplateFacts | None
+) -> Verdict | None:
+    """Return the verdict on the Pods of a workload, None if nothing in it asks for MNNVL."""
+    findings: Findings = []
+    warnings = []
+    if MNNVL_ENABLED in annotations_of(workload):
+        warnings.append(
+            f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
+            " controller copies it to Pods: write it into the metadata of their templates"
+        )
+    effects: dict[str, Effect] = {}
+    warnings += misspelt_annotations(map_at(workload, "metadata"), FieldPath("metadata"))
+    for template in templates_of(workload):
+        warnings += _mistakes(template)
+        injection = await _injection(template, kind, facts)
+        at = template.path
+        findings += (replace(found, field=f"{at}.{found.field}") for found in injection.findings)
+        warnings += injection.warnings
+        if injection.plan is not None:
+            domain = desired_resource(injection.plan, COMPUTE_DOMAIN, COMPUTE_DOMAIN.versions[0])
+            effects[injection.plan.compute_domain] = Effect("create", domain)
+
+    warnings = [*dict.fromkeys(warnings)]
+    if findings:
+        return judged(findings, warnings)
+    told = [*warnings, *effects]
+    return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
+
+
+def _mistakes(template: Template) -> Iterator[str]:
+    metadata = map_at(template.object, "metadata")
+    yield from misspelt_annotations(metadata, template.path.child("metadata"))
+    scheduler = text_at(map_at(template.object, "spec"), "schedulerName")
+    if nearest(scheduler, SCHEDULERS):
+        yield unknown_scheduler(scheduler, template.path.child("spec.schedulerName"))
+
+
+async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts | None) -> Injection:
+    """Return what a Pod of a template needs."""
+    workload = template.above[0]
+    of_workload = map_at(workload, "metadata")
+    labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
+    labels[kind.key] = text_at(of_workload, "name")
+    own_metadata = map_at(template.object, "metadata")
+    metadata = {
+        "annotations": annotations_of(template.object),
+        "labels": {**map_at(own_metadata, "labels"), **labels},
+        "name": template.part,
+    }
+    namespace = text_at(of_workload, "namespace") or "default"
+    obj = {**template.object, "metadata": metadata}
+    pod = read_pod(obj, namespace)
+
+    injection = inject(pod, None, CliqueFacts(), "template")
+    plan = injection.plan
+    if plan is None:
+        return injection
+
+    rival = await facts.find_rival(pod) if facts else None
+    if rival is not None:
+        return replace(injection, plan=None, findings=[*injection.findings, rival])
+
+    named = plan.member.named
+    spec = map_at(workload, "spec")
+    size = size_of_unit(named, plan.scope, spec) if named is not None else None
+    group = await facts.own_group(obj, namespace) if facts else None
+    bounds = read_bounds(template.object, template.above, group, size)
+    nodes = Nodes()
+    if facts is not None:
+        nodes = facts.nodes_with((*bounds.levels, *KNOWN, GPU_COUNT, GPUS, NVLINK_DOMAIN))
+    warnings = [*injection.warnings, *unit_warnings(plan, bounds, nodes)]
+    return replace(injection, warnings=warnings)
+
+
+# Workloads inside of other documents, and documents that no webhook judges.
+
+
+def maker_of(document: Object) -> Maker | None:
+    """Return the row of MAKERS for a document, or None."""
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    identity = (group, document.get("kind"))
+    return next((maker for maker in MAKERS if (maker.group, maker.kind) == identity), None)
+
+
+def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
+    """Yield the workloads that a document makes, each with the path of its spec.
+
+    Their names are not those that the controller chooses.
+    """
+    metadata = map_at(document, "metadata")
+    parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]
+    if maker.each:
+        at = FieldPath("spec").child(maker.each)
+        roles = enumerate(maps_at(map_at(document, "spec"), maker.each))
+        parts = [(at.index(position), role) for position, role in roles]
+
+    for path, part in parts:
+        spec = map_at(part, *maker.spec) if maker.spec else {}
+        if not spec:
+            continue
+        name = "-".join(filter(None, (text_at(metadata, "name"), text_at(part, "name"))))
+        for step in maker.spec:
+            path = path.child(step)
+        made = {
+            "apiVersion": maker.makes.api_version(),
+            "kind": maker.makes.kind,
+            "metadata": {
+                "name": name,
+                "namespace": text_at(metadata, "namespace"),
+                "annotations": annotations_of(part) if maker.each else {},
+            },
+            "spec": spec,
+        }
+        yield path, made
+
+
+def about(maker: Maker, *, is_judged: bool) -> str:
+    """Return what is judged of the objects of a maker, for people."""
+    made = maker.makes.kind
+    if is_judged:
+        return f"judged is the {made} that this {maker.kind} makes"
+    if maker.spec:
+        return (
+            f"the {made} that it makes is judged, if a Pod template in it has the annotation"
+            f" {MNNVL_ENABLED}"
+        )
+    return (
+        f"the {made} that it makes from its runtime is judged, if a Pod template in it has the"
+        f" annotation {MNNVL_ENABLED}: check that {made}"
+    )
+
+
+def not_asking() -> str:
+    """Return why a workload is not judged whose Pod templates don't ask for MNNVL."""
+    return f"it is judged if a Pod template in it has the annotation {MNNVL_ENABLED}"
+
+
+def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
+    """Return one verdict for the workloads that a document makes, None for none.
+
+    Their names are not known before they are made, so it doesn't say which ComputeDomains they get.
+    """
+    if not verdicts:
+        return None
+    findings = [
+        replace(cause, field=f"{path}{cause.field.removeprefix('spec')}")
+        for path, verdict in verdicts
+        for cause in verdict.causes
+    ]
+    warnings = [warning for _, verdict in verdicts for warning in verdict.warnings]
+    return judged(findings, warnings)
+
+
+def judge_ownerless(document: Object) -> Verdict | None:
+    """Return the refusal of Pods that belong to no workload of OWNER_KINDS, else None.
+
+    Only kinds of which it is known that no such workload is above their Pods are judged.
+    """
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    if (group, document.get("kind")) not in OWNERLESS:
+        return None
+    kinds = ", ".join(kind.title for kind in OWNER_KINDS)
+    findings = [
+        forbidden(
+            template.path.child("metadata.annotations").key(MNNVL_ENABLED),
+            f"the Pods of a {document['kind']} would be refused: a Pod shares a ComputeDomain with"
+            f" the others of its {kinds}. Use one of these kinds, or remove the annotation",
+        )
+        for template in templates_of(document)
+        if annotations_of(template.object).get(MNNVL_ENABLED) == "true"
+    ]
+    return judged(findings) if findings else None
+
+
+OWNERLESS = {("apps", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet")}

@@ -1,0 +1,135 @@
+"""How many Pods of a workload share a unit, by the spec of the workload.
+
+Only Pods whose template asks for MNNVL and for GPUs count: each of them needs a node of its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from app.base.value import Value
+from app.facts.kinds import (
+    JOB_SET,
+    LEADER_WORKER_SET,
+    RAY_CLUSTER,
+    TRAINING_JOBS,
+)
+from app.facts.kubernetes.gpus import gpus_of_pod
+from app.facts.labels import MNNVL_ENABLED
+from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, NamedOwner
+from app.objects.resource import JOB
+from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, maps_at, text_at
+
+
+class PodsOfTemplate(Value):
+    """The Pods of one template of a workload that are in one unit.
+
+    `labels` are those by which its Pods differ from the Pods of other templates.
+    """
+
+    template: JsonMap
+    pods: int
+    labels: Mapping[str, str] = {}
+
+
+class UnitSize(Value):
+    """The number of Pods in one unit of a workload, and of units that the workload has."""
+
+    pods: int
+    units: int
+
+
+Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
+"""Yields the Pods of one unit of a scope, by the spec of the workload."""
+
+
+def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:
+    """Return the size of the unit of a Pod, whose workload has this `spec`.
+
+    None for a kind whose spec doesn't tell it.
+    """
+    counting = next(
+        (_COUNTING[kind] for kind in owner.kind.resource_kinds & _COUNTING.keys()), None
+    )
+    if counting is None:
+        return None
+
+    keys = owner.kind.scope(scope).keys
+    own = dict(zip(keys, owner.values_at(keys), strict=True))
+    pods = sum(
+        part.pods
+        for part in counting(spec, scope)
+        if _asks(part.template) and all(part.labels.get(key, own[key]) == own[key] for key in keys)
+    )
+    return UnitSize(pods, _units(owner, scope, spec))
+
+
+def _asks(template: JsonMap) -> bool:
+    is_asking = annotations_of(template).get(MNNVL_ENABLED) == "true"
+    return is_asking and gpus_of_pod(map_at(template, "spec")).every > 0
+
+
+def _of_groups(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
+    inner = map_at(spec, "leaderWorkerTemplate")
+    size = int_of(inner.get("size"), 1)
+    if scope == "subgroup":
+        size = int_of(map_at(inner, "subGroupPolicy").get("subGroupSize"), size)
+    leader = map_at(inner, "leaderTemplate")
+    if leader:
+        yield PodsOfTemplate(leader, 1)
+        size -= 1
+    yield PodsOfTemplate(map_at(inner, "workerTemplate"), size)
+
+
+def _of_job_set(spec: JsonMap, scope: str) -> Iterator[PodsOfTemplate]:
+    for job in maps_at(spec, "replicatedJobs"):
+        copies = 1 if scope == "job" else int_of(job.get("replicas"), 1)
+        labels = {REPLICATED_JOB: text_at(job, "name")}
+        for part in _of_job(map_at(job, "template", "spec"), scope):
+            yield PodsOfTemplate(part.template, copies * part.pods, labels)
+
+
+def _of_job(spec: JsonMap, _: str) -> Iterator[PodsOfTemplate]:
+    parallelism = int_of(spec.get("parallelism"), 1)
+    pods = min(parallelism, int_of(spec.get("completions"), parallelism))
+    yield PodsOfTemplate(map_at(spec, "template"), pods)
+
+
+def _of_training_job(spec: JsonMap, _: str) -> Iterator[PodsOfTemplate]:
+    for field, roles in spec.items():
+        if field.lower().endswith("replicaspecs"):
+            for role in map(map_of, map_of(roles).values()):
+                yield PodsOfTemplate(map_at(role, "template"), int_of(role.get("replicas"), 1))
+
+
+def _of_ray_cluster(spec: JsonMap, _: str) -> Iterator[PodsOfTemplate]:
+    head = map_at(spec, "headGroupSpec", "template")
+    yield PodsOfTemplate(head, 1, {RAY_GROUP: "headgroup"})
+    for group in maps_at(spec, "workerGroupSpecs"):
+        pods = int_of(group.get("replicas"), 1) * int_of(group.get("numOfHosts"), 1)
+        labels = {RAY_GROUP: text_at(group, "groupName")}
+        yield PodsOfTemplate(map_at(group, "template"), pods, labels)
+
+
+_COUNTING: Mapping[str, Counting] = {
+    LEADER_WORKER_SET.kind: _of_groups,
+    JOB_SET.kind: _of_job_set,
+    RAY_CLUSTER.kind: _of_ray_cluster,
+    JOB.kind: _of_job,
+    **dict.fromkeys((job.kind for job in TRAINING_JOBS), _of_training_job),
+}
+
+
+def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
+    """Return how many units the workload has that are like the one of a Pod."""
+    if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
+        return int_of(spec.get("replicas"), 1)
+    if JOB_SET.kind in owner.kind.resource_kinds and scope == "job":
+        return sum(
+            int_of(job.get("replicas"), 1)
+            for job in maps_at(spec, "replicatedJobs")
+            if _is_of(owner, job)
+        )
+    return 1
+
+
+def _is_of(owner: NamedOwner, job: JsonMap) -> bool:
+    return dict(owner.values).get(REPLICATED_JOB) == text_at(job, "name")

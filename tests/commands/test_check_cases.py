@@ -1,0 +1,588 @@
+"""The command `check` beside documents that are not all: named cases of workloads and nodes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+
+ENABLED = '{grove.io/mnnvl-enabled: "true"}'
+GPUS = "spec: {containers: [{name: c, resources: {limits: {nvidia.com/gpu: 4}}}]}"
+TEMPLATE = f"{{metadata: {{annotations: {ENABLED}}}, {GPUS}}}"
+PLAIN = f"{{{GPUS}}}"
+
+
+def nodes(*groups: tuple[int, str]) -> str:
+    """Nodes with 4 GPUs each: so many, with these labels in YAML."""
+    made: list[str] = []
+    for number, labels in groups:
+        for _ in range(number):
+            name = f"n{len(made)}"
+            made.append(
+                f"apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels:"
+                f' {{kubernetes.io/hostname: {name}, nvidia.com/gpu.count: "4", {labels}}}}}\n'
+            )
+    return "---\n".join(made)
+
+
+CLIQUES_OF_2 = nodes(
+    (2, "nvidia.com/gpu.clique: a.0, example.com/block: b0"),
+    (2, "nvidia.com/gpu.clique: a.1, example.com/block: b0"),
+)
+
+
+def lws(
+    size: int = 2,
+    *,
+    replicas: int = 1,
+    annotations: str = "leaderworkerset.sigs.k8s.io/exclusive-topology: nvidia.com/gpu.clique",
+    leader: str = "",
+    worker: str = TEMPLATE,
+    version: str = "leaderworkerset.x-k8s.io/v1",
+    kind: str = "LeaderWorkerSet",
+) -> str:
+    leading = f"leaderTemplate: {leader}, " if leader else ""
+    return (
+        f"apiVersion: {version}\nkind: {kind}\n"
+        f"metadata: {{name: w, namespace: ml, annotations: {{{annotations}}}}}\n"
+        f"spec: {{replicas: {replicas}, leaderWorkerTemplate:"
+        f" {{size: {size}, {leading}workerTemplate: {worker}}}}}\n"
+    )
+
+
+KEPT = "alpha.jobset.sigs.k8s.io/exclusive-topology: nvidia.com/gpu.clique"
+REQUIRED = "kai.scheduler/topology-required-placement"
+
+
+def jobset(*jobs: tuple[str, int, int], scope: str = "") -> str:
+    template = TEMPLATE
+    if scope:
+        template = template.replace('"true"', f'"true", grove.io/mnnvl-scope: {scope}')
+    made = ", ".join(
+        f"{{name: {name}, replicas: {replicas}, template: {{spec:"
+        f" {{parallelism: {parallelism}, template: {template}}}}}}}"
+        for name, replicas, parallelism in jobs
+    )
+    return (
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\n"
+        f"metadata: {{name: j, annotations: {{{KEPT}}}}}\nspec: {{replicatedJobs: [{made}]}}\n"
+    )
+
+
+def ray(*groups: tuple[str, int, int], kind: str = "RayCluster", at: str = "") -> str:
+    made = ", ".join(
+        f"{{groupName: {name}, replicas: {replicas}, numOfHosts: {hosts}, template: {TEMPLATE}}}"
+        for name, replicas, hosts in groups
+    )
+    cluster = f"{{headGroupSpec: {{template: {PLAIN}}}, workerGroupSpecs: [{made}]}}"
+    spec = f"{{{at}: {cluster}}}" if at else cluster
+    annotations = f"{{{REQUIRED}: nvidia.com/gpu.clique}}"
+    return (
+        f"apiVersion: ray.io/v1\nkind: {kind}\n"
+        f"metadata: {{name: r, annotations: {annotations}}}\nspec: {spec}\n"
+    )
+
+
+def job(annotations: str = "", labels: str = "", of_job: str = "", pods: int = 2) -> str:
+    template = TEMPLATE.replace(ENABLED, f'{{grove.io/mnnvl-enabled: "true", {annotations}}}')
+    template = template.replace("metadata: {", f"metadata: {{labels: {{{labels}}}, ", 1)
+    return (
+        f"apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j, annotations: {{{of_job}}}}}\n"
+        f"spec: {{parallelism: {pods}, template: {template}}}\n"
+    )
+
+
+SKIP = 'kai.scheduler/skip-podgrouper: "true"'
+
+
+def own_group(level: str = "", of_subgroup: str = "", of_parent: str = "") -> str:
+    def constraint(value: str) -> str:
+        if not value:
+            return ""
+        return f"topologyConstraint: {{topology: t, requiredTopologyLevel: {value}}}, "
+
+    return (
+        "apiVersion: scheduling.run.ai/v2alpha2\nkind: PodGroup\nmetadata: {name: own}\n"
+        f"spec: {{{constraint(level)}queue: q, subGroups:"
+        f" [{{name: above, {constraint(of_parent)}minSubGroup: 1}},"
+        f" {{name: w, {constraint(of_subgroup)}parent: above, minMember: 2}}]}}\n"
+    )
+
+
+def domain(template: str, labels: str = "") -> str:
+    return (
+        "apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\n"
+        f"metadata: {{name: d, namespace: ml, labels: {{{labels}}}}}\n"
+        f"spec: {{numNodes: 0, channel: {{resourceClaimTemplate: {{name: {template}}}}}}}\n"
+    )
+
+
+def claiming(template: str) -> str:
+    claims = f"resourceClaims: [{{name: x, resourceClaimTemplateName: {template}}}], "
+    return TEMPLATE.replace("spec: {", f"spec: {{{claims}", 1)
+
+
+def pcs(constraint: str = "", *, annotations: str = "", clique: str = "", name: str = "s") -> str:
+    top = f"topologyConstraint: {constraint}, " if constraint else ""
+    return (
+        "apiVersion: grove.io/v1alpha1\nkind: PodCliqueSet\n"
+        f"metadata: {{name: {name}, annotations: {{{annotations}}}}}\n"
+        f"spec: {{replicas: 1, template: {{{top}cliques: [{{name: c, spec: {{replicas: 2,"
+        f" {clique} podSpec: {{containers: [{{name: c, resources:"
+        " {limits: {nvidia.com/gpu: 8}}}]}}}]}}\n"
+    )
+
+
+def binding(name: str, *levels: str) -> str:
+    made = ", ".join(f"{{domain: {level}, key: example.com/{level}}}" for level in levels)
+    return (
+        "apiVersion: grove.io/v1alpha1\nkind: ClusterTopologyBinding\n"
+        f"metadata: {{name: {name}}}\nspec: {{levels: [{made}]}}\n"
+    )
+
+
+TOPOLOGY = binding("t", "block", "rack").replace("ClusterTopologyBinding", "ClusterTopology")
+
+CASES: list[Any] = [
+    # what is not among the documents
+    (
+        "a binding that is not there",
+        [pcs("{topologyName: t, pack: {required: rack}}")],
+        2,
+        ['no verdict without ClusterTopologyBinding "t"', "1 without a verdict"],
+        ["REFUSED", "none in this cluster"],
+    ),
+    (
+        "a binding beside another one",
+        [binding("other", "block", "rack"), pcs("{topologyName: t, pack: {required: rack}}")],
+        2,
+        ['no verdict without ClusterTopologyBinding "t"'],
+        ["REFUSED"],
+    ),
+    (
+        "a binding that is there",
+        [binding("t", "block", "rack"), pcs("{topologyName: t, pack: {required: rack}}")],
+        0,
+        ["ALLOWED  PodCliqueSet s"],
+        [],
+    ),
+    (
+        "a level that the binding lacks",
+        [binding("t", "block", "rack"), pcs("{topologyName: t, pack: {required: host}}")],
+        1,
+        ['not a level of ClusterTopologyBinding "t"'],
+        [],
+    ),
+    (
+        "a mistake that holds without the binding",
+        [pcs("{pack: {required: rack}}")],
+        1,
+        ["the name of a ClusterTopologyBinding is needed"],
+        [],
+    ),
+    (
+        "a managed topology that is not there",
+        [pcs("{packDomain: rack}")],
+        2,
+        ['no verdict without ClusterTopology "grove-topology"', "give --config"],
+        ["the operator creates it"],
+    ),
+    (
+        "a Pod whose Job is not there",
+        [
+            f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {ENABLED},"
+            " labels: {batch.kubernetes.io/job-name: j}, ownerReferences: [{apiVersion: batch/v1,"
+            f" kind: Job, name: j, uid: u, controller: true}}]}}\n{GPUS}\n"
+        ],
+        2,
+        ['no verdict without Job "j"'],
+        ["REFUSED"],
+    ),
+    (
+        "a Pod that no Job controls",
+        [
+            f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p, annotations: {ENABLED},"
+            f" labels: {{batch.kubernetes.io/job-name: j}}}}\n{GPUS}\n"
+        ],
+        1,
+        ["no Job of this name controls the Pod"],
+        [],
+    ),
+    # one misspelt field decides nothing
+    (
+        "a misspelt packDomain",
+        [pcs("{packdomain: rack}")],
+        0,
+        ["topologyConstraint.packdomain: unknown field", "Did you mean packDomain?"],
+        ["ClusterTopologyBinding"],
+    ),
+    (
+        "a misspelt packDomain beside a set with a right one",
+        [
+            TOPOLOGY.replace("name: t", "name: grove-topology"),
+            pcs("{packDomain: rack}"),
+            pcs("{packdomain: rack}", name="other"),
+        ],
+        0,
+        ["ALLOWED  PodCliqueSet s", "Did you mean packDomain?"],
+        ["ClusterTopologyBinding"],
+    ),
+    (
+        "a misspelt level of a pack",
+        [binding("t", "block"), pcs("{topologyName: t, pack: {requierd: block}}")],
+        0,
+        ["topologyConstraint.pack.requierd: unknown field", "Did you mean required?"],
+        [],
+    ),
+    (
+        "a misspelt topologyConstraint",
+        [pcs().replace("template: {", "template: {topologyConstrain: {packDomain: rack}, ")],
+        0,
+        ["spec.template.topologyConstrain: unknown field", "Did you mean topologyConstraint?"],
+        [],
+    ),
+    (
+        "a field that is like no other",
+        [pcs("{zzz: 1}")],
+        0,
+        ["topologyConstraint.zzz: unknown field"],
+        ["Did you mean"],
+    ),
+    # which Grove it is for is not known
+    (
+        "Grove's group without a known Grove",
+        [pcs(annotations="grove.io/mnnvl-group: pool")],
+        0,
+        ["ALLOWED"],
+        ["is ignored", "doesn't read it"],
+    ),
+    (
+        "Grove's group that is no name",
+        [pcs(annotations='grove.io/mnnvl-group: "a b"')],
+        1,
+        ['must be "none" or a name'],
+        [],
+    ),
+    (
+        "Grove's group beside a topology of the designs",
+        [TOPOLOGY, pcs(annotations="grove.io/mnnvl-group: pool")],
+        0,
+        ["is ignored: the Grove of this cluster doesn't read it"],
+        [],
+    ),
+    # what Grove would refuse
+    (
+        "a minimum above the replicas",
+        [pcs(clique="minAvailable: 3,")],
+        1,
+        ["cliques[0].spec.minAvailable: Invalid value: 3: must not be greater than replicas (2)"],
+        [],
+    ),
+    ("a minimum of all replicas", [pcs(clique="minAvailable: 2,")], 0, ["ALLOWED"], ["minAvail"]),
+    (
+        "a misspelt scheduler",
+        [pcs().replace("podSpec: {", "podSpec: {schedulerName: kai-schedular, ")],
+        0,
+        ['answers to "kai-schedular"', "Did you mean kai-scheduler?"],
+        [],
+    ),
+    (
+        "a scheduler of Kubernetes",
+        [pcs().replace("podSpec: {", "podSpec: {schedulerName: default-scheduler, ")],
+        0,
+        ["ALLOWED"],
+        ["answers to"],
+    ),
+    (
+        "a misspelt annotation of a set",
+        [pcs(annotations='grove.io/mnnvl-enabeld: "true"')],
+        0,
+        ["annotations[grove.io/mnnvl-enabeld]", "Did you mean grove.io/mnnvl-enabled?"],
+        [],
+    ),
+    (
+        "a misspelt annotation of a Pod template",
+        [lws().replace("mnnvl-enabled", "mnnvl-enabeld")],
+        0,
+        ["workerTemplate.metadata.annotations[grove.io/mnnvl-enabeld]"],
+        [],
+    ),
+    (
+        "an annotation as a label",
+        [pcs().replace("annotations: {}", 'labels: {grove.io/mnnvl-enabled: "true"}')],
+        0,
+        ["metadata.labels[grove.io/mnnvl-enabled]: a label of this name has no effect"],
+        [],
+    ),
+    # sizes of units
+    (
+        "a group of the size of a domain",
+        [CLIQUES_OF_2, lws(2)],
+        0,
+        ["lws-w-0-cd"],
+        ["warning"],
+    ),
+    (
+        "a group larger than a domain",
+        [CLIQUES_OF_2, lws(3)],
+        0,
+        ['MNNVL of unit "lws-w-0": 3 pods need 3 nodes', "in this cluster has 2"],
+        [],
+    ),
+    (
+        "a leader that needs no channel",
+        [CLIQUES_OF_2, lws(3, leader=PLAIN)],
+        0,
+        ["lws-w-0-cd"],
+        ["need 3 nodes", "need 2 nodes"],
+    ),
+    (
+        "a JobSet of two jobs",
+        [CLIQUES_OF_2, jobset(("a", 1, 2), ("b", 2, 1))],
+        0,
+        ["4 pods need 4 nodes"],
+        [],
+    ),
+    (
+        "a JobSet with a domain for each job",
+        [CLIQUES_OF_2, jobset(("a", 3, 2), scope="job")],
+        0,
+        ["jobsetjob-j-a-0-cd"],
+        ["need"],
+    ),
+    (
+        "a worker group of several hosts",
+        [CLIQUES_OF_2, ray(("g", 2, 2))],
+        0,
+        ["4 pods need 4 nodes"],
+        [],
+    ),
+    (
+        "a Job that completes before it is as large",
+        [
+            CLIQUES_OF_2,
+            job(of_job=f"{REQUIRED}: nvidia.com/gpu.clique", pods=9).replace(
+                "parallelism: 9", "completions: 2, parallelism: 9"
+            ),
+        ],
+        0,
+        ["job-j-cd"],
+        ["need"],
+    ),
+    (
+        "a level with several NVLink domains",
+        [CLIQUES_OF_2, lws(2, annotations=f"{REQUIRED}: example.com/block")],
+        0,
+        ["warning: MNNVL", "a domain of example.com/block has several"],
+        [],
+    ),
+    (
+        "a level that no node has",
+        [CLIQUES_OF_2, lws(2, annotations=f"{REQUIRED}: example.com/blok")],
+        0,
+        ["example.com/blok, which no node has"],
+        [],
+    ),
+    (
+        "a level whose domains are too small",
+        [
+            nodes((4, "nvidia.com/gpu.clique: a.0, example.com/rack: r0")),
+            lws(5, annotations=f"{REQUIRED}: example.com/rack"),
+        ],
+        0,
+        ["its 5 pods must be in one domain of example.com/rack, but the largest holds at most 4"],
+        [],
+    ),
+    (
+        "several groups in one NVLink domain",
+        [
+            nodes((8, "nvidia.com/gpu.clique: a.0")),
+            lws(2, replicas=3, annotations=f"{REQUIRED}: nvidia.com/gpu.clique"),
+        ],
+        0,
+        ["3 units like", "issue 892"],
+        [],
+    ),
+    # PodGroups that are made by hand
+    (
+        "a subgroup that is kept together",
+        [
+            own_group(of_subgroup="nvidia.com/gpu.clique"),
+            job("pod-group-name: own", "kai.scheduler/subgroup-name: w", SKIP),
+        ],
+        0,
+        ["job-j-cd"],
+        ["warning"],
+    ),
+    (
+        "a subgroup above that is kept together",
+        [
+            own_group(of_parent="nvidia.com/gpu.clique"),
+            job("pod-group-name: own", "kai.scheduler/subgroup-name: w", SKIP),
+        ],
+        0,
+        [],
+        ["warning"],
+    ),
+    (
+        "a PodGroup that is kept together",
+        [own_group("nvidia.com/gpu.clique"), job("pod-group-name: own", "", SKIP)],
+        0,
+        [],
+        ["warning"],
+    ),
+    (
+        "another subgroup that is kept together",
+        [
+            own_group(of_subgroup="nvidia.com/gpu.clique"),
+            job("pod-group-name: own", "kai.scheduler/subgroup-name: above", SKIP),
+        ],
+        0,
+        ['Set topologyConstraint.requiredTopologyLevel of the PodGroup "own"'],
+        ["Annotate the Job"],
+    ),
+    (
+        "a PodGroup that is not there",
+        [job("pod-group-name: own", "", SKIP)],
+        0,
+        ["job-j-cd"],
+        ["nothing keeps"],
+    ),
+    (
+        "no PodGroup at all",
+        [job("", "", SKIP)],
+        0,
+        ["KAI never schedules them"],
+        [],
+    ),
+    (
+        "an annotation that KAI's pod-grouper skips",
+        [
+            own_group(),
+            job("pod-group-name: own", "", f"{SKIP}, {REQUIRED}: nvidia.com/gpu.clique"),
+        ],
+        0,
+        ["nothing keeps its pods", 'of the PodGroup "own"'],
+        [],
+    ),
+    # channels of ComputeDomains that are made by hand
+    (
+        "a claim of a ComputeDomain",
+        [domain("t"), lws(worker=claiming("t"))],
+        1,
+        ["REFUSED  LeaderWorkerSet ml/w", "it asks for the NVLink channel of its node too"],
+        [],
+    ),
+    (
+        "a claim of something else",
+        [domain("t"), lws(worker=claiming("other"))],
+        0,
+        ["lws-w-0-cd"],
+        [],
+    ),
+    # documents that nothing judges
+    (
+        "a workload without the annotation",
+        [lws(worker=PLAIN)],
+        0,
+        ["it is judged if a Pod template in it has the annotation grove.io/mnnvl-enabled"],
+        ["see whether apiVersion"],
+    ),
+    (
+        "a RayJob",
+        [CLIQUES_OF_2, ray(("g", 3, 1), kind="RayJob", at="rayClusterSpec")],
+        0,
+        ["judged is the RayCluster that this RayJob makes", "3 pods need 3 nodes"],
+        ["would create"],
+    ),
+    (
+        "a RayService without the annotation",
+        [ray(("g", 3, 1), kind="RayService", at="rayClusterConfig").replace('"true"', '"false"')],
+        0,
+        ["the RayCluster that it makes is judged, if"],
+        ["see whether apiVersion"],
+    ),
+    (
+        "a RayJob with a mistake",
+        [
+            ray(("g", 1, 1), kind="RayJob", at="rayClusterSpec").replace(
+                '"true"', '"true", grove.io/mnnvl-scope: group'
+            )
+        ],
+        1,
+        [
+            "spec.rayClusterSpec.workerGroupSpecs[0].template.metadata.annotations"
+            "[grove.io/mnnvl-scope]: Unsupported value"
+        ],
+        [],
+    ),
+    (
+        "a TrainJob",
+        [
+            "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\n"
+            "spec: {runtimeRef: {name: r}}\n"
+        ],
+        0,
+        ["the JobSet that it makes from its runtime is judged"],
+        ["see whether apiVersion"],
+    ),
+    (
+        "a DisaggregatedSet",
+        [
+            CLIQUES_OF_2,
+            "apiVersion: disaggregatedset.x-k8s.io/v1\nkind: DisaggregatedSet\n"
+            "metadata: {name: d}\nspec: {roles: [{name: prefill, spec: {replicas: 1,"
+            f" leaderWorkerTemplate: {{size: 3, workerTemplate: {TEMPLATE}}}}}}},"
+            f" {{name: decode, spec: {{leaderWorkerTemplate: {{size: 1, workerTemplate: {PLAIN}}}"
+            "}}]}\n",
+        ],
+        0,
+        ["judged is the LeaderWorkerSet that this DisaggregatedSet makes", "3 pods need 3 nodes"],
+        [],
+    ),
+    (
+        "a Deployment with the annotation",
+        [
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"
+            f"spec: {{template: {TEMPLATE}}}\n"
+        ],
+        1,
+        ["the Pods of a Deployment would be refused"],
+        [],
+    ),
+    (
+        "a misspelt kind",
+        [lws(kind="LeaderWorkerset")],
+        0,
+        ["did you mean LeaderWorkerSet?", "see whether apiVersion and kind are right"],
+        [],
+    ),
+    (
+        "a kind of another group",
+        [lws(version="apps/v1")],
+        0,
+        ["LeaderWorkerSet is a kind of leaderworkerset.x-k8s.io"],
+        [],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("documents", "code", "said", "unsaid"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_what_check_says(
+    documents: list[str],
+    code: int,
+    said: list[str],
+    unsaid: list[str],
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    file = tmp_path / "in.yaml"
+    file.write_text("---\n".join(documents))
+    found = main(["check", str(file)])
+    printed = capsys.readouterr().out
+    assert [text for text in said if text not in printed] == [], printed
+    assert [text for text in unsaid if text in printed] == [], printed
+    assert found == code, printed
