@@ -132,7 +132,7 @@ PARTS = {
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
     "Annotate the … with …",
-    "Set topologyConstraint.requiredTopologyLevel of the PodGroup \"…\", or of the subgroup of these pods, to …",
+    'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",
     " and … more",
     ", and Topograph may leave … out where … is",

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from app.base.value import Value
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.kubernetes.selectors import node_selector, required_affinity
-from app.facts.labels import POD_GROUP_NAME, SUBGROUP
+from app.facts.labels import POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 from app.facts.unit_owners import OWNER_KINDS
 from app.facts.unit_sizes import UnitSize
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
-from app.rules.workload.groups import SKIP_PODGROUPER
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
