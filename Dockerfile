@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY scripts/install scripts/constraints.txt scripts/build-constraints.txt scripts/tracing-constraints.txt ./scripts/
 COPY app ./app
+COPY manifests/policies ./manifests/policies
 # `tracing` for `tracing.endpoint`
 ARG EXTRAS=
 RUN ./scripts/install /opt/grove-admission /tmp/wheels "${EXTRAS}"

@@ -19,6 +19,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from app.commands.policies import documents  # noqa: E402
 from app.config.schema import Configuration  # noqa: E402
 from app.webhooks.policies import (  # noqa: E402
     admission_policies,
@@ -313,11 +314,6 @@ def policies() -> str:
     text = in_namespace(_documents(admission_policies(marked)))
     for former, new in (
         (f'["{MARKED_USER}"]', USERS),
-        (
-            f'"{MARKED_USER}"',
-            '{{ include "grove-admission.users" . | fromJsonArray | join ", " |'
-            ' default "nobody (authorizedUsers is empty)" | quote }}',
-        ),
         (MARKED_TOPOLOGY, '{{ include "grove-admission.topology" . }}'),
     ):
         text = text.replace(former, new)
@@ -337,7 +333,7 @@ def policies() -> str:
 {in_namespace(marking)}{{{{- end }}}}
 """
 
-    return template("overlays/policies/policies.yaml", body, ".Values.policies.enabled")
+    return template("policies/rules", body, ".Values.policies.enabled")
 
 
 MARKING = "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
@@ -400,7 +396,7 @@ def queue_guard() -> str:
         "  failurePolicy: Fail\n",
         '  failurePolicy: {{ eq .Values.queueGuard.mode "warn" | ternary "Ignore" "Fail" }}\n',
     )
-    return template("overlays/queue-guard/policies.yaml", text, 'ne .Values.queueGuard.mode "off"')
+    return template("policies/queues", text, 'ne .Values.queueGuard.mode "off"')
 
 
 def queue_names() -> str:
@@ -410,7 +406,7 @@ def queue_names() -> str:
 
 def _documents(objects: list[dict[str, Any]]) -> str:
     """Return YAML in which no text is folded, so that placeholders stay whole."""
-    text = yaml.safe_dump_all(objects, sort_keys=False, width=1_000_000)
+    text = documents(objects, width=1_000_000)
     return re.sub(r"\{\{(.*?)\}\}", r'{{ "{{" }}\1{{ "}}" }}', text)
 
 

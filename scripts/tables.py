@@ -147,10 +147,15 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def labels() -> str:
-    named = re.compile(r'"(grove\.io/mnnvl-[a-z-]+|grove-admission\.grove\.io/[a-z][a-z-]+)"')
-    return _lines(
-        {name for path in (ROOT / "app").rglob("*.py") for name in named.findall(path.read_text())}
+    """Return the labels and annotations in the code and in the policies of API servers."""
+    named = re.compile(
+        r"['\"](grove\.io/mnnvl-[a-z-]+|grove-admission\.grove\.io/[a-z][a-z-]+)['\"]"
     )
+    paths = [
+        *(ROOT / "app").rglob("*.py"),
+        *(ROOT / "manifests" / "policies").rglob("*.yaml"),
+    ]
+    return _lines({name for path in paths for name in named.findall(path.read_text())})
 
 
 def _lines(names: Iterable[str]) -> str:

@@ -70,13 +70,27 @@ def uncovered() -> str:
     return "\n".join([*lines, ""])
 
 
-def documents(objects: Objects) -> str:
+class _Dumper(yaml.SafeDumper):
+    """Writes expressions of several lines as they are in the files, and no aliases."""
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
+
+
+def documents(objects: Objects, width: int = 100) -> str:
     """Return YAML documents.
 
     The first begins without a line of dashes: after comments alone, kube-apiserver would take
     these for a document.
     """
-    return yaml.safe_dump_all(objects, sort_keys=False, width=100)
+    return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=width)
 
 
 def _write_static(folder: Path, configuration: Configuration) -> None:

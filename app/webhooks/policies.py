@@ -1,43 +1,30 @@
-"""Rules in CEL as objects of the API server, and which of them it gets.
+"""The rules that API servers evaluate themselves, as objects for `kubectl apply`.
 
-They are admission policies with their bindings. Settings of a configuration decide which. A policy
-of the dialect that is not in force says nothing: its parameters are missing, or nobody writes its
-kinds. So those of both dialects are installed. Source:
+The policies are YAML files in `manifests/policies`, which kustomize reads too; the wheel has them
+in `app/policies`. They are complete for the default configuration. This module fills in what
+another configuration changes: names, users, namespaces, labels, and whether a policy refuses.
+
+A policy of the dialect that is not in force says nothing: its parameters are missing, or nobody
+writes its kinds. So the policies of both dialects are installed. Source:
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/,
 https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
-from msgspec.structs import replace
+import yaml
 
-from app.base.groups import by_key
 from app.base.value import Value
 from app.config.schema import Configuration
-from app.objects.resource import POD, Resource
+from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.objects.shape import Object
-from app.rules.dialects.bindings import policies as bindings
-from app.rules.dialects.design import policies as design
-from app.rules.policy import Levels, Policy, PolicyDemand, Uncovered, text, texts
-from app.rules.protection_policy import protection
-from app.rules.queue_policy import QueueKeys, by_others, missing_queues, queue_guards
-from app.rules.subgroups_policy import SUBGROUPS
-from app.rules.subgroups_policy import UNCOVERED as OF_SUBGROUPS
-from app.rules.topology.levels_policy import guard
-from app.rules.workload.pod_policy import MARK, conditions_of_mark
-from app.webhooks.configurations import (
-    API_VERSION,
-    APP_LABEL,
-    EXEMPT_NAMESPACE,
-    NAME,
-    expressions,
-    outside,
-)
+from app.webhooks.configurations import EXEMPT_NAMESPACE, NAME
 from app.webhooks.registry import guarded_kinds, warning_paths
-
-# Objects of the API server.
-
 
 SUFFIX = f".{NAME}.grove.io"
 STATIC_SUFFIX = f".{NAME}.static.k8s.io"
@@ -47,146 +34,92 @@ COMPONENT_LABEL = "app.kubernetes.io/component"
 RULES = "policies"
 QUEUES = "queue-guard"
 
-
-class Form(Value):
-    """What the objects of several policies have in common.
-
-    `component` is their label, by which former ones are pruned, `suffix` the end of their names,
-    and `exempt` the namespaces that they leave out.
-    """
-
-    component: str
-    suffix: str
-    exempt: Sequence[str]
-
-    def named(self, kind: str, name: str, spec: Object) -> Object:
-        """Return an object of `kind`."""
-        labels = {APP_LABEL: NAME, COMPONENT_LABEL: self.component}
-        return {
-            "apiVersion": API_VERSION,
-            "kind": kind,
-            "metadata": {"name": name + self.suffix, "labels": labels},
-            "spec": spec,
-        }
-
-    def constraints(self, rules: list[Object]) -> Object:
-        """Return the requests that match `rules`, outside of the exempt namespaces."""
-        return {
-            "matchPolicy": "Equivalent",
-            "namespaceSelector": outside(self.exempt),
-            "resourceRules": rules,
-        }
-
-
-def objects_of(policy: Policy, form: Form, actions: Sequence[str]) -> list[Object]:
-    """Return the ValidatingAdmissionPolicy of `policy` and its binding."""
-    return [
-        form.named("ValidatingAdmissionPolicy", policy.name, _validating(policy, form)),
-        form.named(
-            "ValidatingAdmissionPolicyBinding", policy.name, _binding(policy, form, actions)
-        ),
-    ]
-
-
-def _validating(policy: Policy, form: Form) -> Object:
-    """Return the spec of a policy.
-
-    If an expression can't be evaluated, the request passes, unless no webhook has the rule.
-    """
-    spec: Object = {"failurePolicy": "Fail" if policy.fails_closed else "Ignore"}
-    if policy.parameter is not None:
-        parameter = policy.parameter
-        spec["paramKind"] = {"apiVersion": parameter.api_version(), "kind": parameter.kind}
-    rules = list(_rules(policy.resources, policy.operations))
-    if policy.with_status:
-        rules = [{**rule, "resources": _with_status(rule["resources"])} for rule in rules]
-    constraints = form.constraints(rules)
-    if policy.label:
-        selected = {"matchExpressions": [{"key": policy.label, "operator": "Exists"}]}
-        constraints["objectSelector"] = selected
-    spec["matchConstraints"] = constraints
-    spec["matchConditions"] = expressions(policy.conditions.items())
-    spec["variables"] = expressions(_variables(policy))
-    spec["validations"] = [_validation(demand) for demand in policy.demands]
-
-    return spec
-
-
-def _binding(policy: Policy, form: Form, actions: Sequence[str]) -> Object:
-    """Return the spec of a binding.
-
-    If the parameter is missing, the policy says nothing.
-    """
-    spec: Object = {"policyName": policy.name + form.suffix}
-    if policy.parameter is not None:
-        which: Object = {"selector": {}}
-        if policy.parameter_name:
-            which = {"name": policy.parameter_name}
-        spec["paramRef"] = {**which, "parameterNotFoundAction": "Allow"}
-    spec["validationActions"] = list(actions)
-    return spec
-
-
-def _variables(policy: Policy) -> Iterator[tuple[str, str]]:
-    """Yield the name and the expression of each variable, after those that it uses."""
-    yield from policy.variables.items()
-    for demand in policy.demands:
-        yield demand.name, demand.offenders
-        yield from demand.details.items()
-
-
-def _rules(resources: Sequence[Resource], operations: Sequence[str]) -> Iterator[Object]:
-    """Yield a rule for each group of resources with the same versions and scope."""
-    plurals = by_key(
-        ((resource.group, resource.versions, resource.namespaced), resource.plural)
-        for resource in resources
-    )
-    for (group, versions, is_namespaced), names in plurals.items():
-        scope = "Namespaced" if is_namespaced else "Cluster"
-        yield {
-            "apiGroups": [group],
-            "apiVersions": list(versions),
-            "operations": list(operations),
-            "resources": names,
-            "scope": scope,
-        }
-
-
-def _with_status(plurals: Sequence[str]) -> list[str]:
-    """Return resources with their subresource `status`. A subresource has none."""
-    return [*plurals, *(f"{plural}/status" for plural in plurals if "/" not in plural)]
-
-
-def _validation(demand: PolicyDemand) -> Object:
-    holds = f"variables.{demand.name}.size() == 0"
-    if demand.unless:
-        holds += f" || variables.{demand.unless}"
-    return {
-        "expression": holds,
-        "message": demand.short,
-        "messageExpression": demand.message,
-        "reason": demand.reason,
-    }
-
-
-# Which of them an API server gets.
-
-
 Mode = Literal["refuse", "warn"]
 
-DENY = ("Deny",)
-WARN = ("Warn", "Audit")
+DENY = ["Deny"]
+WARN = ["Warn", "Audit"]
 
-UNCOVERED: tuple[Uncovered, ...] = (
-    *design.UNCOVERED,
-    *bindings.UNCOVERED,
+_FOLDER = Path(__file__).parents[1] / "policies"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+GUARD = "topology-guard"
+PATHS = {
+    GUARD: "/validate/clustertopology",
+    "clustertopology-levels": "/validate/clustertopology",
+    "clustertopologybinding-levels": "/validate/clustertopology",
+    "podcliqueset-packdomains": "/validate/podcliqueset",
+    "podcliqueset-packs": "/validate/podcliqueset",
+    "podgroup-subgroups": "/validate/podgroup",
+}
+"""The policies, each with the path of the webhook that has the same rules."""
+
+_WITH_LEVELS = ("podcliqueset-packdomains", "podcliqueset-packs")
+
+
+class Uncovered(Value):
+    """A task of a webhook that no policy can do."""
+
+    path: str
+    """The path of the webhook."""
+    what: str
+    why: str
+    """Why a policy can't do it."""
+
+
+_TOO_DEAR = "comparing each with each other would cost more than an API server spends"
+
+UNCOVERED = (
+    Uncovered(
+        "/validate/podcliqueset",
+        "PodCliqueSets with more than 400 cliques and scaling groups",
+        "comparing them would cost more than an API server spends",
+    ),
+    Uncovered(
+        "/validate/podcliqueset",
+        "packDomains while topology support is disabled, or while the ClusterTopology is missing",
+        "there is no parameter then, and no policy knows which release of Grove runs",
+    ),
+    Uncovered(
+        "/validate/clustertopology",
+        "ClusterTopologyBindings with more than 100 levels or references",
+        _TOO_DEAR,
+    ),
+    Uncovered(
+        "/validate/clustertopology",
+        "ClusterTopologyBindings with the name of a KAI Topology that Grove would not take over",
+        "a policy can't read the KAI Topology",
+    ),
+    Uncovered(
+        "/validate/clustertopology",
+        "removal of levels and ClusterTopologyBindings that PodCliqueSets use",
+        "a policy can't read the PodCliqueSets",
+    ),
+    Uncovered(
+        "/validate/podcliqueset",
+        "a topologyName without a ClusterTopologyBinding",
+        "a policy is evaluated for each binding that exists, and can't say that one is missing",
+    ),
+    Uncovered(
+        "/validate/podcliqueset",
+        "changes of stored topology constraints",
+        "Grove's own webhook refuses them",
+    ),
+    Uncovered(
+        "/validate/podcliqueset",
+        "packDomain in new PodCliqueSets, if there are ClusterTopologyBindings",
+        "Grove's CRD refuses it",
+    ),
     Uncovered(
         "/validate/podcliqueset",
         "MNNVL annotations",
         "they depend on other PodCliqueSets and on what the cluster serves",
-        "mnnvl-",
     ),
-    *OF_SUBGROUPS,
+    Uncovered(
+        "/validate/podgroup",
+        "cycles of SubGroups",
+        "CEL has no loop that follows one parent after another",
+    ),
+    Uncovered("/validate/podgroup", "PodGroups with more than 300 SubGroups", _TOO_DEAR),
     Uncovered("/validate/podgang", "what a PodGang owns is given back", "a policy writes nothing"),
     Uncovered("/mutate/podclique", "claims", "they are made of objects that a policy can't read"),
     Uncovered("/mutate/pod-mnnvl", "claims of units", "it asks the API server who owns the Pod"),
@@ -206,45 +139,43 @@ UNCOVERED: tuple[Uncovered, ...] = (
 """What only the webhooks do. Warnings are theirs too."""
 
 
-def policies_of(configuration: Configuration, *, is_static: bool = False) -> list[Policy]:
-    """Return the policies about objects of Grove and KAI.
+def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
+    """Return the policies about objects of Grove and KAI, each followed by its binding.
 
-    The levels are parameters, objects of the cluster. Static policies can have none: their levels
-    are those of `configuration`, and one more protects what we have stored.
+    The levels are parameters, objects of the cluster. Static policies, for a folder of the API
+    server, can have none: their levels are those of `configuration`, and one more policy protects
+    our stored configurations.
     """
     topology = configuration.cluster_topology
-    authorized = configuration.authorization.authorized_users
-    policies = [
-        guard(guarded_kinds(topology), topology.name, authorized),
-        design.CLUSTER_TOPOLOGIES,
-        bindings.CLUSTER_TOPOLOGY_BINDINGS,
-        SUBGROUPS,
-    ]
-    if not is_static:
-        of_sets = design.pod_clique_sets(parameter_name=topology.name)
-        return [*policies, of_sets, bindings.pod_clique_sets()]
+    values = {
+        **_authorized(configuration, Configuration()),
+        text(Configuration().cluster_topology.name): text(topology.name),
+    }
+    objects = _read("rules")
+    if is_static:
+        with_levels = [obj for obj in objects if _name(obj) in _WITH_LEVELS]
+        objects = [obj for obj in objects if obj not in with_levels] + _read("static")
+        if topology.enabled:
+            objects += with_levels
 
-    policies.append(protection(NAME, authorized))
-    if topology.enabled:
-        domains = [level.domain for level in configuration.levels]
-        levels = Levels(texts(domains), text(topology.name))
-        policies += [design.pod_clique_sets(levels), bindings.pod_clique_sets(levels)]
-    return policies
-
-
-def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
-    """Return ValidatingAdmissionPolicies and bindings.
-
-    They are for `kubectl apply`, or static, for a folder of the API server.
-    """
-    form = _form(configuration, is_static)
+    objects = _filled(objects, values, exempt_namespaces(configuration))
     only_warning = warning_paths(configuration.enforcement)
-    objects: list[Object] = []
-    for policy in policies_of(configuration, is_static=is_static):
-        is_guard = all(demand.reason == "Forbidden" for demand in policy.demands)
-        # The managed topology is guarded in a trial period too.
-        warns = policy.path in only_warning and not is_guard
-        objects += objects_of(policy, form, WARN if warns else DENY)
+    for obj in objects:
+        name, spec = _name(obj), obj["spec"]
+        if name == GUARD and CLUSTER_TOPOLOGY_BINDING.kind not in guarded_kinds(topology):
+            for rule in spec.get("matchConstraints", {}).get("resourceRules", ()):
+                rule["resources"].remove(CLUSTER_TOPOLOGY_BINDING.plural)
+
+        # the managed topology is guarded in a trial period too
+        warns = name != GUARD and PATHS.get(name) in only_warning
+        if warns and "validationActions" in spec:
+            spec["validationActions"] = WARN
+
+        if "name" in spec.get("paramRef", {}):
+            spec["paramRef"]["name"] = topology.name
+
+    if is_static:
+        _make_static(objects, configuration)
     return objects
 
 
@@ -253,25 +184,15 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 
     [] if Workloads are disabled.
     """
-    if not configuration.workloads.enabled:
+    workloads = configuration.workloads
+    if not workloads.enabled:
         return []
 
-    form = _form(configuration, is_static)
-    name = "pod-mark"
-    conditions = conditions_of_mark(configuration.workloads.scheduler_name)
-    mutation = {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": MARK}}
-    spec = {
-        "failurePolicy": "Ignore",
-        "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": form.constraints(list(_rules((POD,), ("CREATE",)))),
-        "matchConditions": expressions(conditions.items()),
-        "mutations": [mutation],
-    }
-    bound = {"policyName": name + form.suffix}
-    return [
-        form.named("MutatingAdmissionPolicy", name, spec),
-        form.named("MutatingAdmissionPolicyBinding", name, bound),
-    ]
+    values = {text(Configuration().workloads.scheduler_name): text(workloads.scheduler_name)}
+    objects = _filled(_read("pod-mark"), values, exempt_namespaces(configuration))
+    if is_static:
+        _rename(objects)
+    return objects
 
 
 def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
@@ -280,24 +201,33 @@ def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str)
     KAI runs in `kai_namespace`. The service accounts of its namespace, of ours and of Kubernetes
     only copy names of queues, and so does Grove's operator, one of `authorizedUsers`.
     """
-    keys = configuration.workloads.labels
-    names = QueueKeys(
-        keys.queue,
-        keys.project,
-        keys.node_pool,
-        configuration.workloads.scheduler_name,
-    )
-    exempt = exempt_namespaces(configuration)
-    users = sorted(configuration.authorization.authorized_users)
-    others = by_others(sorted({*exempt, kai_namespace}), users)
-    form = Form(QUEUES, SUFFIX, exempt)
-    actions = DENY if mode == "refuse" else WARN
-    objects: list[Object] = []
-    for policy in queue_guards(names, others):
-        is_closed = mode == "refuse" and policy.fails_closed
-        objects += objects_of(replace(policy, fails_closed=is_closed), form, actions)
-    for policy in missing_queues(names, others, NAME):
-        objects += objects_of(policy, form, WARN)
+    default = Configuration()
+    now, before = configuration.workloads, default.workloads
+    copying = _groups([*exempt_namespaces(configuration), kai_namespace])
+    values = {
+        **_authorized(configuration, default),
+        _groups([*exempt_namespaces(default), "kai-scheduler"]): copying,
+        text(before.labels.queue): text(now.labels.queue),
+        text(before.labels.project): text(now.labels.project),
+        text(before.labels.node_pool): text(now.labels.node_pool),
+        text(before.scheduler_name): text(now.scheduler_name),
+    }
+    labels = {
+        before.labels.queue: now.labels.queue,
+        before.labels.project: now.labels.project,
+    }
+    objects = _filled(_read("queues"), values, exempt_namespaces(configuration))
+    for obj in objects:
+        spec = obj["spec"]
+        selector = spec.get("matchConstraints", {}).get("objectSelector", {})
+        for demand in selector.get("matchExpressions", ()):
+            demand["key"] = labels[demand["key"]]
+
+        if mode == "warn":
+            if "validationActions" in spec:
+                spec["validationActions"] = WARN
+            else:
+                spec["failurePolicy"] = "Ignore"
     return objects
 
 
@@ -306,6 +236,101 @@ def exempt_namespaces(configuration: Configuration) -> list[str]:
     return sorted({EXEMPT_NAMESPACE, configuration.certificates.namespace})
 
 
-def _form(configuration: Configuration, is_static: bool) -> Form:
-    suffix = STATIC_SUFFIX if is_static else SUFFIX
-    return Form(RULES, suffix, exempt_namespaces(configuration))
+def text(value: str) -> str:
+    """Return `value` as a literal of CEL. In the files, double quotes mark what is filled in."""
+    return json.dumps(value)
+
+
+def texts(values: Sequence[str]) -> str:
+    """Return `values` as a list of CEL."""
+    return f"[{', '.join(map(text, values))}]"
+
+
+def _authorized(configuration: Configuration, default: Configuration) -> dict[str, str]:
+    """Return what stands in the files for `authorizedUsers`, and the list to fill in."""
+    before, now = (sorted(c.authorization.authorized_users) for c in (default, configuration))
+    return {texts(before): texts(now)}
+
+
+def _groups(namespaces: Sequence[str]) -> str:
+    """Return the list of CEL of the groups of the accounts of `namespaces`, and of the kubelets."""
+    accounts = [f"system:serviceaccounts:{namespace}" for namespace in sorted(set(namespaces))]
+    return texts([*accounts, "system:nodes"])
+
+
+@lru_cache
+def _documents(folder: str) -> tuple[Object, ...]:
+    """Return the objects of a folder of policies, in the order of its kustomization.yaml."""
+    (listed,) = _load(f"{folder}/kustomization.yaml")
+    return tuple(obj for name in listed["resources"] for obj in _load(f"{folder}/{name}"))
+
+
+def _load(path: str) -> list[Object]:
+    """Return the documents of a file."""
+    return list(yaml.load_all((_FOLDER / path).read_text(), Loader=_LOADER))
+
+
+def _read(folder: str) -> list[Object]:
+    return copy.deepcopy(list(_documents(folder)))
+
+
+def _name(obj: Object) -> str:
+    """Return the name of a policy, or of the policy of a binding, without its suffix."""
+    return str(obj["metadata"]["name"]).removesuffix(SUFFIX)
+
+
+def _filled(
+    objects: list[Object], values: Mapping[str, str], namespaces: Sequence[str]
+) -> list[Object]:
+    """Replace each of `values` in expressions, and the exempt namespaces."""
+    for obj in objects:
+        for item in _expressions(obj["spec"]):
+            for key in {"expression", "messageExpression"} & item.keys():
+                item[key] = _replaced(item[key], tuple(values.items()))
+        if "matchConstraints" in obj["spec"]:
+            selector = obj["spec"]["matchConstraints"]["namespaceSelector"]
+            selector["matchExpressions"][0]["values"] = list(namespaces)
+    return objects
+
+
+def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
+    """Replace each first text of `values` by the second one, which is not searched again."""
+    if not values:
+        return expression
+    (before, now), *others = values
+    return now.join(_replaced(part, others) for part in expression.split(before))
+
+
+def _expressions(spec: Object) -> Iterator[Any]:
+    """Yield the parts of a policy that have expressions."""
+    for key in ("matchConditions", "variables", "validations"):
+        yield from spec.get(key, ())
+
+
+def _make_static(objects: Sequence[Object], configuration: Configuration) -> None:
+    """Give static policies the levels in place of parameters, and their names."""
+    name = text(configuration.cluster_topology.name)
+    domains = texts([level.domain for level in configuration.levels])
+    (conditions,) = _load("static/conditions.yaml")
+    for obj in objects:
+        if _name(obj) in _WITH_LEVELS:
+            spec = obj["spec"]
+            spec.pop("paramKind", None)
+            spec.pop("paramRef", None)
+            for variable in spec.get("variables", ()):
+                if variable["name"] == "levels":
+                    variable["expression"] = domains
+                if variable["name"] == "topology":
+                    variable["expression"] = name
+            if "matchConditions" in spec:
+                spec["matchConditions"] += conditions[_name(obj)]
+    _rename(objects)
+
+
+def _rename(objects: Sequence[Object]) -> None:
+    """Give policies and bindings the names that API servers want in static manifests."""
+    for obj in objects:
+        name = _name(obj)
+        obj["metadata"]["name"] = name + STATIC_SUFFIX
+        if "policyName" in obj["spec"]:
+            obj["spec"]["policyName"] = name + STATIC_SUFFIX

@@ -34,13 +34,20 @@ from app.facts.labels import (
 )
 from app.kube.api import ClusterError, Rejected
 from app.objects.resource import POD, Resource
-from app.rules.policy import NOT_BEING_DELETED, WRITES
 from app.webhooks.clustertopology import ClusterTopologyWebhook
 from app.webhooks.mnnvl import PodCliqueWebhook, PodMnnvlCheck, PodMnnvlWebhook
 from app.webhooks.pod import PodBindingWebhook, PodWebhook
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
 from app.webhooks.podgroup import PodGroupWebhook
+
+WRITES = ("CREATE", "UPDATE")
+"""The operations that can make an object invalid."""
+
+NOT_BEING_DELETED = {
+    "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
+}
+"""The condition that lets finalizers be removed from an object that is being deleted."""
 
 
 class Webhook(Value, eq=False):

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from app.config.schema import Configuration
 from app.facts.labels import SKIP_PODGROUPER
 from app.rules.workload.groups import admission_changes
-from app.rules.workload.pod_policy import MARK, conditions_of_mark
+from app.webhooks.policies import marking_policies
 from scripts.apiserver.objects.scope import Scope
 
 pytestmark = pytest.mark.untraced
+
+POLICY = marking_policies(Configuration.model_validate({"workloads": {"enabled": True}}))[0]
 
 GROUPS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -44,13 +47,13 @@ def test_a_pod_gets_the_mark_from_both(group: str, annotations: str, scheduler: 
     pod = {"metadata": metadata, "spec": spec}
 
     scope = Scope({"object": pod}, lambda access: False)
-    conditions = conditions_of_mark("kai-scheduler").values()
-    marks = all(scope.value(expression) for expression in conditions)
+    conditions = POLICY["spec"]["matchConditions"]
+    marks = all(scope.value(condition["expression"]) for condition in conditions)
 
     assert marks is bool(admission_changes(pod, "kai-scheduler"))
 
 
 def test_the_mark_is_that_of_the_webhook() -> None:
-    assert MARK == (
-        'Object{metadata: Object.metadata{annotations: {"kai.scheduler/skip-podgrouper": "true"}}}'
-    )
+    mark = f'Object{{metadata: Object.metadata{{annotations: {{"{SKIP_PODGROUPER}": "true"}}}}}}'
+    (mutation,) = POLICY["spec"]["mutations"]
+    assert mutation["applyConfiguration"] == {"expression": mark}
