@@ -26,6 +26,7 @@ from app.base.value import Value
 from app.cluster.connect import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
+from app.console.listing import WaitingList
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
@@ -87,7 +88,10 @@ async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
             with _redirecting_file(url) as file:
                 async with (
                     _background(
-                        client.discovery.run(), console.live.run(), _spared_collector(console.live)
+                        client.discovery.run(),
+                        console.live.run(),
+                        _spared_collector(console.live),
+                        examined(console.live, console.listing),
                     ),
                     _serving(build_app(console, token), sock, console.streams),
                 ):
@@ -106,6 +110,7 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
     live = Live(watched, renewal=renewal)
     return Console(
         live,
+        WaitingList(),
         Streams(live),
         Examination(looking, client.read, settings.configuration, live),
         Judge(looking, settings.configuration, live),
@@ -113,6 +118,17 @@ def _console(client: HttpClient, settings: ConsoleSettings) -> Console:
         settings.context_name or "default",
         __version__,
     )
+
+
+async def examined(live: Live, listing: WaitingList) -> None:
+    """Explain each workload once, as soon as the first lists are complete.
+
+    Pages alone would take a minute for hundreds of workloads, because they explain little at once.
+    """
+    await live.until_ready()
+    while await live.in_thread(listing.examine):
+        live.touch()
+    live.touch()
 
 
 @contextlib.contextmanager

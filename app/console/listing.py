@@ -1,15 +1,17 @@
-"""The list of what waits, kept from page to page.
+"""The list of workloads, kept from page to page.
 
-An explanation of each of thousands of workloads takes seconds, so a page explains only those for
-which something has changed, and only for a short time. The pages after it go on.
+Explaining thousands of workloads takes seconds. `examine` explains each workload once after the
+start. Afterwards, a page explains only the workloads for which something has changed, and only for
+a short time. The next pages continue.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
+from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
@@ -18,16 +20,20 @@ from app.facts.named import Ref
 
 SECONDS = 0.05
 """CPU seconds that a page may take for explanations of the list."""
+SLICE = 0.2
+"""CPU seconds of `examine`. A page waits for at most one slice."""
+NOT_EXAMINED = "not examined yet"
+"""The reason in the row of a workload that was not explained yet."""
 
 Parts = tuple[object, ...]
 """What belongs to a workload; equal if each is the same object as before."""
 
 
 class _KeptRow(Value):
-    """A row of the list, and what it was made of.
+    """A row of the list.
 
-    It has the parts that it was made of, and the number of the state of the cluster, 0 if the
-    workload has only been counted.
+    `parts` are the facts that the row was made of. `state` is the number of the state of the
+    cluster, 0 if the workload was not explained yet.
     """
 
     row: WorkloadRow
@@ -38,7 +44,7 @@ class _KeptRow(Value):
 class WaitingList:
     """The rows of all workloads. `complete` says whether all are of the facts that were seen last.
 
-    Used by one thread. `clock` gives its CPU seconds.
+    Only one thread may use it. `clock` returns the CPU seconds of that thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
@@ -47,22 +53,45 @@ class WaitingList:
         self._kept: dict[Ref, _KeptRow] = {}
         self._states = count(1)
         self._state = 0
+        self._selected: Ref | None = None
 
     @property
     def rows(self) -> list[WorkloadRow]:
-        """What waits first, in the order of KAI's line."""
+        """Pending workloads first, in the order of KAI's line."""
         return sorted((kept.row for kept in self._kept.values()), key=place)
 
     @property
     def waiting(self) -> int:
         return sum(kept.row.state == "waits" for kept in self._kept.values())
 
-    def follow(self, index: Index, *, reasons: bool = True) -> None:
-        """Explain what has changed: first workloads whose own parts have, then those that wait.
+    def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
+        """Return the workload to show if nobody has chosen one.
 
-        Without `reasons`, only workloads whose own parts have changed: that is enough to know which
-        of them wait.
+        It is the first of `rows`, and stays selected as long as it is pending and among them:
+        otherwise the page would jump while the list is examined.
         """
+        stays = any(row.ref == self._selected and row.state == "waits" for row in rows)
+        if not stays:
+            self._selected = rows[0].ref if rows else None
+        return self._selected
+
+    def follow(self, index: Index, *, reasons: bool = True) -> None:
+        """Explain the workloads whose own parts have changed, then the pending ones.
+
+        Without `reasons`, explain only the former: that is enough to know which are pending.
+        """
+        parts = self._counted_all(index)
+        to_explain = self._to_explain(parts, reasons=reasons)
+        self.complete = self._explain(index, to_explain, parts, SECONDS)
+
+    def examine(self, index: Index) -> bool:
+        """Explain workloads that were not explained yet, for SLICE. Return whether any is left."""
+        parts = self._counted_all(index)
+        new = [ref for ref in self._to_explain(parts, reasons=False) if not self._kept[ref].state]
+        return not self._explain(index, new, parts, SLICE)
+
+    def _counted_all(self, index: Index) -> Mapping[Ref, Parts]:
+        """Give each workload a row. Return the parts of each."""
         self._state = index.remembered(
             "state of the list", self._states.__next__, Snapshot.__struct_fields__
         )
@@ -70,19 +99,23 @@ class WaitingList:
         self._kept = {
             ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
         }
-        self.complete = False
-        to_explain = self._to_explain(parts, reasons=reasons)
-        if to_explain:
+        return parts
+
+    def _explain(
+        self, index: Index, refs: Sequence[Ref], parts: Mapping[Ref, Parts], seconds: float
+    ) -> bool:
+        """Explain workloads until `seconds` are over. Return whether all were explained."""
+        if refs:
             # every explanation needs it, so it must not use up the time of the first
             line_of(index)
-        end = self._clock() + SECONDS
-        for done, ref in enumerate(to_explain):
+        end = self._clock() + seconds
+        for done, ref in enumerate(refs):
             if done and self._clock() > end:
-                return
+                return False
             answer = answered(index, ref)
             if answer:
                 self._kept[ref] = _KeptRow(row_of(index, answer), parts[ref], self._state)
-        self.complete = True
+        return True
 
     def _to_explain(self, parts: Mapping[Ref, Parts], *, reasons: bool) -> list[Ref]:
         changed = {
@@ -122,4 +155,5 @@ def _counted(index: Index, ref: Ref) -> WorkloadRow:
     placed = sum(bool(pod.node) for pod in pods)
     replicas = sum(clique.replicas for clique in index.cliques_of_set.get(key, ()))
     total = max(replicas, len(pods))
-    return WorkloadRow(ref, "well" if placed == total > 0 else "waits", None, placed, total)
+    state: State = "well" if placed == total > 0 else "waits"
+    return WorkloadRow(ref, state, None, placed, total, reason=NOT_EXAMINED)

@@ -1,6 +1,5 @@
 """The map of a topology: what is free in each domain, or the room for what is asked."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -69,7 +68,7 @@ def drawn(
 
     return {
         "level": levels[-1].domain,
-        "bands": _bands(groups, levels),
+        "bands": _bands(groups, levels, asked),
         "named": named,
         "linked": named and depth < len(topology.keys),
         "fills_room": asked.depth == depth,
@@ -77,21 +76,29 @@ def drawn(
 
 
 class _RoomOnMap:
-    """What was asked for on the map: how much of it has room in each domain of one level."""
+    """The room that was asked for: how many of the pods fit in each domain of one level."""
 
     def __init__(self, room: RoomAnswer | None) -> None:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
         self._wanted = room.pods if room else 0
+        self.level = room.level if room and room.rooms else ""
         self._roomiest = next(iter(self._rooms), None)
         self.depth = len(self._roomiest or ())
-        self._inside: Counter[Path] = Counter()
-        for path, pods in self._rooms.items():
-            for depth in range(self.depth + 1):
-                self._inside[path[:depth]] += pods
 
     def room_in(self, path: Path) -> int | None:
-        """Return for how many pods there is room in a domain, None if its level is narrower."""
-        return self._inside[path] if self._rooms and len(path) <= self.depth else None
+        """Return for how many pods a domain has room, None if it is not of the level asked for.
+
+        The rooms of several domains have no sum: each ends at the number that was asked for.
+        """
+        return self._rooms.get(path)
+
+    def able_in(self, path: Path) -> int:
+        """Return how many domains of the level asked for have room for all pods within `path`."""
+        return sum(
+            pods >= self._wanted
+            for inner, pods in self._rooms.items()
+            if inner[: len(path)] == path
+        )
 
     def badness(self, report: DomainReport) -> tuple[int, int, Path]:
         """Return what is smaller, the more there is to look at in a domain."""
@@ -128,7 +135,8 @@ def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomO
         "free": free,
         "gpus": sum(report.gpus for report in inside),
         "nodes": sum(report.nodes for report in inside),
-        "room": asked.room_in(parent) if parent else None,
+        "room": asked.room_in(parent),
+        "able": asked.able_in(parent),
         "words": "?" if free is None else plain(free),
     }
 
@@ -139,12 +147,14 @@ def _total(amounts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _bands(groups: Sequence[Values], levels: Sequence[Level]) -> list[Values]:
+def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap) -> list[Values]:
     bands = by_key((group["band"], group) for group in groups)
-    return [_band(name, inside, levels) for name, inside in bands.items()]
+    return [_band(name, inside, levels, asked) for name, inside in bands.items()]
 
 
-def _band(name: str, groups: Sequence[Values], levels: Sequence[Level]) -> Values:
+def _band(
+    name: str, groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap
+) -> Values:
     """Return a domain of the broadest level that is drawn, with its totals.
 
     `levels` are those from the broadest to that of the cells.
@@ -159,22 +169,15 @@ def _band(name: str, groups: Sequence[Values], levels: Sequence[Level]) -> Value
         totals.append(counted(cells, levels[-1].domain))
     totals.append(counted(nodes, "node"))
 
-    totals += _free_and_room(groups)
-
-    return {"name": name, "groups": groups, "totals": ", ".join(totals)}
-
-
-def _free_and_room(groups: Sequence[Values]) -> list[str]:
     gpus = sum(group["gpus"] for group in groups)
     free = _total(group["free"] for group in groups)
     shown = "? (not known)" if free is None else plain(free)
-    words = [f"{shown} of {plain(gpus)} GPUs free"]
+    totals.append(f"{shown} of {plain(gpus)} GPUs free")
+    if asked.level:
+        able = counted(sum(group["able"] for group in groups), asked.level)
+        totals.append(f"{able} with room for all")
 
-    rooms = [group["room"] for group in groups if group["room"] is not None]
-    if rooms:
-        words.append(f"room for {counted(sum(rooms), 'such pod')}")
-
-    return words
+    return {"name": name, "groups": groups, "totals": ", ".join(totals)}
 
 
 def _cell(

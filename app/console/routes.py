@@ -41,6 +41,7 @@ class Console(Value):
     """
 
     live: Live
+    listing: WaitingList
     streams: Streams
     findings: findings.Examination
     judge: playground.Judge
@@ -91,7 +92,7 @@ class _Routes:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._environment = environment()
-        self._listing = WaitingList()
+        self._listing = console.listing
         self.pages = (
             workloads.page(self._listing),
             topology.PAGE,

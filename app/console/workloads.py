@@ -1,4 +1,4 @@
-"""Workloads: what waits, in the columns of the command, and the explanation of one object."""
+"""Workloads: a list in the columns of the command, and the explanation of one object."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from app.base.groups import by_key
 from app.console import stored
-from app.console.listing import WaitingList, answered
+from app.console.listing import NOT_EXAMINED, WaitingList, answered
 from app.console.page import ConsolePage, Query, Values, named, reference
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
@@ -72,8 +72,8 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
         if namespace in ("", row.ref.namespace)
         and text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
     ]
-    if not asked and rows:
-        ref = rows[0].ref
+    if not asked:
+        ref = listing.selected(rows)
 
     return {
         **_of_list(rows, ref, facts),
@@ -106,10 +106,19 @@ def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
 def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -> Values:
     groups = list(_groups(rows, chosen))
     return {
-        "list": [([_listed(row, facts) for row in shown], more) for shown, more in groups],
+        "list": [
+            ([_listed(row, facts) for row in shown], more, _alike(shown[0]))
+            for shown, more in groups
+        ],
         "left": len(rows) - sum(len(shown) + more for shown, more in groups),
         "count": len(rows),
+        "unexamined": sum(row.reason == NOT_EXAMINED for row in rows),
     }
+
+
+def _alike(row: WorkloadRow) -> str:
+    """Return what the other workloads of a group have in common with `row`."""
+    return f"more {NOT_EXAMINED}" if row.reason == NOT_EXAMINED else "more with the same reason"
 
 
 def _groups(
@@ -155,35 +164,15 @@ def _shown(answer: Answer) -> Values:
         rows = list(_rows(without_pods(answer.tree)))
 
     return {
-        "heading": _heading(answer),
         "rows": rows[:MOST_ROWS],
         "more": max(0, len(rows) - MOST_ROWS),
         "words": _WORDS,
-        "causes": [_clause(reason.text) for reason in answer.reasons],
         "explained": ASKED,
         "kinds": stored.KINDS,
         "rooms": _rooms(answer.room),
         "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in answer.unseen.items()],
         "unknown": listed((unknown.id for unknown in answer.unknown), 40),
     }
-
-
-def _clause(text: str) -> str:
-    """Return what a reason says first."""
-    return text.partition("; ")[0]
-
-
-def _heading(answer: Answer) -> str:
-    """Return the answer in one line: the state, and the first reason if there is one."""
-    name = answer.ref.name
-    if answer.state not in ("waits", "problem"):
-        return answer.headline
-    if answer.causes:
-        cause = _clause(answer.causes[0].text)
-        return f"{name} {_WORDS[answer.state].replace('not', 'is not')}: {cause}"
-    if answer.unknown:
-        return f"{name} waits; why is not known, because not all may be read"
-    return f"{name} waits: KAI says {answer.said[0]}" if answer.said else answer.headline
 
 
 class TreeRow(NamedTuple):

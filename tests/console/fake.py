@@ -13,6 +13,7 @@ from app.config.schema import Configuration
 from app.console.app import HIDDEN
 from app.console.events import Streams
 from app.console.findings import Examination
+from app.console.listing import WaitingList
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.explain.known.snapshot import BY_RESOURCE
@@ -173,6 +174,7 @@ async def console(
     streams = Streams(live, pause=0.0, tick=60.0)
     made = Console(
         live,
+        WaitingList(),
         streams,
         examination,
         Judge(looking, configuration, live),

@@ -1,4 +1,4 @@
-"""The list of what waits explains again only what has changed."""
+"""The list of workloads: what is explained when, and which workload is selected."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -6,9 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.console.listing import WaitingList
+from app.console.listing import NOT_EXAMINED, WaitingList
+from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot, projected
+from app.facts.named import Ref
 from tests.console.fake import NOW
 from tests.console.objects import objects
 
@@ -58,3 +60,33 @@ def test_the_line_of_all_gangs_does_not_use_up_the_time_for_explanations() -> No
     listing = WaitingList(lambda: 3600.0 * ("line" in index.keys))
     listing.follow(index)
     assert listing.complete
+
+
+def test_workloads_are_shown_as_not_examined_until_they_are() -> None:
+    """Here each explanation takes a second, so a slice has time for one."""
+    facts = snapshot()
+    seconds = count()
+    listing = WaitingList(lambda: float(next(seconds)))
+    index = Index(facts)
+    unexamined = []
+    while True:
+        more = listing.examine(index)
+        unexamined.append([row.ref for row in listing.rows if row.reason == NOT_EXAMINED])
+        if not more:
+            break
+    assert [len(refs) for refs in unexamined] == [*range(len(facts.sets) - 1, -1, -1)]
+    assert not listing.examine(index)
+    index.follow(replace(facts, queues=()))
+    assert not listing.examine(index)
+
+
+def test_the_selection_stays_while_the_order_changes() -> None:
+    listing = WaitingList()
+    first, second = (
+        WorkloadRow(Ref("PodCliqueSet", "a", name), "waits", None, 0, 1) for name in ("b", "c")
+    )
+    assert listing.selected([first, second]) == first.ref
+    assert listing.selected([second, first]) == first.ref
+    assert listing.selected([second, replace(first, state="well")]) == second.ref
+    assert listing.selected([first]) == first.ref
+    assert listing.selected([]) is None

@@ -37,9 +37,7 @@ def test_the_page_and_the_text_have_the_reason(row: Row, dialect: str) -> None:
         **workloads.page(listing).read(index, {"object": OBJECT}),
     }
     page = Parsed(ENVIRONMENT.get_template("workloads.html").render(values))
-    cause = answer.causes[0].text.partition("; ")[0] if answer.causes else answer.headline
-    assert cause in page.heading or answer.state == "warning"
-    assert f"{answer.headline}" in " ".join(page.texts("p", cls="sub"))
+    assert page.heading == answer.headline
     assert _listed(page) == [[*cells(row, index.facts), first_reason(row)] for row in listing.rows]
     assert page.texts("code", cls="id") == [reason.id for reason in answer.reasons]
     shown = " ".join(section.text for section in page.all("section", cls="reason"))
