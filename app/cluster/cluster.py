@@ -34,6 +34,12 @@ STALE_SECONDS = 120.0
 NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
 
+def too_large(resource: str, number: int) -> Sample:
+    """Return the metric of the objects of a resource that a cache has no room for."""
+    text = "Objects that are too large to be cached in full."
+    return gauge("cache_objects_too_large", text, number, resource=resource)
+
+
 class Cluster:
     """The facts of one cluster.
 
@@ -132,6 +138,8 @@ class Cluster:
         yield gauge("cache_synced", "1 once the first list is in.", store.synced, resource=name)
         text = "1 where the cluster serves the resource."
         yield gauge("cache_served", text, store.served, resource=name)
+
+        yield too_large(name, len(store.too_large))
 
         yield from store.restart_samples(name)
 

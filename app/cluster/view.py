@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 
 from app.base.value import Value
 from app.facts import table
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
 from app.facts.grove.topology import ClusterTopology, LevelsByName
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
@@ -317,7 +317,7 @@ class ClusterView:
         if cached is not None or not is_subdomain(name):
             return cached
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, namespace))
-        return None if stored is None else read_pod_clique_set(stored)
+        return None if stored is None else read_bounded_set(stored)
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
         """Return the facts about a PodClique of the set `name`, as the caches have them.

@@ -12,7 +12,7 @@ from msgspec import field
 
 from app.base.value import Value
 from app.facts import kinds
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set, read_set_with_status
+from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set, read_set_with_status
 from app.facts.grove.podgang import StoredGang, read_pod_gang, read_pod_gang_map, read_stored_gang
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
 from app.facts.kai.podgroup import read_kai_pod_group
@@ -43,6 +43,12 @@ from app.objects.resource import EVENT, NODE, POD, Resource
 
 T = TypeVar("T")
 
+MOST_KEPT = 32 * 2**10
+"""Bytes of JSON that are kept of an object, unless its row says otherwise.
+
+The facts of most objects take less than 1 KiB.
+"""
+
 
 class Row(Value, Generic[T], dict=True, eq=False):
     """What is kept of a kind.
@@ -50,9 +56,10 @@ class Row(Value, Generic[T], dict=True, eq=False):
     `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
     under which that is found. `labels` is a label selector and `fields` a field selector of the
     objects that are read; if `metadata_only` is true, only their metadata is. `form` is a TypedDict
-    with all fields that `read` needs of a list, None for a whole object. `page` is how many a watch
-    lists at once. `title` is for people, and `name` that of the kind in the facts of
-    explain, where two kinds may share one.
+    with all fields that `read` needs, None for a whole object. What is kept of an object has at
+    most `most` bytes of JSON; `is_cut` tells whether `read` has left out a part of it for its size.
+    `title` is for people, and `name` that of the kind in the facts of explain, where two kinds may
+    share one.
 
     mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
     """
@@ -63,10 +70,11 @@ class Row(Value, Generic[T], dict=True, eq=False):
     labels: str = ""
     fields: str = ""
     metadata_only: bool = False
-    page: int = 250
     name: str = ""
     title: str = ""
     form: Any = None
+    most: int = MOST_KEPT
+    is_cut: Callable[[T], bool] = lambda value: False
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:
@@ -127,16 +135,19 @@ GANGS: Row[StoredGang] = Row(
     kinds.POD_GANG,
     read_stored_gang,
     {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
+    most=128 * 2**10,
 )
 SETS: Row[PodCliqueSet] = Row(
     kinds.POD_CLIQUE_SET,
-    read_pod_clique_set,
+    read_bounded_set,
     {
         OF_NAMESPACE: lambda pcs: [(pcs.namespace, "")] if pcs.mnnvl_groups else [],
         OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
     },
+    most=64 * 2**10,
+    is_cut=lambda pcs: pcs.is_cut,
 )
-NODES = Row(NODE, read_node_labels, page=100, form=NodeForm)
+NODES = Row(NODE, read_node_labels, form=NodeForm)
 DEVICE_CLASSES = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
 
 FOR_VERDICTS: tuple[Row[Any], ...] = (

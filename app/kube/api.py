@@ -4,10 +4,11 @@ The errors are made from HTTP responses and Status objects. `client.py` implemen
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.base.json import NotJson, from_json
 from app.base.value import Value
@@ -90,6 +91,10 @@ class Unavailable(ClusterError):
     """429, 5xx, a timeout or a broken connection: the same call may succeed later."""
 
 
+class TooLong(ClusterError):
+    """A page of a list is longer than what is read at once: ask for fewer objects."""
+
+
 class ObjectRef(Value):
     """The place of one object. `namespace` is None for cluster-scoped resources."""
 
@@ -117,14 +122,22 @@ class Selection(Value):
 class Page(Value):
     """A page of a list.
 
-    It has items with apiVersion and kind, the resourceVersion of the list, the token of the next
-    page ("" on the last page), and the number of items on later pages, if the API server gives it.
+    `items` have apiVersion and kind. They may be decoded again at each iteration, so that a page is
+    never in memory as a whole. `length` is the number of bytes of the page, 0 if it is not known.
     """
 
-    items: list[Object]
+    items: Sequence[Object]
     resource_version: str
+    """The resourceVersion of the list."""
     continue_token: str = ""
+    """The token of the next page; "" on the last page."""
     remaining: int | None = None
+    """The number of items on later pages, if the API server gives it."""
+    length: int = 0
+
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the list at the begin of a watch."""
 
 
 class WatchEvent(Value):
@@ -132,6 +145,16 @@ class WatchEvent(Value):
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
+    length: int = 0
+    """The number of bytes of the event, 0 if it is not known."""
+
+    @property
+    def ends_list(self) -> bool:
+        """Whether all objects of a streaming list have been sent."""
+        if self.type != "BOOKMARK":
+            return False
+        annotations = self.object["metadata"].get("annotations") or {}
+        return bool(annotations.get(INITIAL_EVENTS_END) == "true")
 
 
 class Lists(Protocol):
@@ -187,8 +210,13 @@ class Reader(Lists, Protocol):
         resource_version: str,
         timeout_seconds: int = 270,
         accepted: Callable[[], None] = lambda: None,
+        list_first: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield the changes after `resource_version`, and bookmarks.
+
+        With `list_first`, the stored objects are sent first, one ADDED event each, then a bookmark
+        for which `ends_list` is true, and then the changes. `resource_version` is "" for that. An
+        API server without streaming lists raises Rejected.
 
         `accepted` is called once the API server has accepted the request, which may be long before
         the first event. The API server ends the stream. A caller that stops earlier must close it
@@ -237,9 +265,9 @@ async def find_living(
 
 
 async def list_all(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`, read at once.
+    """Return all objects of `selection`. Empty if the resource is not served.
 
-    Empty if the resource is not served. Raises any other ClusterError.
+    Raise any other ClusterError.
     """
     try:
         return await every(client, selection)
@@ -248,8 +276,8 @@ async def list_all(client: Lists, selection: Selection) -> list[Object]:
 
 
 async def every(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`, read at once. Raise ClusterError, also if not served."""
-    return (await client.list(selection, limit=0)).items
+    """Return all objects of `selection`. Raise ClusterError, also if it is not served."""
+    return [obj async for page in pages(client, selection) for obj in page.items]
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
@@ -309,10 +337,47 @@ def _seconds(value: Any) -> float | None:
         return None
 
 
-# Pages, for readers that do not cache.
+# Pages.
 
 
 PAGE = 500
+"""The most objects of a page."""
+
+PAGE_BYTES = 2 * 2**20
+"""What a page should take. 500 Pods of 4 KB, as most are, take as much."""
+
+MOST_PAGE_BYTES = 4 * 2**20
+"""What a page of several objects may take. One that takes more is asked for again, with fewer."""
+
+_FIRST_PAGE = 25
+
+
+class PageSize(Struct):
+    """The number of objects to ask for, so that a page takes about PAGE_BYTES.
+
+    Nobody knows the size of objects before the first page, and tenants decide on it.
+    """
+
+    most: int = PAGE
+    next: int = 0
+
+    def __post_init__(self) -> None:
+        self.next = min(self.most, _FIRST_PAGE)
+
+    def note(self, page: Page) -> None:
+        """Choose the next size by the bytes of `page`."""
+        if not page.length or not page.items:
+            self.next = self.most
+            return
+        fitting = PAGE_BYTES * len(page.items) // page.length
+        self.next = max(1, min(self.most, fitting))
+
+    def shrink(self) -> bool:
+        """Ask for fewer objects after a page that was too long. False if it had only one."""
+        if self.next == 1:
+            return False
+        self.next = max(1, self.next // 5)
+        return True
 
 
 class _Position(Struct):
@@ -328,37 +393,37 @@ class _Position(Struct):
     _namespace: str | None = None
     _name: str = ""
 
-    def rest_of(self, items: list[Object]) -> list[Object]:
-        """Return what comes after the position, and go on to the last of it."""
-        if self.is_again:
-            items = [obj for obj in items if not self._is_past(*key_of(obj))]
-        for namespace, name in map(key_of, items):
+    def rest_of(self, items: Sequence[Object]) -> list[Object]:
+        """Return the decoded objects after the position, and move it to the last of them."""
+        rest = [obj for obj in items if not (self.is_again and self._is_past(*key_of(obj)))]
+        for namespace, name in map(key_of, rest):
             if self._namespace is not None and namespace != self._namespace:
                 self._finished.add(self._namespace)
             self._namespace = namespace
             self._name = name
-        return items
+        return rest
 
     def _is_past(self, namespace: str, name: str) -> bool:
         return namespace in self._finished or (namespace == self._namespace and name <= self._name)
 
 
 async def pages(
-    client: Reader, selection: Selection, *, limit: int = PAGE
+    client: Lists, selection: Selection, *, limit: int = PAGE
 ) -> AsyncGenerator[Page, None]:
-    """Yield each object once, in pages of at most `limit`.
+    """Yield each object once, in pages of at most `limit` objects and about PAGE_BYTES.
 
     The API server makes the next page while this one is read. Beside a large cluster, that saves
-    up to a fifth of the time (`./scripts/bench mcp`). A page is emptied before the next one is
-    decoded, because it takes far more memory than what is kept of it.
+    up to a fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is
+    yielded, and dropped before the next page is decoded.
 
     A list expires after some minutes (Gone). It is then started again, without the objects that
     were returned before. Raise Gone if this happens again without progress, and any other
     ClusterError.
     """
+    size = PageSize(limit)
 
     def ask(token: str) -> asyncio.Task[Page]:
-        return asyncio.create_task(client.list(selection, limit=limit, continue_token=token))
+        return asyncio.create_task(client.list(selection, limit=size.next, continue_token=token))
 
     position = _Position()
     token = ""
@@ -368,6 +433,11 @@ async def pages(
         while True:
             try:
                 page = await coming
+            except TooLong:
+                if not size.shrink():
+                    raise
+                coming = ask(token)
+                continue
             except Gone:
                 if expired or not token:
                     raise
@@ -376,15 +446,16 @@ async def pages(
                 expired = position.is_again = True
                 continue
 
+            size.note(page)
             token = page.continue_token
             if token:
                 coming = ask(token)
                 await asyncio.sleep(0)  # otherwise, it would be sent after this page is read
-            page.items[:] = position.rest_of(page.items)
-            if page.items:
+            items = position.rest_of(page.items)
+            if items:
                 expired = False
-                yield page
-                page.items.clear()
+                yield replace(page, items=items)
+                items.clear()
             if not token:
                 return
     finally:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from app.base.sample import Checks, Part, Sample, counter
 from app.kube.api import (
+    MOST_PAGE_BYTES,
     Client,
     NotServed,
     Object,
@@ -25,7 +26,8 @@ from app.kube.api import (
 )
 from app.kube.credentials import Credentials
 from app.kube.discovery import Discovery
-from app.kube.transport import JSON, ApiRequest, Call, CallLimits, Params, Transport, decoded
+from app.kube.forms import Items, decoded_event
+from app.kube.transport import JSON, ApiRequest, Call, CallLimits, Params, Transport
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW, Resource
 from app.objects.shape import JsonMap
 
@@ -117,10 +119,19 @@ class HttpClient(Part):
         params |= {"continue": continue_token} if continue_token else {}
         accept = _METADATA_LIST if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
+        lengths = [0]
         request = ApiRequest(
-            "list", str(resource), "GET", path, params, accept, form=selection.form
+            "list",
+            str(resource),
+            "GET",
+            path,
+            params,
+            accept,
+            most=MOST_PAGE_BYTES if limit > 1 else 0,
+            arrived=lengths.append,
         )
-        return _page(await self.call(request))
+        answer = await self.call(request)
+        return _page(answer, selection.form, lengths[-1])
 
     async def watch(
         self,
@@ -129,20 +140,25 @@ class HttpClient(Part):
         resource_version: str,
         timeout_seconds: int = 270,
         accepted: Callable[[], None] = lambda: None,
+        list_first: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
         resource = selection.resource
         params = _selectors(selection) | {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "resourceVersion": resource_version,
             "timeoutSeconds": str(timeout_seconds),
         }
+        if resource_version:
+            params["resourceVersion"] = resource_version
+        if list_first:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         accept = _METADATA if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
         request = ApiRequest("watch", str(resource), "GET", path, params, accept)
         async with aclosing(self._transport.lines(request, accepted)) as lines:
             async for line in lines:
-                event = _watch_event(line)
+                await self._transport.turns.take(len(line))
+                event = _watch_event(line, selection.form)
                 if event is not None:
                     yield event
 
@@ -209,36 +225,29 @@ def _selectors(selection: Selection) -> Params:
     return {name: text for name, text in selectors.items() if text}
 
 
-def _page(answer: Object) -> Page:
-    """Return a list as a page.
-
-    The items of a list have no apiVersion and kind, so they get those of the list.
-    """
+def _page(answer: Object, form: Any, length: int) -> Page:
+    """Return a list as a page. `length` is the number of its bytes."""
     metadata: JsonMap = answer.get("metadata") or {}
-    items = answer.get("items") or []
-    api_version = answer.get("apiVersion", "")
     kind = str(answer.get("kind", "")).removesuffix("List")
-    for item in items:
-        item.setdefault("apiVersion", api_version)
-        item.setdefault("kind", kind)
+    items = Items(answer.get("items") or (), answer.get("apiVersion", ""), kind, form)
     version = str(metadata.get("resourceVersion", ""))
     token = metadata.get("continue") or ""
-    return Page(items, version, token, metadata.get("remainingItemCount"))
+    return Page(items, version, token, metadata.get("remainingItemCount"), length)
 
 
-def _watch_event(line: bytes) -> WatchEvent | None:
+def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
     """Return a line as an event, or None if its type is unknown.
 
     Raise the error of an ERROR line.
     """
-    event = decoded(line)
+    event = decoded_event(line, form)
     kind = event.get("type")
     obj = event.get("object")
     if not isinstance(obj, dict):
         raise Unavailable(f"a watch event without an object: {line[:200]!r}", reason="Decode")
     if kind == "ERROR":
         raise error_from_status(obj)
-    return WatchEvent(kind, obj) if kind in _EVENT_TYPES else None
+    return WatchEvent(kind, obj, len(line)) if kind in _EVENT_TYPES else None
 
 
 # Commands for people get a client that can only read, so that none of their code can write.

@@ -19,11 +19,13 @@ from typing import Generic, Self, TypeVar
 
 from msgspec import Struct
 
+from app.base.json import to_json
 from app.base.sample import Sample, counter
 from app.kube.api import ClusterError, Key, Object, Unavailable, WatchEvent
 from app.objects.time import Clock
 
 T = TypeVar("T")
+
 Version = int | str
 Projection = Callable[[Object], T | None]
 IndexFunction = Callable[[T], Iterable[Key]]
@@ -41,6 +43,10 @@ class WatchStore(Generic[T]):
 
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
+
+    A projection of more than `most` bytes of JSON is not stored, because tenants decide on the size
+    of their objects: the object is in `too_large` instead. An object whose projection `is_cut` is
+    in `too_large` too, and its projection is stored.
     """
 
     def __init__(
@@ -49,7 +55,11 @@ class WatchStore(Generic[T]):
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         *,
         clock: Clock = time.monotonic,
+        most: int = 2**20,
+        is_cut: Callable[[T], bool] = lambda value: False,
     ) -> None:
+        self.too_large: set[Key] = set()
+        """The keys of the objects that are too large to be stored in full."""
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.
 
@@ -60,10 +70,15 @@ class WatchStore(Generic[T]):
         self.error: ClusterError | None = None
         """The error that `problem` is about, if it is one of the API server."""
         self.total: int | None = None
-        """The number of objects of the last list that was started, if the API server gives it."""
+        """The number of objects of the last list that was started.
+
+        None if it is not known: only pages give it.
+        """
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock
+        self._most = most
+        self._is_cut = is_cut
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
         self._noted: dict[Key, Version] = {}
@@ -104,7 +119,8 @@ class WatchStore(Generic[T]):
         return list(self._entries.values())
 
     def known_keys(self) -> list[Key]:
-        return list(self._entries)
+        """Return the keys of all objects, also of those that are too large to be stored."""
+        return [*self._entries, *(self.too_large - self._entries.keys())]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -130,12 +146,11 @@ class WatchStore(Generic[T]):
         passed = self._noted.get(key, seen)
         if _is_older(self._version, version) and not _is_older(version, passed):
             self._noted[key] = version
-            self._set(key, self._project(obj))
+            self._set(key, self._kept(key, obj, self._most + 1))
 
     def forget(self) -> None:
         """Empties the store until the next list. For a watch that was not running for some time."""
-        for key in self.known_keys():
-            self._set(key, None)
+        self._empty()
         self._noted.clear()
         self.synced = False
         self._has_synced.clear()
@@ -148,22 +163,49 @@ class WatchStore(Generic[T]):
     def begin_list(self) -> None:
         """Start to replace the objects by those of a list.
 
-        Then come `take_listed` for slices of the list, `drop_unlisted` for slices of `known_keys`,
-        and `end_list`. If a list is not finished, the store is in a mixed state, which the next
-        list corrects.
+        Then come `take_listed` for slices of the list or `take_streamed` for its events,
+        `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the
+        store is in a mixed state, which the next list corrects.
         """
         self._noted.clear()
         self._listed.clear()
+        self._list_version = 0
 
-    def take_listed(self, items: Iterable[Object], resource_version: str = "0") -> None:
-        """Store objects of a list. `resource_version` is that of the list."""
+    def take_listed(
+        self, items: Iterable[Object], resource_version: str = "0", length: int = 0
+    ) -> None:
+        """Store objects of a list.
+
+        `resource_version` is that of the list, and none of the objects has more bytes than
+        `length`, unless that is 0.
+        """
         self._list_version = _number(resource_version)
         for item in items:
             key = _key(item)
             self._listed.add(key)
-            if not self._was_noted_after(key, _version(item)):
+            self._replace(key, item, length or self._most + 1)
+
+    def take_streamed(self, event: WatchEvent) -> None:
+        """Store an object of a streaming list.
+
+        The stored objects come first, in no particular order. Changes that follow before the list
+        ends have newer versions than all of them. The version of the list is therefore the newest
+        so far: a response to a write of a newer version has not been passed yet.
+        """
+        if event.type == "BOOKMARK":
+            return
+        key = _key(event.object)
+        version = _version(event.object)
+        if not _is_older(version, self._list_version):
+            self._list_version = version
+        if event.type == "DELETED":
+            self._listed.discard(key)
+            if not self._was_noted_after(key, version):
                 self._noted.pop(key, None)
-                self._set(key, self._project(item))
+                self._remove(key)
+            return
+        self._listed.add(key)
+        self._replace(key, event.object, event.length or self._most + 1)
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
         """Remove those of `keys` that are not in the list.
@@ -174,7 +216,7 @@ class WatchStore(Generic[T]):
         self._version = version
         for key in keys:
             if key not in self._listed and not self._was_noted_after(key, version):
-                self._set(key, None)
+                self._remove(key)
 
     def end_list(self, resource_version: str) -> None:
         self._listed = set()
@@ -194,9 +236,11 @@ class WatchStore(Generic[T]):
         if event.type == "BOOKMARK":
             return version
         key = _key(event.object)
-        if not self._was_noted_after(key, version):
+        if event.type != "DELETED":
+            self._replace(key, event.object, event.length or self._most + 1)
+        elif not self._was_noted_after(key, version):
             self._noted.pop(key, None)
-            self._set(key, None if event.type == "DELETED" else self._project(event.object))
+            self._remove(key)
         return version
 
     def sign_of_life(self) -> None:
@@ -212,8 +256,7 @@ class WatchStore(Generic[T]):
 
         The store then counts as synced.
         """
-        for key in self.known_keys():
-            self._set(key, None)
+        self._empty()
         self.served = False
         self.problem = ""
         self._version = 0
@@ -233,7 +276,7 @@ class WatchStore(Generic[T]):
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def restart_samples(self, name: str) -> Iterator[Sample]:
-        """Yield how often the watch of the resource `name` was begun again, by why."""
+        """Yield the number of restarts of the watch of the resource `name`, by their reason."""
         text = "Watches begun again."
         for reason, count in self.restarts.items():
             yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
@@ -245,6 +288,30 @@ class WatchStore(Generic[T]):
         list may be lower than those before.
         """
         return key in self._noted and _is_older(version, self._noted[key])
+
+    def _replace(self, key: Key, obj: Object, length: int) -> None:
+        """Store an object that was read, unless a response to a later write is stored."""
+        if not self._was_noted_after(key, _version(obj)):
+            self._noted.pop(key, None)
+            self._set(key, self._kept(key, obj, length))
+
+    def _kept(self, key: Key, obj: Object, length: int) -> T | None:
+        """Return what is stored of an object of at most `length` bytes."""
+        value = self._project(obj)
+        is_small = value is None or length <= self._most or len(to_json(value)) <= self._most
+        if value is None or (is_small and not self._is_cut(value)):
+            self.too_large.discard(key)
+        else:
+            self.too_large.add(key)
+        return value if is_small else None
+
+    def _remove(self, key: Key) -> None:
+        self.too_large.discard(key)
+        self._set(key, None)
+
+    def _empty(self) -> None:
+        for key in self.known_keys():
+            self._remove(key)
 
     def _set(self, key: Key, value: T | None) -> None:
         before = self._entries.get(key)

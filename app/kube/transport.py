@@ -9,13 +9,11 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
-import msgspec
-import orjson
 from msgspec import field
 from yarl import URL
 
@@ -23,9 +21,9 @@ from app import __version__
 from app.base.json import to_json
 from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.base.value import Value
-from app.kube.api import Object, Unavailable, error_from
+from app.kube.api import ClusterError, Object, TooLong, Unavailable, error_from
 from app.kube.credentials import Credentials
-from app.kube.forms import Form, decoder_of_lists
+from app.kube.forms import decoded, decoded_list
 from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
@@ -55,7 +53,9 @@ class CallLimits(Value):
     `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
     them. `reads` is the number of attempts of a read. A watch that is silent for `watch_silence` is
     ended (`app.kube.watch` notices silence earlier), and so is one with an event longer than
-    `longest_event`. `look` is between two looks at the files of the credentials.
+    `longest`, the most bytes of any answer. An API server stores at most 1.5 MiB of an object, up
+    to 9 MiB as JSON if most characters are escaped. `look` is between two looks at the files of the
+    credentials.
     """
 
     connect: float = 5.0
@@ -66,14 +66,15 @@ class CallLimits(Value):
     reads: int = 2
     pause: float = 0.2
     connections: int = 100
-    longest_event: int = 16 * 2**20
+    longest: int = 16 * 2**20
     look: float = 10.0
 
 
 class ApiRequest(Value):
     """A request, with the verb and the resource under which it is counted.
 
-    If the answer is a list, its objects may have only the fields of `form`.
+    The items of a list are not decoded (`msgspec.Raw`). TooLong is raised for a page of more than
+    `most` bytes, unless that is 0, and `arrived` is called with the bytes of the body.
     """
 
     verb: str
@@ -84,7 +85,8 @@ class ApiRequest(Value):
     accept: str = JSON
     body: Any = None
     content_type: str = JSON
-    form: Form = None
+    most: int = 0
+    arrived: Callable[[int], None] = lambda _: None
 
 
 Call = Callable[[ApiRequest], Awaitable[Object]]
@@ -107,7 +109,7 @@ class Transport:
         self._trust = ServerTrust(credentials, limits.look)
         self._turns = TokenBucket(limits.qps, limits.burst)
         self._strangers = asyncio.Semaphore(STRANGE_CALLS)
-        self._decoder = Decoder()
+        self.turns = Turns()
 
     async def close(self) -> None:
         if self._opened is not None:
@@ -144,10 +146,10 @@ class Transport:
         )
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
             if response.status != 200:
-                raise error_from(response.status, response.headers, await response.read())
+                raise await _error_in(response, limits.longest)
             self.reach.answered()
             accepted()
-            async for line in lines_of(response.content.iter_any(), limits.longest_event):
+            async for line in lines_of(response.content.iter_any(), limits.longest):
                 self.reach.answered()
                 yield line
 
@@ -173,10 +175,13 @@ class Transport:
             total=self._limits.total, sock_connect=self._limits.connect
         )
         async with _translated(self.credentials.host), self._send(request, timeouts) as response:
-            body = await response.read()
             if response.status >= 300:
-                raise error_from(response.status, response.headers, body)
-        return await self._decoder.decode(body, request.form)
+                raise await _error_in(response, self._limits.longest)
+            most = request.most or self._limits.longest
+            body = await read_body(response.content.iter_any(), most)
+        request.arrived(len(body))
+        await self.turns.take(len(body))
+        return decoded_list(body) if request.verb == "list" else decoded(body)
 
     @asynccontextmanager
     async def _send(
@@ -251,6 +256,11 @@ class Transport:
         return self._opened
 
 
+async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError:
+    body = await read_body(response.content.iter_any(), most)
+    return error_from(response.status, response.headers, body)
+
+
 def _proxy_of_environment(url: URL) -> str | None:
     """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
 
@@ -307,44 +317,33 @@ def _plainly(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-class Decoder:
-    """Decode at most one long body in a turn of the event loop.
+class Turns:
+    """Turns of the event loop in which a long body is decoded: one body a turn.
 
-    Lists that are read at the same time do not add up to a long turn.
+    Lists and watches that are read at the same time do not add up to a long turn, so that verdicts
+    and the renewal of the Lease go on.
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def decode(self, body: bytes, form: Form = None) -> Object:
-        """`body` as a JSON object. Raise Unavailable if it is not one."""
-        if len(body) < _LONG:
-            return decoded(body, form)
-        async with self._turn:
-            await asyncio.sleep(0)
-            return decoded(body, form)
+    async def take(self, length: int) -> None:
+        """Wait for a turn in which a body of this length can be decoded."""
+        if length >= _LONG:
+            async with self._lock:
+                await asyncio.sleep(0)
 
 
-def decoded(body: bytes, form: Form = None) -> Object:
-    """`body` as a JSON object. Raise Unavailable if it is not one.
-
-    The objects of a list may have only the fields of `form`. A list of another form is read whole.
-
-    orjson makes one text of equal keys of up to 64 characters, msgspec only of those of up to 32,
-    and many labels of nodes are longer.
-    """
-    if form is not None:
-        with suppress(msgspec.DecodeError):
-            return decoder_of_lists(form)(body)
-    try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise Unavailable(
-            f"the API server's answer is not JSON: {error}", reason="Decode"
-        ) from error
-    if not isinstance(answer, dict):
-        raise Unavailable("the API server's answer is not an object", reason="Decode")
-    return answer
+async def read_body(chunks: AsyncIterable[bytes], most: int) -> bytes:
+    """Return a body. Raise TooLong once it has more than `most` bytes."""
+    parts: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        length += len(chunk)
+        if length > most:
+            raise TooLong(f"more than {most} bytes", reason="TooLong")
+        parts.append(chunk)
+    return b"".join(parts)
 
 
 class LineTooLong(Exception):

@@ -1,10 +1,15 @@
-"""Fills a store from a list, and keeps it up to date by a watch.
+"""Fill a store from a list, and keep it up to date by a watch.
 
 There are three levels, each with its own tests:
 
 - `events_of_connection`: one watch request, with a limit on the time without events;
 - `follow`: one watch request after the other, until an error that needs a new list;
-- `run_store`: list, then `follow`, again and again.
+- `run_store`: list and `follow`, again and again.
+
+What is read is bounded by bytes, because tenants decide on the size of objects. Where the API
+server has streaming lists (https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists),
+the first watch sends the stored objects one by one. Elsewhere, the list is read in pages, which
+begin small and follow the bytes of the page before.
 
 API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A
 connection may therefore be silent for less than a minute, but a broken connection has to be
@@ -15,41 +20,66 @@ bookmark or ends the stream. If it does neither, the connection is broken.
 
 import asyncio
 import random as system_random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from typing import NoReturn, TypeVar
 
 from app.base.value import Value
-from app.kube.api import ClusterError, Gone, NotFound, Reader, Selection, Unavailable, WatchEvent
+from app.kube.api import (
+    ClusterError,
+    Gone,
+    NotFound,
+    PageSize,
+    Reader,
+    Rejected,
+    Selection,
+    TooLong,
+    Unavailable,
+    WatchEvent,
+)
 from app.kube.backoff import Backoff
 from app.kube.store import WatchStore
 
 T = TypeVar("T")
+
+TURN_SECONDS = 0.005
+"""The time that a list or watch may take before other tasks have a turn of the event loop."""
 
 
 class Silent(Unavailable):
     """A watch was silent for too long: there was no event and no bookmark."""
 
 
+class NotStreamed(ClusterError):
+    """The API server does not stream this list, or did not end it."""
+
+
 class Pace(Value):
-    """The limits of watches.
+    """The limits of watches. Times are in seconds, sizes in objects."""
 
-    Times are in seconds; numbers are those of objects in a page and in one step of the event loop.
-
-    A page is decoded in one turn of the event loop, and all of it is in memory at once: one of 500
-    nodes, of 6 KB of metadata each, took 28 ms and 15 MiB more than one of 250.
-
-    A watch that breaks after `steady_after` is tried again soon: some proxies end connections that
-    are silent for half a minute, which is sooner than a bookmark comes.
-    """
-
+    streams: bool = True
+    """Whether lists are streamed. Only pages tell how many objects there are."""
     page_size: int = 250
+    """The most objects of a page."""
     slice_size: int = 40
+    """The most objects that are stored in one turn of the event loop."""
     watch_timeout: tuple[int, int] = (240, 300)
+    stream_timeout: int = 900
+    """The timeout of a watch that begins with a list. A long list takes minutes."""
     quiet_after: float = 40.0
+    stream_quiet_after: float = 10.0
+    """The time between two objects of a streaming list after which it is read in pages.
+
+    An old API server may ignore that the list was asked for, and never end it.
+    """
     probe_timeout: int = 30
     retry_most: float = 30.0
     steady_after: float = 10.0
+    """A watch that breaks after this time is tried again soon.
+
+    Some proxies end connections that are silent for half a minute, sooner than a bookmark comes.
+    """
     not_served_retry: float = 120.0
     random: Callable[[], float] = system_random.random
 
@@ -59,6 +89,23 @@ class Pace(Value):
             return self.probe_timeout
         shortest, longest = self.watch_timeout
         return shortest + int(self.random() * (longest - shortest + 1))
+
+
+class Turn:
+    """The turn of a task in the event loop, which it gives up after TURN_SECONDS.
+
+    A stream that always has data never waits, so that no other task would run.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._begun = clock()
+
+    async def rest(self) -> None:
+        """Let other tasks run if this turn was long enough."""
+        if self._clock() - self._begun >= TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._begun = self._clock()
 
 
 async def run_store(
@@ -85,6 +132,9 @@ async def run_store(
     backoff = Backoff(pace.random, most=pace.retry_most)
     while True:
         try:
+            if pace.streams:
+                with suppress(NotStreamed):
+                    await follow(client, store, selection, "", pace, backoff)
             version = await list_into(client, store, selection, pace)
             await follow(client, store, selection, version, pace, backoff)
         except NotFound as error:
@@ -108,26 +158,71 @@ async def run_store(
             await asyncio.sleep(backoff.next(error.retry_after))
 
 
+# Lists.
+
+
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
     """Replace the content of `store` by a list, which is read in pages.
 
-    After each slice of a page, other tasks can run. Returns the resourceVersion of the list.
+    Other tasks can run after each slice of a page, and after TURN_SECONDS. Returns the
+    resourceVersion of the list.
     """
     store.begin_list()
+    size = PageSize(pace.page_size)
     token = ""
+    turn = Turn()
     while True:
-        page = await client.list(selection, limit=pace.page_size, continue_token=token)
+        try:
+            page = await client.list(selection, limit=size.next, continue_token=token)
+        except TooLong:
+            if not size.shrink():
+                raise
+            continue
+        size.note(page)
         version = page.resource_version
         if not token and page.remaining is not None:
             store.total = len(page.items) + page.remaining
-        for start in range(0, len(page.items), pace.slice_size):
-            await asyncio.sleep(0)  # before, because the page has been decoded in the same turn
-            store.take_listed(page.items[start : start + pace.slice_size], version)
+        await asyncio.sleep(0)  # the page has been decoded in this turn
+        for number, obj in enumerate(page.items, 1):
+            store.take_listed((obj,), version, page.length)
+            if number % pace.slice_size == 0:
+                await asyncio.sleep(0)
+            await turn.rest()
         token = page.continue_token
         if not token:
             break
-        del page  # or it would be in memory beside the next
+        del page  # or it would be in memory beside the next one
 
+    return await _end_list(store, version, pace)
+
+
+async def _stream_into(
+    events: AsyncGenerator[WatchEvent, None], store: WatchStore[T], pace: Pace
+) -> str:
+    """Replace the content of `store` by the list with which a watch begins.
+
+    Returns the resourceVersion of the list. Raise NotStreamed if the list does not end.
+    """
+    store.begin_list()
+    turn = Turn()
+    begun = False
+    try:
+        async for event in events:
+            begun = True
+            if event.ends_list:
+                return await _end_list(store, event.object["metadata"]["resourceVersion"], pace)
+            store.take_streamed(event)
+            await turn.rest()
+    except Silent as error:
+        raise NotStreamed(error.message) from error
+    except Unavailable as error:
+        if begun:
+            raise NotStreamed(error.message) from error
+        raise
+    raise NotStreamed("the watch ended before its list")
+
+
+async def _end_list(store: WatchStore[T], version: str, pace: Pace) -> str:
     keys = store.known_keys()
     for start in range(0, len(keys), pace.slice_size):
         store.drop_unlisted(keys[start : start + pace.slice_size], version)
@@ -135,6 +230,9 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
 
     store.end_list(version)
     return version
+
+
+# Watches.
 
 
 async def follow(
@@ -147,6 +245,8 @@ async def follow(
 ) -> NoReturn:
     """Watch from `version`, one request after the other.
 
+    If `version` is "", the first watch begins with a list; raise NotStreamed if that can't be had.
+
     After a broken connection it continues from the last version. The problem is over once the API
     server accepts the next request: if nothing changes, the first event may take a minute. After a
     silent watch, only an event shows that. Raise Gone if this is too old, and NotFound if the
@@ -154,20 +254,32 @@ async def follow(
     """
     probing = False
     clock = asyncio.get_running_loop().time
+    turn = Turn()
     while True:
         begun = clock()
+        lists = not version
         try:
             stream = client.watch(
                 selection,
                 resource_version=version,
-                timeout_seconds=pace.next_timeout(probing=probing),
-                accepted=_wait_on if probing else store.end_problem,
+                timeout_seconds=(
+                    pace.stream_timeout if lists else pace.next_timeout(probing=probing)
+                ),
+                accepted=_wait_on if probing or lists else store.end_problem,
+                list_first=lists,
             )
-            async with aclosing(events_of_connection(stream, pace)) as events:
-                async for event in events:
-                    version = str(store.apply(event))
-                    probing = False
-                    backoff.reset()
+            async with aclosing(stream):
+                if lists:
+                    listed = events_of_connection(stream, pace.stream_quiet_after)
+                    async with aclosing(listed):
+                        version = await _stream_into(listed, store, pace)
+                changes = events_of_connection(stream, pace.quiet_after)
+                async with aclosing(changes):
+                    async for event in changes:
+                        version = str(store.apply(event))
+                        probing = False
+                        backoff.reset()
+                        await turn.rest()
             store.sign_of_life()
             store.count_restart("ended")
             probing = False
@@ -178,13 +290,26 @@ async def follow(
                 store.problem = f"{selection.resource}: the watch is silent"
                 await asyncio.sleep(backoff.next())
             probing = True
-        except (Gone, NotFound):
+        except (Gone, NotFound, NotStreamed):
             raise
         except ClusterError as error:
+            if not version:
+                raise _as_not_streamed(error) from error
             store.fail(f"{selection.resource}: {error}", error)
             if clock() - begun > pace.steady_after:
                 backoff.reset()
             await asyncio.sleep(backoff.next(error.retry_after))
+
+
+def _as_not_streamed(error: ClusterError) -> ClusterError:
+    """Return NotStreamed if the API server refuses to stream a list, otherwise `error`.
+
+    1.27 to 1.33 answer 422 unless the feature WatchList is on, older ones and some proxies 400. A
+    403 may be about the right to watch: the list says which right is missing.
+    """
+    if isinstance(error, Rejected) and error.code != 401:
+        return NotStreamed(error.message, code=error.code)
+    return error
 
 
 def _wait_on() -> None:
@@ -192,22 +317,21 @@ def _wait_on() -> None:
 
 
 async def events_of_connection(
-    stream: AsyncGenerator[WatchEvent, None], pace: Pace
+    stream: AsyncGenerator[WatchEvent, None], quiet_after: float
 ) -> AsyncGenerator[WatchEvent, None]:
-    """Yield the events of one watch request, which is closed at the end.
+    """Yield the events of one watch request, which the caller closes.
 
-    Raise Silent after `pace.quiet_after` seconds without an event.
+    Raise Silent after `quiet_after` seconds without an event.
     """
-    async with aclosing(stream):
-        while True:
-            try:
-                async with asyncio.timeout(pace.quiet_after):
-                    event = await anext(stream)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise Silent(f"nothing for {pace.quiet_after:g} s") from None
-            yield event
+    while True:
+        try:
+            async with asyncio.timeout(quiet_after):
+                event = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Silent(f"nothing for {quiet_after:g} s") from None
+        yield event
 
 
 async def wait_for(changed: Callable[[], Awaitable[object]], at_most: float) -> None:

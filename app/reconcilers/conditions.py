@@ -26,9 +26,10 @@ SETTLE_SECONDS = 10.0
 
 
 class ConstraintStatusReconciler(Value):
-    """The condition of sets, written if it differs.
+    """Write the condition of sets if it differs.
 
-    Conditions of other writers stay. `now` is the wall clock in UTC.
+    Conditions of other writers stay. Sets with too many parts to be read get none. `now` is the
+    wall clock in UTC.
     """
 
     name = "podcliqueset-status"
@@ -43,7 +44,7 @@ class ConstraintStatusReconciler(Value):
 
     async def reconcile(self, key: Key) -> float | None:
         pcs = self.sets.get(*key)
-        if pcs is None or pcs.deleting or pcs.condition == self._desired(pcs):
+        if pcs is None or pcs.deleting or pcs.is_cut or pcs.condition == self._desired(pcs):
             return None
         with contextlib.suppress(NotFound):  # deleted meanwhile
             ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)

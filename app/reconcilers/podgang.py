@@ -65,8 +65,9 @@ class PodGangReconciler(Struct):
     `gives_back` says that resources of PodGangs are still given back, it removes no annotation:
     that takes calls, and Grove may delete the PodGangs at any moment.
 
-    Unknown facts remove nothing: if the ClusterTopology is not known, constraints stay, and if the
-    PodCliqueSet is not known, only preferred constraints are written.
+    Unknown facts remove nothing: if the ClusterTopology is not known, or the PodCliqueSet has too
+    many parts to be read, constraints stay. If the PodCliqueSet is not known, only preferred
+    constraints are written.
     """
 
     name = "podgang"
@@ -141,6 +142,8 @@ class PodGangReconciler(Struct):
     async def _constraints(self, gang: OpenGang) -> list[Edit]:
         """Return the changes to the constraints of `gang`."""
         pcs = await self.facts.read_set(gang.namespace, gang.place.pcs, gang.set_uid)
+        if pcs is not None and pcs.is_cut:
+            return []
         try:
             return self.facts.dialect().podgang_changes(gang.view, pcs, self.facts)
         except Unavailable:

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeVar
 
 from app.base.value import Value
 from app.facts.table import Row
-from app.kube.api import Client, ClusterError, Object, Reader, Rejected, Selection
+from app.kube.api import Client, ClusterError, Object, Reader, Rejected, Selection, every
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
 from app.kube.watch import Pace, run_store
@@ -26,7 +26,7 @@ class Stores:
 
     def __init__(self, rows: Iterable[Row[Any]]) -> None:
         self._stores: dict[Row[Any], WatchStore[Any]] = {
-            row: WatchStore(row.read, row.lookups) for row in rows
+            row: WatchStore(row.read, row.lookups, most=row.most, is_cut=row.is_cut) for row in rows
         }
 
     def __getitem__(self, row: Row[T]) -> WatchStore[T]:
@@ -106,7 +106,6 @@ async def follow(
             client,
             store,
             selection_of(row),
-            pace=Pace(page_size=row.page),
             served_changed=discovery.changed,
             not_found=discovery.trigger,
         )
@@ -135,8 +134,14 @@ async def _until(
 Scope = tuple[Row[Any], str | None]
 """What is listed and watched at once: objects of all namespaces (None), or of one."""
 
-LIVELY = Pace(page_size=100, slice_size=50, retry_most=10.0)
-"""Somebody is looking: each turn of the event loop takes few milliseconds."""
+LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
+"""Somebody is looking: each turn of the event loop takes few milliseconds.
+
+Only pages tell how many objects there are, for the progress that is shown.
+"""
+
+MOST_FOR_PEOPLE = 2**20
+"""Bytes of JSON that are kept of an object to explain it. Large gangs have thousands of pods."""
 
 
 class Namespaces(Value):
@@ -228,7 +233,7 @@ class PermittedStores:
     async def _keep(self, scope: Scope) -> None:
         """Keep a store in step until there is no right to its list."""
         row, namespace = scope
-        store: WatchStore[Any] = WatchStore(row.read)
+        store: WatchStore[Any] = WatchStore(row.read, most=MOST_FOR_PEOPLE)
         store.subscribe(lambda key, before, after: self._changed(row.name))
         self.stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))
@@ -268,10 +273,10 @@ class PermittedStores:
         if self._names:
             return self._names
         try:
-            page = await self._client.list(Selection(NAMESPACE), limit=0)
+            found = await every(self._client, Selection(NAMESPACE))
         except ClusterError:
             return (self._namespaces.own,) if self._namespaces.own else ()
-        self._names = tuple(obj["metadata"]["name"] for obj in page.items)
+        self._names = tuple(obj["metadata"]["name"] for obj in found)
         return self._names
 
     def _changed(self, name: str = "") -> None:

@@ -18,7 +18,7 @@ from app.admission.verdict import ALLOWED, Effect, Later, Verdict, judged, patch
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import MOST_PARTS, PodCliqueSet
 from app.facts.grove.podgang import SlimPodGang, read_gang
 from app.facts.labels import MNNVL_ADOPTED
 from app.kube.api import ClusterError, Rejected, Unavailable
@@ -101,8 +101,12 @@ class PodGangWebhook(Value):
         self, request: Request, gang: SlimPodGang, pcs: PodCliqueSet | None, effects: list[Effect]
     ) -> Verdict:
         dialect = self.facts.dialect()
-        changes = dialect.podgang_changes(request.object, pcs, self.facts)
-        warnings = [_unknown_set(gang)] if changes and pcs is None else []
+        if pcs is not None and pcs.is_cut:
+            changes: list[Edit] = []
+            warnings = [_too_many_parts(gang)]
+        else:
+            changes = dialect.podgang_changes(request.object, pcs, self.facts)
+            warnings = [_unknown_set(gang)] if changes and pcs is None else []
         with contextlib.suppress(Unavailable):
             warnings += dialect.podgang_warnings(request.object, self.facts)
 
@@ -133,6 +137,13 @@ def _unknown_set(gang: SlimPodGang) -> str:
     return (
         f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until"
         " it is"
+    )
+
+
+def _too_many_parts(gang: SlimPodGang) -> str:
+    return (
+        f'PodCliqueSet "{gang.place.pcs}" has more than {MOST_PARTS} cliques and scaling groups and'
+        f" is not read: the topology constraints of PodGang {gang.name} are left as they are"
     )
 
 

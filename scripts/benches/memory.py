@@ -31,7 +31,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.kube.api import Selection
+from app.kube.api import Selection, every
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
@@ -360,7 +360,7 @@ async def run_api(arguments: argparse.Namespace) -> None:
         await from_kubeconfig(sandbox.kubeconfig, "admin"), ALL, CallLimits(qps=10_000)
     ) as client:
         await client.discovery.refresh()
-        gangs = (await client.list(Selection(POD_GANG, "default"), limit=0)).items
+        gangs = await every(client, Selection(POD_GANG, "default"))
         await sandbox.apply([made for gang in gangs for made in mnnvl_resources(gang)])
 
     (directory / "loaded").touch()

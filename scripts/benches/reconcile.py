@@ -33,7 +33,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.kube.api import ObjectRef, Selection, Unavailable
+from app.kube.api import ObjectRef, Selection, Unavailable, every
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
@@ -359,10 +359,9 @@ class Bench:
     def _all_owned(self, count: int) -> Callable[[], Awaitable[bool]]:
         async def owned() -> bool:
             for resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
-                page = await self.client.list(
-                    Selection(resource, "default", labels="grove.io/pcs-name=killed"), limit=0
-                )
-                owners = {item["metadata"]["ownerReferences"][0]["name"] for item in page.items}
+                selection = Selection(resource, "default", labels="grove.io/pcs-name=killed")
+                items = await every(self.client, selection)
+                owners = {item["metadata"]["ownerReferences"][0]["name"] for item in items}
                 if owners != {f"killed-{number}" for number in range(count)}:
                     return False
             return True
@@ -462,10 +461,10 @@ class Bench:
 
     async def _claimed(self) -> int:
         """How many PodCliques of `claims_back` have a claim."""
-        page = await self.client.list(
-            Selection(POD_CLIQUE, "default", labels=f"bench={self._of}"), limit=0
+        items = await every(
+            self.client, Selection(POD_CLIQUE, "default", labels=f"bench={self._of}")
         )
-        return sum("resourceClaims" in item["spec"]["podSpec"] for item in page.items)
+        return sum("resourceClaims" in item["spec"]["podSpec"] for item in items)
 
     async def level_change(self, count: int) -> None:
         server = Server(self.directory, self.port, LEVELS)

@@ -84,7 +84,7 @@ async def test_nodes_are_grouped_by_the_label_of_a_new_level_without_another_lis
         await until(lambda: len(cluster.stores[TOPOLOGIES]) == 1)
         with pytest.raises(Unavailable, match='"managed" does not exist yet'):
             cluster.facts.topology()
-    assert [call.verb for call in client.calls if call.resource == NODE].count("list") == 1
+    assert [call.verb for call in client.calls if call.resource == NODE] == ["watch"]
 
 
 async def test_facts_that_are_not_refreshed_say_how_old_they_are() -> None:
@@ -157,7 +157,7 @@ class Upgraded(WatchedMemory):
 
 
 async def test_what_is_served_is_read_again_if_a_served_resource_is_not_found() -> None:
-    client = Upgraded()
+    client = Upgraded(streams="refused")
     async with running(client):
         await until(lambda: client.discovery.served_version(POD_CLIQUE_SET) is None)
 
@@ -184,11 +184,11 @@ async def test_a_resource_is_listed_again_after_its_crd_has_changed() -> None:
         client.calls.clear()
         client.discovery.note_redefined(str(POD_CLIQUE_SET))
 
-        def lists() -> list[str]:
-            return [str(call.resource) for call in client.calls if call.verb == "list"]
+        def watches() -> list[str]:
+            return [str(call.resource) for call in client.calls if call.verb == "watch"]
 
-        await until(lambda: str(POD_CLIQUE_SET) in lists())
-        assert str(CLUSTER_TOPOLOGY) not in lists()
+        await until(lambda: str(POD_CLIQUE_SET) in watches())
+        assert str(CLUSTER_TOPOLOGY) not in watches()
 
 
 async def test_the_garbage_collector_rests_until_all_lists_are_in() -> None:
@@ -199,21 +199,9 @@ async def test_the_garbage_collector_rests_until_all_lists_are_in() -> None:
             self.resting[selection.resource] = not gc.isenabled()
             return await super().list(selection, **options)
 
-    client = Looking([topology(RACK)])
+    client = Looking([topology(RACK)], streams="refused")
     client.resting = {}
     gc.enable()
     async with running(client):
         assert client.resting[NODE]
         await until(gc.isenabled)
-
-
-async def test_whole_nodes_are_listed_in_smaller_pages() -> None:
-    pages: dict[Resource, int] = {}
-
-    class Counted(WatchedMemory):
-        async def list(self, selection: Selection, **options: Any) -> Page:
-            pages[selection.resource] = options["limit"]
-            return await super().list(selection, **options)
-
-    async with running(Counted([topology(RACK)])):
-        assert (pages[NODE], pages[POD_CLIQUE_SET]) == (100, 250)

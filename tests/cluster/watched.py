@@ -33,8 +33,8 @@ async def until(true: Callable[[], object]) -> None:
 class WatchedMemory(MemoryClient):
     """A cluster in memory whose discovery reads what it serves."""
 
-    def __init__(self, objects: Any = ()) -> None:
-        super().__init__(objects)
+    def __init__(self, objects: Any = (), **options: Any) -> None:
+        super().__init__(objects, **options)
         self.discovery = Discovery(self._read, ALL)
 
     async def _read(self, path: str) -> Object:

@@ -24,7 +24,7 @@ from app.base.json import to_json
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
-from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection, every
 from app.objects.resource import EVENT, JOB, MUTATING_WEBHOOKS, POD, Resource
 from app.objects.shape import labels_of
 from app.stores.documents import resource_of
@@ -332,7 +332,7 @@ async def test_the_pods_of_a_real_job_share_one_domain(world: World) -> None:
     stored = await world.create(job)
 
     async def made() -> list[Object]:
-        return (await world.admin.list(Selection(POD, world.namespace))).items
+        return await every(world.admin, Selection(POD, world.namespace))
 
     await eventually(made, lambda items: len(items) == 2)
     for item in await made():

@@ -180,7 +180,9 @@ async def test_list_fills_in_what_items_lack() -> None:
         page = await client.list(
             Selection(NODE, labels="a in (b,c)"), limit=2, continue_token="before/+="
         )
-        assert page.items == [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}]
+        whole = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+        assert list(page.items) == list(page.items[:]) == [page.items[0]] == [whole]
+        assert page.length > 100
         assert (page.resource_version, page.continue_token) == ("7", "next")
         assert server.seen[0].query == {
             "labelSelector": "a in (b,c)",
@@ -461,9 +463,9 @@ async def test_a_watch_asks_for_bookmarks_and_an_end() -> None:
     )
     async with client_of(streaming(chunks)) as (client, server):
         events = await watched(client)
-        assert events == [
-            WatchEvent("ADDED", {"metadata": {"name": "a"}}),
-            WatchEvent("BOOKMARK", bookmark),
+        assert [(event.type, event.object) for event in events] == [
+            ("ADDED", {"metadata": {"name": "a"}}),
+            ("BOOKMARK", bookmark),
         ]
         assert server.seen[0].query == {
             "watch": "true",

@@ -1,6 +1,7 @@
 """Paging through a list that may lapse under way."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -27,7 +28,7 @@ def placed(namespace: str, name: str) -> Object:
     }
 
 
-def keys(items: list[Object]) -> list[tuple[str, str]]:
+def keys(items: Sequence[Object]) -> list[tuple[str, str]]:
     return [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in items]
 
 

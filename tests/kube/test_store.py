@@ -265,3 +265,100 @@ def test_a_cached_object_costs_less_than_a_kibibyte() -> None:
     objects.
     """
     assert min(bytes_per_object("workload"), bytes_per_object("another")) < 1024
+
+
+# Streaming lists.
+
+
+def streamed(store: WatchStore[Kept], *events: WatchEvent) -> None:
+    for event in events:
+        store.take_streamed(event)
+
+
+def end_stream(store: WatchStore[Kept], version: int) -> None:
+    store.drop_unlisted(store.known_keys(), str(version))
+    store.end_list(str(version))
+
+
+def test_changes_before_a_streaming_list_ends_count(store: WatchStore[Kept]) -> None:
+    listed(store, 3, obj("gone", 3))
+    store.begin_list()
+    streamed(
+        store,
+        WatchEvent("ADDED", obj("a", 5)),
+        WatchEvent("ADDED", obj("b", 4)),
+        WatchEvent("DELETED", obj("a", 6)),
+        WatchEvent("MODIFIED", obj("b", 7, "new")),
+        WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "8"}}),
+    )
+    end_stream(store, 9)
+    assert store.values() == [Kept("b", "new")]
+
+
+def test_an_object_that_is_made_again_within_a_streaming_list_is_kept(
+    store: WatchStore[Kept],
+) -> None:
+    store.begin_list()
+    events = (("ADDED", 5, ""), ("DELETED", 6, ""), ("ADDED", 7, "new"))
+    for kind, version, owner in events:
+        store.take_streamed(WatchEvent(kind, obj("a", version, owner)))  # type: ignore[arg-type]
+    end_stream(store, 7)
+    assert store.values() == [Kept("a", "new")]
+
+
+def test_a_response_to_a_write_within_a_streaming_list_is_kept_if_it_is_newer(
+    store: WatchStore[Kept],
+) -> None:
+    store.begin_list()
+    streamed(store, WatchEvent("ADDED", obj("a", 5)), WatchEvent("ADDED", obj("b", 6)))
+    store.note(obj("a", 7, "written"))
+    store.note(obj("b", 4, "too old"))
+    store.note(obj("c", 8, "written"))
+    streamed(store, WatchEvent("ADDED", obj("c", 3)))
+    end_stream(store, 6)
+    assert sorted(store.values()) == [Kept("a", "written"), Kept("b", ""), Kept("c", "written")]
+
+
+# Objects that are too large.
+
+
+@pytest.fixture
+def bounded() -> WatchStore[Kept]:
+    return WatchStore(project, clock=lambda: 0.0, most=100, is_cut=lambda kept: kept.owner == "cut")
+
+
+LARGE = "x" * 100
+
+
+def test_an_object_that_is_too_large_is_not_stored_and_named(bounded: WatchStore[Kept]) -> None:
+    listed(bounded, 3, obj("a", 1, LARGE), obj("b", 2, "small"))
+    assert (names(bounded), bounded.too_large) == (["b"], {("ns", "a")})
+    assert sorted(bounded.known_keys()) == [("ns", "a"), ("ns", "b")]
+
+    bounded.apply(WatchEvent("MODIFIED", obj("b", 4, LARGE), length=1000))
+    assert (names(bounded), bounded.too_large) == ([], {("ns", "a"), ("ns", "b")})
+    bounded.apply(WatchEvent("MODIFIED", obj("a", 5), length=10))
+    assert (names(bounded), bounded.too_large) == (["a"], {("ns", "b")})
+    bounded.apply(WatchEvent("DELETED", obj("b", 6, LARGE), length=1000))
+    assert bounded.too_large == set()
+
+
+def test_a_long_object_of_which_little_is_kept_is_stored(bounded: WatchStore[Kept]) -> None:
+    bounded.apply(WatchEvent("ADDED", obj("a", 1), length=2**20))
+    assert (names(bounded), bounded.too_large) == (["a"], set())
+
+
+def test_a_value_that_is_cut_is_stored_and_named(bounded: WatchStore[Kept]) -> None:
+    bounded.apply(WatchEvent("ADDED", obj("a", 1, "cut"), length=2**20))
+    assert (names(bounded), bounded.too_large) == (["a"], {("ns", "a")})
+
+
+def test_one_that_is_too_large_and_gone_from_the_next_list_is_forgotten(
+    bounded: WatchStore[Kept],
+) -> None:
+    listed(bounded, 3, obj("a", 1, LARGE))
+    listed(bounded, 4)
+    assert bounded.too_large == set()
+    listed(bounded, 5, obj("a", 5, LARGE))
+    bounded.mark_not_served()
+    assert bounded.too_large == set()

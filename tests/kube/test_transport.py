@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 
-import msgspec
 import pytest
 
-from app.kube.transport import Decoder, LineTooLong, TokenBucket, lines_of
+from app.kube.api import TooLong
+from app.kube.transport import LineTooLong, TokenBucket, Turns, lines_of, read_body
 from tests.kube import virtual
 
 
@@ -71,7 +71,7 @@ def test_who_gives_up_waiting_gives_the_turn_back() -> None:
 
 
 async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
-    decoder = Decoder()
+    turns = Turns()
     turn = 0
 
     async def count_turns() -> None:
@@ -81,8 +81,7 @@ async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
             await asyncio.sleep(0)
 
     async def turn_of(length: int) -> int:
-        text = "x" * length
-        assert await decoder.decode(msgspec.json.encode({"text": text})) == {"text": text}
+        await turns.take(length)
         return turn
 
     counting = asyncio.create_task(count_turns())
@@ -91,3 +90,19 @@ async def test_a_turn_of_the_event_loop_decodes_one_long_body() -> None:
     )
     counting.cancel()
     assert short < first < second < third
+
+
+async def test_a_body_is_given_up_as_soon_as_it_is_too_long() -> None:
+    sent = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(1000):
+            sent += 1
+            yield b"x" * 10
+
+    assert len(await read_body(chunks(), 10_000)) == 10_000
+    sent = 0
+    with pytest.raises(TooLong):
+        await read_body(chunks(), 25)
+    assert sent == 3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.facts.kinds import POD_CLIQUE, POD_GANG, POD_GANG_MAP
-from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection, every
 from tests import builders
 from tests.proof.grove import GROUP, DesiredSet, Operator, reference
 
@@ -145,8 +145,7 @@ class EpochOperator(Operator):
 
     async def _of_set(self, resource: Any, name: str) -> list[Object]:
         selector = f"app.kubernetes.io/part-of={name}"
-        page = await self._client.list(Selection(resource, self._namespace, labels=selector))
-        return page.items
+        return await every(self._client, Selection(resource, self._namespace, labels=selector))
 
     async def _write_planned(self, pcs: Object, planned: PlannedGang) -> None:
         gang = builders.pod_gang(planned.name, planned.labels, *planned.cliques)

@@ -15,7 +15,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
-from app.kube.api import ClusterError, Object, Selection
+from app.kube.api import ClusterError, Object, Selection, every
 from app.kube.client import HttpClient
 from app.objects.shape import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
@@ -75,7 +75,7 @@ class Foreign:
 
 
 async def listed(client: HttpClient, resource: object, namespace: str) -> list[Object]:
-    return (await client.list(Selection(resource, namespace), limit=0)).items  # type: ignore[arg-type]
+    return await every(client, Selection(resource, namespace))  # type: ignore[arg-type]
 
 
 async def violations(

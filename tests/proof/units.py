@@ -12,7 +12,7 @@ from random import Random
 from typing import NoReturn
 
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
-from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection, every
 from app.kube.client import HttpClient
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
 from app.objects.shape import labels_of
@@ -158,7 +158,7 @@ class Controllers:
 
     async def _pods(self, resource: Resource, name: str) -> list[Object]:
         selection = Selection(POD, self._namespace, labels=f"{PLAYED}={resource.kind}-{name}")
-        return (await self._client.list(selection, limit=0)).items
+        return await every(self._client, selection)
 
     async def _delete(self, resource: Resource, name: str) -> None:
         with suppress(NotFound):

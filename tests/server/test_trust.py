@@ -274,7 +274,7 @@ def test_nothing_is_written_before_our_pods_are_known() -> None:
     async def story() -> None:
         world = World(pod("old", knows=""))
         for _ in range(3):
-            world.client.fail_next("list", POD, Unavailable("not now", code=503))
+            world.client.fail_next("watch", POD, Unavailable("not now", code=503))
         async with world.running():
             assert world.client.writes() == []
             assert world.replicas[0][0].notes() == {"callers": "our Pods have not been listed"}

@@ -22,6 +22,7 @@ from app.objects.shape import (
     map_at,
     maps_at,
     maps_of,
+    only,
     text_at,
     texts_at,
 )
@@ -223,6 +224,8 @@ class PodCliqueSet(Namespaced, Constrained):
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
+    is_cut: bool = False
+    """Whether its cliques and scaling groups were not read, because there are too many."""
 
     @property
     def uses_pack(self) -> bool:
@@ -320,6 +323,30 @@ def read_set_with_status(obj: JsonMap) -> SetWithStatus:
 def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
     """Read a stored PodCliqueSet. Parts that don't have the CRD's shape count as absent."""
     return PodCliqueSet(**_spec(obj))
+
+
+MOST_PARTS = 128
+"""The most cliques and scaling groups of a PodCliqueSet.
+
+Neither Grove's CRD nor its webhook has a bound. The sets of its documentation, its examples and its
+scale tests have fewer than ten, and many replicas of them:
+https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/e2e/yaml
+"""
+
+
+def number_of_parts(obj: JsonMap) -> int:
+    """Return the number of cliques and scaling groups of a PodCliqueSet."""
+    template = map_at(obj, "spec", "template")
+    lists = (template.get("cliques"), template.get("podCliqueScalingGroups"))
+    return sum(len(items) for items in lists if isinstance(items, list))
+
+
+def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
+    """Read a stored PodCliqueSet, without the parts of one that has more than MOST_PARTS."""
+    if number_of_parts(obj) <= MOST_PARTS:
+        return read_pod_clique_set(obj)
+    spec = only(map_at(obj, "spec"), ("replicas",))
+    return PodCliqueSet(**_spec({"metadata": obj.get("metadata"), "spec": spec}), is_cut=True)
 
 
 def _spec(obj: JsonMap) -> dict[str, Any]:

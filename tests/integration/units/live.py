@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager, suppress
 
 from app.facts.kinds import CLAIM_TEMPLATE, COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.kube.api import ClusterError, Conflict, NotFound, Object, ObjectRef, Selection
+from app.kube.api import ClusterError, Conflict, NotFound, Object, ObjectRef, Selection, every
 from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
 from app.objects.shape import annotations_of, labels_of, maps_at
@@ -299,7 +299,7 @@ class Live:
 
     async def _list(self, resource: Resource) -> list[Object]:
         try:
-            return (await self._admin.list(Selection(resource, self._namespace), limit=0)).items
+            return await every(self._admin, Selection(resource, self._namespace))
         except NotFound:
             return []
 

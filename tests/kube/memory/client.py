@@ -13,10 +13,12 @@ from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Literal
 
 from app.base.value import Value
 from app.facts import kinds
 from app.kube.api import (
+    INITIAL_EVENTS_END,
     ClusterError,
     Conflict,
     Gone,
@@ -103,7 +105,9 @@ class MemoryClient:
 
     `served` maps each resource that this cluster serves to its version; change it to install or
     remove an API. `without_status` names the resources whose status is an ordinary field. `history`
-    bounds how many changes a watch can catch up on before it is Gone.
+    bounds how many changes a watch can catch up on before it is Gone. `streams` is what comes of a
+    watch that asks for a list first: it is served, refused with a 422 as by Kubernetes before 1.34,
+    or the wish is ignored.
     """
 
     def __init__(
@@ -114,7 +118,9 @@ class MemoryClient:
         without_status: Collection[Resource] = WITHOUT_STATUS,
         history: int = 10_000,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        streams: Literal["served", "refused", "ignored"] = "served",
     ) -> None:
+        self.streams = streams
         self.served: dict[Resource, str] = dict(served)
         self.without_status = set(without_status)
         self.calls: Calls = []
@@ -244,10 +250,18 @@ class MemoryClient:
         resource_version: str,
         timeout_seconds: int = 270,
         accepted: Callable[[], None] = lambda: None,
+        list_first: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
         resource = selection.resource
         metadata_only = selection.metadata_only
         await self._begin(Call("watch", resource, selection.namespace))
+        if list_first and self.streams == "refused":
+            raise Rejected(
+                "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the"
+                " WatchList feature gate is enabled",
+                code=422,
+                reason="Invalid",
+            )
         accepted()
         selected = is_selected(selection)
         since = int(resource_version or 0)
@@ -258,6 +272,8 @@ class MemoryClient:
                 obj for _, obj in sorted(self._objects.get(resource, {}).items()) if selected(obj)
             ]:
                 yield WatchEvent("ADDED", shown(obj, metadata_only))
+            if list_first and self.streams == "served":
+                yield self._bookmark(resource, since, metadata_only, {INITIAL_EVENTS_END: "true"})
         deadline = asyncio.get_running_loop().time() + timeout_seconds
         while not self._is_cut(cut) and await self._changed_since(resource, since, cut, deadline):
             for change in self._changes_since(since):
@@ -266,13 +282,17 @@ class MemoryClient:
                 if event is not None:
                     yield WatchEvent(event.type, shown(event.object, metadata_only))
         if not self._is_cut(cut):
-            kind, api_version = _kind_of(resource, self.served, metadata_only)
-            bookmark = {
-                "apiVersion": api_version,
-                "kind": kind,
-                "metadata": {"resourceVersion": str(self._version)},
-            }
-            yield WatchEvent("BOOKMARK", bookmark)
+            yield self._bookmark(resource, self._version, metadata_only, {})
+
+    def _bookmark(
+        self, resource: Resource, version: int, metadata_only: bool, annotations: dict[str, str]
+    ) -> WatchEvent:
+        kind, api_version = _kind_of(resource, self.served, metadata_only)
+        metadata: Object = {"resourceVersion": str(version)}
+        metadata |= {"annotations": annotations} if annotations else {}
+        return WatchEvent(
+            "BOOKMARK", {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+        )
 
     async def create(
         self,
