@@ -205,20 +205,11 @@ async def _stream_into(
     """
     store.begin_list()
     turn = Turn()
-    begun = False
-    try:
-        async for event in events:
-            begun = True
-            if event.ends_list:
-                return await _end_list(store, event.object["metadata"]["resourceVersion"], pace)
-            store.take_streamed(event)
-            await turn.rest()
-    except Silent as error:
-        raise NotStreamed(error.message) from error
-    except Unavailable as error:
-        if begun:
-            raise NotStreamed(error.message) from error
-        raise
+    async for event in events:
+        if event.ends_list:
+            return await _end_list(store, event.object["metadata"]["resourceVersion"], pace)
+        store.take_streamed(event)
+        await turn.rest()
     raise NotStreamed("the watch ended before its list")
 
 
@@ -258,6 +249,7 @@ async def follow(
     while True:
         begun = clock()
         lists = not version
+        answered = asyncio.Event()
         try:
             stream = client.watch(
                 selection,
@@ -265,7 +257,7 @@ async def follow(
                 timeout_seconds=(
                     pace.stream_timeout if lists else pace.next_timeout(probing=probing)
                 ),
-                accepted=_wait_on if probing or lists else store.end_problem,
+                accepted=answered.set if probing or lists else store.end_problem,
                 list_first=lists,
             )
             async with aclosing(stream):
@@ -284,36 +276,35 @@ async def follow(
             store.count_restart("ended")
             probing = False
             await asyncio.sleep(min(1.0, backoff.next()))
-        except Silent:
+        except (Gone, NotFound, NotStreamed):
+            raise
+        except Silent as silence:
+            if not version:
+                raise NotStreamed(silence.message) from silence
             store.count_restart("silent" if probing else "quiet")
             if probing:
                 store.problem = f"{selection.resource}: the watch is silent"
                 await asyncio.sleep(backoff.next())
             probing = True
-        except (Gone, NotFound, NotStreamed):
-            raise
         except ClusterError as error:
+            if not version and (answered.is_set() or _refuses_to_stream(error)):
+                raise NotStreamed(error.message) from error
             if not version:
-                raise _as_not_streamed(error) from error
+                raise
             store.fail(f"{selection.resource}: {error}", error)
             if clock() - begun > pace.steady_after:
                 backoff.reset()
             await asyncio.sleep(backoff.next(error.retry_after))
 
 
-def _as_not_streamed(error: ClusterError) -> ClusterError:
-    """Return NotStreamed if the API server refuses to stream a list, otherwise `error`.
+def _refuses_to_stream(error: ClusterError) -> bool:
+    """Return whether an API server may answer the list that is streamed elsewhere.
 
-    1.27 to 1.33 answer 422 unless the feature WatchList is on, older ones and some proxies 400. A
-    403 may be about the right to watch: the list says which right is missing.
+    1.27 to 1.33 answer 422 unless the feature WatchList is on, older ones and some proxies 400.
+    Beside an etcd before 3.4.25 or 3.5.8, an accepted watch ends with an error. A 403 may be about
+    the right to watch: the list says which right is missing.
     """
-    if isinstance(error, Rejected) and error.code != 401:
-        return NotStreamed(error.message, code=error.code)
-    return error
-
-
-def _wait_on() -> None:
-    """Do nothing: after a silent watch, a problem lasts until an event."""
+    return isinstance(error, Rejected) and error.code != 401
 
 
 async def events_of_connection(

@@ -489,11 +489,40 @@ async def test_a_watch_over_http_gives_lines(api: Api) -> None:
     assert answer.headers["content-type"] == "application/json"
 
 
-async def test_a_stream_of_the_initial_list_is_refused_so_that_clients_list(api: Api) -> None:
-    params = {"watch": "1", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-    code, reason, message = await api.refused("GET", WIDGETS, **params)
-    assert (code, reason) == (422, "Invalid")
-    assert (
-        message
-        == f"{LIST_OPTIONS}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+async def test_a_streaming_list_ends_with_a_bookmark(api: Api) -> None:
+    await api.send("POST", WIDGETS, widget("one"))
+    answer = await api.send(
+        "GET",
+        WIDGETS,
+        watch="1",
+        sendInitialEvents="true",
+        resourceVersionMatch="NotOlderThan",
+        timeoutSeconds=1,
+        allowWatchBookmarks="1",
     )
+    first, end, *_ = [msgspec.json.decode(line) for line in answer.content.splitlines()]
+    assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "one")
+    assert (end["type"], end["object"]["kind"]) == ("BOOKMARK", "Widget")
+    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert "spec" not in end["object"]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        (
+            {"watch": "1"},
+            "resourceVersionMatch: Forbidden: sendInitialEvents requires setting"
+            " resourceVersionMatch to NotOlderThan",
+        ),
+        (
+            {"resourceVersionMatch": "NotOlderThan"},
+            "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
+        ),
+    ],
+)
+async def test_options_that_do_not_fit_a_streaming_list(
+    api: Api, params: dict[str, str], message: str
+) -> None:
+    code, reason, said = await api.refused("GET", WIDGETS, sendInitialEvents="true", **params)
+    assert (code, reason, said) == (422, "Invalid", f"{LIST_OPTIONS}{message}")

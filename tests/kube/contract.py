@@ -8,7 +8,8 @@ ClusterTopology (with a status subresource, cluster-scoped) and Secret (namespac
 
 import asyncio
 import itertools
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from app.kube.api import (
     ObjectRef,
     Rejected,
     Selection,
+    Unavailable,
     WatchEvent,
 )
 from app.objects.resource import SECRET
@@ -71,6 +73,17 @@ async def take(client: Client, count: int, version: str, **selected: Any) -> lis
             if len(events) == count:
                 break
     return events
+
+
+@asynccontextmanager
+async def streaming() -> AsyncGenerator[None, None]:
+    """Skip the test if the API server has an etcd with which it can't stream lists."""
+    try:
+        yield
+    except Unavailable as error:
+        if "RequestWatchProgress is disabled" not in error.message:
+            raise
+        pytest.skip("needs etcd 3.4.25, 3.5.8 or later: this API server can't stream lists")
 
 
 def summary(events: list[WatchEvent]) -> list[tuple[str, str]]:
@@ -410,6 +423,37 @@ class ClientContract:
         assert {event.type for event in events} <= {"BOOKMARK"}
         assert all(int(version_of(event.object)) >= int(version_of(created)) for event in events)
         assert not any("data" in event.object for event in events)
+
+    @pytest.mark.parametrize("metadata_only", [False, True])
+    async def test_a_streaming_list_sends_what_is_stored_then_its_end_then_changes(
+        self, client: Client, metadata_only: bool
+    ) -> None:
+        label = unique("streamed")
+        names = [unique("streamed") for _ in range(3)]
+        for name in names:
+            await client.create(SECRET, secret(name, {"of": label}), NAMESPACE)
+        other = await client.create(SECRET, secret(unique("other")), NAMESPACE)
+        selection = Selection(SECRET, NAMESPACE, labels=f"of={label}", metadata_only=metadata_only)
+        watch = client.watch(selection, resource_version="", list_first=True)
+        events: list[WatchEvent] = []
+        async with asyncio.timeout(60), aclosing(watch) as stream, streaming():
+            async for event in stream:
+                if event.ends_list:
+                    break
+                events.append(event)
+            assert sorted(summary(events)) == sorted(("ADDED", name) for name in names)
+            assert int(version_of(event.object)) >= int(version_of(other))
+            assert all(("data" in found.object) != metadata_only for found in events)
+
+            await client.delete(ObjectRef(SECRET, names[0], NAMESPACE))
+            later = await anext(change async for change in stream if change.type != "BOOKMARK")
+            assert summary([later]) == [("DELETED", names[0])]
+
+    async def test_a_streaming_list_of_nothing_ends_too(self, client: Client) -> None:
+        selection = Selection(SECRET, NAMESPACE, labels=f"of={unique('nothing')}")
+        watch = client.watch(selection, resource_version="", list_first=True)
+        async with asyncio.timeout(60), aclosing(watch) as stream, streaming():
+            assert (await anext(stream)).ends_list
 
     async def test_a_watch_from_a_version_long_past_is_gone(self, client: Client) -> None:
         await self.compact(client)

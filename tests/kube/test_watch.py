@@ -204,6 +204,24 @@ async def test_a_streaming_list_that_breaks_is_read_in_pages() -> None:
 
 
 @in_virtual_time
+async def test_an_error_in_place_of_a_streaming_list_leads_to_pages() -> None:
+    """Kubernetes 1.36 accepts the watch and then sends this, beside etcd 3.4.23."""
+
+    class OldEtcd(MemoryClient):
+        async def watch(self, *args: Any, **kwargs: Any) -> AsyncGenerator[WatchEvent, None]:
+            async with aclosing(super().watch(*args, **kwargs)) as events:
+                async for event in events:
+                    if kwargs["list_first"]:
+                        raise Unavailable("RequestWatchProgress is disabled", code=500)
+                    yield event
+
+    client = OldEtcd([node("a")])
+    store = new_store()
+    async with running(client, store):
+        assert (names(store), store.problem, store.restarts) == (["a"], "", {})
+
+
+@in_virtual_time
 async def test_an_api_server_that_is_down_is_not_asked_for_pages_too() -> None:
     client = MemoryClient([node("a")])
     store = new_store()

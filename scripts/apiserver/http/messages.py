@@ -181,15 +181,12 @@ def is_dry_run(values: Any) -> bool:
 def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Query:
     """Return the options of a list or watch of `served`.
 
-    Raise 400 or 422 for an option that is malformed or not supported. Clients that ask for the
-    initial list in a watch (`sendInitialEvents`) fall back to list and watch.
+    Raise 400 or 422 for an option that is malformed or not supported.
     """
-    if params.get("sendInitialEvents") in _TRUE:
-        message = (
-            "Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate"
-            " is enabled"
-        )
-        forbidden = cause("Forbidden", message, ("sendInitialEvents",))
+    lists_first = "sendInitialEvents" in params
+    if problem := _problem_of_streaming(params) if lists_first else None:
+        field, message = problem
+        forbidden = cause("Forbidden", f"Forbidden: {message}", (field,))
         raise errors.invalid(("meta.k8s.io", "ListOptions"), "", [forbidden])
 
     labels = params.get("labelSelector", "")
@@ -204,7 +201,22 @@ def list_query(params: Mapping[str, str], served: Served, namespace: str) -> Que
         continue_token=params.get("continue", ""),
         timeout=float(_number(params, "timeoutSeconds") or 1800),
         bookmarks=params.get("allowWatchBookmarks") in _TRUE,
+        lists_first=params.get("sendInitialEvents") in _TRUE,
     )
+
+
+def _problem_of_streaming(params: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the field and the message of an option that does not fit a streaming list, if any.
+
+    Source:
+    https://github.com/kubernetes/kubernetes/blob/release-1.34/staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation/validation.go
+    """
+    if params.get("watch") not in _TRUE:
+        return "sendInitialEvents", "sendInitialEvents is forbidden for list"
+    if params.get("resourceVersionMatch") != "NotOlderThan":
+        message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        return "resourceVersionMatch", message
+    return None
 
 
 def _number(params: Mapping[str, str], name: str) -> int:

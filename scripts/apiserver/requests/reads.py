@@ -1,7 +1,7 @@
 """Get, list and watch, in two representations: whole objects, and metadata only."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,8 @@ from scripts.apiserver.objects.selectors import Matches
 from scripts.apiserver.storage import Storage, StoredChange, Watcher
 
 _SNAPSHOTS = 64
+_BATCH = 2**18
+"""Bytes of a streaming list that are sent at once."""
 
 
 class Representation(Frozen):
@@ -43,8 +45,10 @@ class Representation(Frozen):
         items = [self.of(served, obj) for obj in objects]
         return {"kind": kind, "apiVersion": version, "metadata": list_metadata, "items": items}
 
-    def bookmark(self, served: Served, version: int) -> Object:
-        meta = {"resourceVersion": str(version), "creationTimestamp": None}
+    def bookmark(self, served: Served, version: int, *, ends_list: bool = False) -> Object:
+        meta: Object = {"resourceVersion": str(version), "creationTimestamp": None}
+        if ends_list:
+            meta["annotations"] = {"k8s.io/initial-events-end": "true"}
         return self.of(
             served, {"kind": served.kind, "apiVersion": served.api_version, "metadata": meta}
         )
@@ -63,6 +67,7 @@ class Query(Frozen):
     continue_token: str = ""
     timeout: float = 1800.0
     bookmarks: bool = False
+    lists_first: bool = False
 
 
 class ReadHandlers(Struct):
@@ -131,13 +136,15 @@ class ReadHandlers(Struct):
         watcher = Watcher()
         table.watchers.add(watcher)
         try:
-            if query.resource_version:
+            if query.resource_version and not query.lists_first:
                 missed = table.since(query.resource_version)
                 yield b"".join(_event(change, served, query, shown) for change in missed)
             else:
-                yield b"".join(
-                    _line("ADDED", shown.of(served, obj)) for obj in self.select(served, query)
-                )
+                version = self.storage.version
+                for lines in _batches(self.select(served, query), served, shown):
+                    yield lines
+                if query.lists_first and query.bookmarks:
+                    yield _line("BOOKMARK", shown.bookmark(served, version, ends_list=True))
             async for lines in self._later_lines(watcher, served, query, shown):
                 yield lines
         except errors.ApiError as error:
@@ -156,6 +163,20 @@ class ReadHandlers(Struct):
                 yield lines
             if query.bookmarks and not changes:
                 yield _line("BOOKMARK", shown.bookmark(served, self.storage.version))
+
+
+def _batches(objects: list[Object], served: Served, shown: Representation) -> Iterator[bytes]:
+    """Yield the ADDED lines of objects, as soon as there are many bytes of them."""
+    lines: list[bytes] = []
+    length = 0
+    for obj in objects:
+        lines.append(_line("ADDED", shown.of(served, obj)))
+        length += len(lines[-1])
+        if length > _BATCH:
+            yield b"".join(lines)
+            lines = []
+            length = 0
+    yield b"".join(lines)
 
 
 def _event(change: StoredChange, served: Served, query: Query, shown: Representation) -> bytes:
