@@ -23,6 +23,6 @@ RUN pip uninstall --yes --quiet --root-user-action=ignore pip setuptools wheel
 COPY --from=build /opt/grove-admission /opt/grove-admission
 USER 65532:65532
 ENV PATH=/opt/grove-admission/bin:$PATH PYTHONDONTWRITEBYTECODE=1
-EXPOSE 8443
+EXPOSE 8443 8444
 ENTRYPOINT ["grove-admission"]
 CMD ["--help"]

@@ -95,6 +95,14 @@ def service() -> str:
         "      from: {{- toYaml . | nindent 8 }}\n"
         "      {{- end }}\n",
     )
+    monitoring = "- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}"
+    text = replaced(
+        text,
+        f"        {monitoring}\n",
+        "        {{- with .Values.networkPolicy.toolsFrom }}\n"
+        "        {{- toYaml . | nindent 8 }}\n"
+        "        {{- end }}\n",
+    )
     return template("base/service.yaml", text, SERVER)
 
 
@@ -145,6 +153,8 @@ def deployment() -> str:
     text = replaced(text, "  replicas: 2\n", "  replicas: {{ .Values.replicas }}\n")
     port = f"{{{{ {configured('8443', 'server', 'port')} }}}}"
     text = replaced(text, "containerPort: 8443}", f"containerPort: {port}}}")
+    tools_port = f"{{{{ {configured('8444', 'server', 'toolsPort')} }}}}"
+    text = replaced(text, "containerPort: 8444}", f"containerPort: {tools_port}}}")
     seconds = f"{{{{ add 30 ({configured('10', 'server', 'drainSeconds')} | ceil) }}}}"
     grace = "terminationGracePeriodSeconds: "
     text = replaced(text, f"{grace}45\n", f"{grace}{seconds}\n")
@@ -514,7 +524,11 @@ def _properties() -> dict[str, Any]:
         "tolerations": objects,
         "affinity": anything,
         "networkPolicy": _object(
-            {"from": objects, "egress": _object({"enabled": switch, "to": objects})}
+            {
+                "from": objects,
+                "toolsFrom": objects,
+                "egress": _object({"enabled": switch, "to": objects}),
+            }
         ),
         "clientCaConfigMap": text,
         "flowControl": _object({"enabled": switch}),

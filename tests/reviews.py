@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from msgspec.structs import replace
 
-from app.admission.asgi import AdmissionApp, Message
+from app.admission.asgi import Message, answer_review
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.review import Request
@@ -204,9 +204,22 @@ class Seen:
         self.requests.append((path, request, verdict))
 
 
-async def not_found(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 404, "headers": []})
-    await send({"type": "http.response.body", "body": b"elsewhere"})
+@dataclass
+class OverAsgi:
+    """An ASGI app that answers as the routes of the FastAPI application do."""
+
+    exchange: Exchange
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        route = self.exchange.route(scope["path"])
+        assert route is not None
+        code, body = await answer_review(self.exchange, route, scope, receive)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+        ]
+        await send({"type": "http.response.start", "status": code, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
 
 class Caller:
@@ -224,7 +237,7 @@ class Caller:
         routes = served_routes(configuration or Configuration(), self.cluster)
         if is_trusted:
             routes = trusted(routes)
-        self.app = AdmissionApp(Exchange(routes, self.seen), not_found)
+        self.app = OverAsgi(Exchange(routes, self.seen))
 
     async def post(
         self, path: str, body: bytes, content_type: str | None = "application/json"

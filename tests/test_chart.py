@@ -161,6 +161,7 @@ def test_each_setting_is_where_it_belongs() -> None:
         "affinity": {"podAntiAffinity": {}},
         "networkPolicy": {
             "from": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+            "toolsFrom": [{"podSelector": {"matchLabels": {"app": "metrics"}}}],
             "egress": {"enabled": True, "to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]},
         },
         "webhooks": {"failurePolicy": {name: "Fail"}, "namespaceSelector": [selector]},
@@ -183,6 +184,10 @@ def test_each_setting_is_where_it_belongs() -> None:
 
     policy = objects["NetworkPolicy", "grove-admission"]["spec"]
     assert policy["ingress"][0]["from"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    assert policy["ingress"][1]["from"] == [
+        {"podSelector": {}},
+        {"podSelector": {"matchLabels": {"app": "metrics"}}},
+    ]
     egress = objects["NetworkPolicy", "grove-admission-egress"]["spec"]["egress"]
     assert [rule["to"] for rule in egress] == [[{"ipBlock": {"cidr": "198.51.100.0/24"}}]]
     for kind in ("Mutating", "Validating"):
@@ -211,7 +216,9 @@ def test_the_server_reads_the_client_ca_where_it_is_mounted() -> None:
 @pytest.mark.parametrize(
     ("server", "port", "grace"),
     [
-        pytest.param({"port": 9443, "drainSeconds": 600}, 9443, 630, id="other values"),
+        pytest.param(
+            {"port": 9443, "toolsPort": 9444, "drainSeconds": 600}, 9443, 630, id="other values"
+        ),
         pytest.param({"drainSeconds": 0.5}, 8443, 31, id="a part of a second"),
         pytest.param({"drainSeconds": None}, 8443, 40, id="the default of the server"),
         pytest.param(None, 8443, 40, id="no section"),
@@ -223,7 +230,10 @@ def test_the_deployment_follows_the_port_and_the_time_to_drain(
     objects = by_name(render(CHART, {"config": {"server": server}}))
     pod = objects["Deployment", "grove-admission"]["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["ports"] == [{"name": "https", "containerPort": port}]
+    assert container["ports"] == [
+        {"name": "https", "containerPort": port},
+        {"name": "tools", "containerPort": port + 1},
+    ]
     assert pod["terminationGracePeriodSeconds"] == grace
 
 

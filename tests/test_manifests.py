@@ -222,6 +222,17 @@ def test_every_selector_selects_our_pods_or_our_service(folder: str) -> None:
 
 
 @pytest.mark.parametrize("folder", INSTALLATIONS)
+def test_only_monitoring_and_our_own_namespace_reach_the_tools(folder: str) -> None:
+    https, tools = of_kind(rendered(folder), "NetworkPolicy")["spec"]["ingress"]
+    assert https == {"ports": [{"port": "https"}]}
+    monitoring = {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}
+    assert tools == {
+        "ports": [{"port": "tools"}],
+        "from": [{"podSelector": {}}, {"namespaceSelector": monitoring}],
+    }
+
+
+@pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_ports_and_mounts_are_those_of_the_container(folder: str) -> None:
     objects = rendered(folder)
     running = container(objects)
@@ -235,9 +246,8 @@ def test_ports_and_mounts_are_those_of_the_container(folder: str) -> None:
         for port in rule["ports"]
     }
     assert asked == {port["name"] for port in running["ports"]}
-    assert [port["containerPort"] for port in running["ports"]] == [
-        configuration(objects).server.port
-    ]
+    server = configuration(objects).server
+    assert [port["containerPort"] for port in running["ports"]] == [server.port, server.tools_port]
     volumes = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     assert {mount["name"] for mount in running["volumeMounts"]} == {
         volume["name"] for volume in volumes
@@ -247,9 +257,11 @@ def test_ports_and_mounts_are_those_of_the_container(folder: str) -> None:
 @pytest.mark.parametrize("folder", INSTALLATIONS)
 def test_every_webhook_calls_a_port_of_the_service(folder: str) -> None:
     objects = rendered(folder)
-    ports = {port["port"] for port in of_kind(objects, "Service")["spec"]["ports"]}
+    ports = of_kind(objects, "Service")["spec"]["ports"]
     webhooks = [webhook for obj in objects for webhook in obj.get("webhooks", ())]
-    assert {webhook["clientConfig"]["service"]["port"] for webhook in webhooks} == ports
+    assert {webhook["clientConfig"]["service"]["port"] for webhook in webhooks} == {
+        port["port"] for port in ports if port["name"] == "https"
+    }
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

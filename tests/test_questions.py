@@ -63,7 +63,7 @@ QUESTIONS = (
     Question(
         "everything is denied by NetworkPolicies: which ports",
         (INSTALL, "#networkpolicies"),
-        "Its one port is 8443",
+        "It listens on two ports",
     ),
     # incident
     Question(

@@ -283,6 +283,7 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
 NOT_RUN = {
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",
+    "NetworkPolicies": "needs a kubelet, for port-forward",
     "Roll back": "needs the controller of Deployments",
     "The ClusterTopology CRD": "needs a CRD that is refused",
     "The image": "needs a registry",

@@ -1,10 +1,4 @@
-"""The admission paths as an ASGI app, for tests and for other servers.
-
-Its answers are those of `connection`.
-
-Our own server uses it only for admission requests that `connection` doesn't read itself, such as
-chunked ones.
-"""
+"""A review that comes over ASGI, with the answer that `connection` would give."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -16,11 +10,9 @@ from app.admission.exchange import (
     Answer,
     Exchange,
     check_content_type,
-    status,
     too_large,
 )
 from app.admission.review import BadReview
-from app.base.value import Value
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -37,36 +29,19 @@ It is true if the client has shown a certificate of a configured client CA.
 _HUNG_UP = "the caller hung up before its request was whole"
 
 
-class AdmissionApp(Value):
-    """An ASGI app that answers the paths of `exchange`.
+async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive: Receive) -> Answer:
+    """Return the answer to a POST to the path of `route`."""
+    if exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
+        return UNKNOWN_CALLER
 
-    It passes every other request to `otherwise` (health, metrics, dry run, docs).
-    """
-
-    exchange: Exchange
-    otherwise: App
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self.exchange.route(scope["path"]) if scope["type"] == "http" else None
-        if route is None or (route.others and scope["method"] != "POST"):
-            await self.otherwise(scope, receive, send)
-        elif scope["method"] != "POST":
-            message = f"{route.path} takes POST, not {scope['method']}"
-            await _send(send, status(405, message), (b"allow", b"POST"))
-        elif self.exchange.only_known and not scope.get("state", {}).get(KNOWN_CALLER, False):
-            await _send(send, UNKNOWN_CALLER)
-        else:
-            await _send(send, await self._answer(route, scope, receive))
-
-    async def _answer(self, route: Route, scope: Scope, receive: Receive) -> Answer:
-        headers = dict(scope["headers"])
-        content_type = headers.get(b"content-type", b"")
-        try:
-            body = await _read(content_type, int(headers.get(b"content-length") or 0), receive)
-        except BadReview as bad:
-            return self.exchange.refuse(route, bad)
-        answer = self.exchange.answer(route, scope["query_string"], headers, body)
-        return answer if isinstance(answer, tuple) else await answer
+    headers = dict(scope["headers"])
+    content_type = headers.get(b"content-type", b"")
+    try:
+        body = await _read(content_type, int(headers.get(b"content-length") or 0), receive)
+    except BadReview as bad:
+        return exchange.refuse(route, bad)
+    answer = exchange.answer(route, scope["query_string"], headers, body)
+    return answer if isinstance(answer, tuple) else await answer
 
 
 async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
@@ -92,10 +67,3 @@ async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
             raise too_large(content_type, b"".join(pieces[:8]))
 
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-async def _send(send: Send, answer: Answer, *headers: tuple[bytes, bytes]) -> None:
-    code, body = answer
-    always = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": code, "headers": [*always, *headers]})
-    await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,5 @@
 """The body of one request, collected from the pieces in which it arrives, up to a limit."""
 
-import contextlib
-
 import httptools
 
 from app.admission.exchange import MAX_BODY, SALVAGED
@@ -12,6 +10,9 @@ MAX_TRAILER = 64 * 1024
 
 A quarter of the bytes of the body are not counted, so that chunks of 20 bytes or more are free.
 """
+
+_CHUNKED_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+"""What the parser of a chunked body is told of its request, whose head has been checked already."""
 
 _STEP = 4096
 _BLOCK = 64 * 1024
@@ -39,20 +40,20 @@ class _Blocks:
 
 
 class Body:
-    """The kept bytes of a body, or none of them any more.
+    """The bytes of a body that have arrived.
 
     `complete` is true after the last byte. `too_large` is true as soon as the body is known to be
-    too large and `beginning` is long enough to contain a uid.
+    too large and enough of it is there to contain a uid.
     """
 
     complete = False
     too_large = False
-    _kept: _Blocks | None
+    _kept: _Blocks
 
     @property
     def size(self) -> int:
-        """The number of kept bytes."""
-        return self._kept.size if self._kept is not None else 0
+        """The number of bytes that have arrived."""
+        return self._kept.size
 
     def read(self, data: bytes, position: int) -> int:
         """Read the bytes from `position` in `data` that belong to the request.
@@ -62,16 +63,8 @@ class Body:
         raise NotImplementedError
 
     def whole(self) -> bytes:
-        """Return all bytes of a complete body."""
-        return self._kept.joined() if self._kept is not None else b""
-
-    def beginning(self) -> bytes:
-        """Return the first bytes of the body, which may contain a uid."""
-        return self.whole()
-
-    def drop(self) -> None:
-        """Drop the kept bytes and all further ones."""
-        self._kept = None
+        """Return all bytes that have arrived."""
+        return self._kept.joined()
 
 
 class Sized(Body):
@@ -86,26 +79,23 @@ class Sized(Body):
         piece = data[position : position + self._missing]
         self._missing -= len(piece)
         self.complete = self._missing == 0
-        if self._kept is not None:
-            self._kept.add(piece)
-            self.too_large = self._is_over and self._kept.size >= SALVAGED
+        self._kept.add(piece)
+        self.too_large = self._is_over and self._kept.size >= SALVAGED
         return position + len(piece)
 
 
 class Chunked(Body):
-    """A chunked body: that of a review, else the bytes after `head`, as they were received.
+    """A chunked body, which API servers don't send, but proxies before us may.
 
     httptools reports the end of the request, but not its position in the data. Bytes after
     a chunked request are therefore not read, and its connection ends with the answer.
     """
 
-    def __init__(self, head: bytes, is_review: bool) -> None:
+    def __init__(self) -> None:
         self._kept = _Blocks()
-        self._is_review = is_review
         self._beside = 0
         self._parser = httptools.HttpRequestParser(self)
-        with contextlib.suppress(httptools.HttpParserUpgrade):  # CONNECT: the request ends here
-            self._parser.feed_data(head)
+        self._parser.feed_data(_CHUNKED_HEAD)
 
     def read(self, data: bytes, position: int) -> int:
         """Read as in `Body`.
@@ -116,15 +106,12 @@ class Chunked(Body):
             step = data[position : position + _STEP]
             position += len(step)
             self._parse(step)
-            if self._kept is not None and not self._is_review:
-                self._kept.add(step)
-        self.too_large = self._kept is not None and self._kept.size > MAX_BODY
+        self.too_large = self._kept.size > MAX_BODY
         return position
 
     def on_body(self, piece: bytes) -> None:
         self._beside = max(0, self._beside - len(piece) * 5 // 4)
-        if self._kept is not None and self._is_review:
-            self._kept.add(piece)
+        self._kept.add(piece)
 
     def on_message_complete(self) -> None:
         self.complete = True
@@ -133,8 +120,6 @@ class Chunked(Body):
         self._beside += len(step)
         try:
             self._parser.feed_data(step)
-        except httptools.HttpParserUpgrade:
-            self.complete = True
         except httptools.HttpParserError:
             if not self.complete:  # otherwise, the invalid bytes come after the request
                 raise NotHttp from None

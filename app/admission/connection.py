@@ -1,9 +1,9 @@
-"""One HTTP/1.1 connection.
+"""One HTTP/1.1 connection of the port for API servers.
 
-Admission requests are read and answered here. Every other request is read to its end, and then
-handed over with its connection to an ASGI server.
+It takes AdmissionReviews by POST, and GET of the few paths that probes use. All other requests get
+404 and the end of the connection.
 
-The README of this folder has the states, the limits and their reasons. Requests that come in one
+The README of this folder has the states, the limits and their reasons. Requests that arrive in one
 turn of the event loop are judged together (`Serving.ask`). A task is created only for a verdict
 that has to wait.
 """
@@ -15,19 +15,24 @@ import math
 from collections.abc import Awaitable
 
 from app.admission.body import Body, Chunked, Sized
-from app.admission.crowd import Rank
 from app.admission.decide import Route
-from app.admission.exchange import MAX_BODY, TOO_LARGE, UNKNOWN_CALLER, Answer, Headers, status
+from app.admission.exchange import MAX_BODY, Answer, Headers, status
 from app.admission.head import END, Head, NotHttp, answer_head, read_head, refused
 from app.admission.serving import Serving
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD = 64 * 1024
+MAX_HEAD = 16 * 1024
 """The most bytes of a head, and of those that are kept while a verdict is awaited.
 
 API servers send a few hundred.
 """
+
+ELSEWHERE = status(
+    404,
+    "this port takes AdmissionReviews by POST, and GET of /healthz, /readyz and /version without a"
+    " query; dry runs, metrics and docs are on the tools port (server.toolsPort)",
+)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -36,14 +41,12 @@ class State(enum.Enum):
     IDLE = "waits for a request"
     HEAD = "waits for the rest of a head"
     BODY = "waits for the rest of a body"
-    SKIP = "has answered, and drops the rest of the body"
     WAIT = "waits for a verdict"
-    END = "is closing, or handed over: nothing more is read"
+    END = "is closing: what arrives is dropped"
 
 
 # globals, because reading an attribute of an enum is slower
-_IDLE, _AT_HEAD, _IN_BODY, _SKIPPING, _WAITING, _ENDED = State
-_STRANGER, _GUEST, _CALLER = Rank
+_IDLE, _AT_HEAD, _IN_BODY, _WAITING, _ENDED = State
 
 
 class Connection(asyncio.Protocol):
@@ -57,18 +60,16 @@ class Connection(asyncio.Protocol):
         "__weakref__",
         "_body",
         "_exchange",
+        "_has_certificate",
         "_has_ended",
-        "_head",
         "_headers",
         "_holds",
-        "_is_known",
         "_is_last",
         "_is_paused",
         "_kept",
         "_limits",
         "_loop",
         "_query",
-        "_rank",
         "_review",
         "_review_bytes",
         "_route",
@@ -79,17 +80,16 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unread_at",
         "_watch",
-        "is_trusted",
+        "is_caller",
     )
 
     _transport: asyncio.Transport
     _body: Body
-    _route: Route | None
+    _route: Route
     _review: bytes
     _review_bytes: int
     _query: bytes
     _headers: Headers
-    is_trusted: bool
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
@@ -100,14 +100,14 @@ class Connection(asyncio.Protocol):
         self._since = self._loop.time()
         """When the request in progress began, or when the last one ended."""
         self._kept = b""
-        self._head = b""
         self._is_last = False
         self._is_paused = False
         self._task: asyncio.Task[None] | None = None
-        self._rank = _STRANGER
         self._holds = 0
         self._has_ended = False
         self._unread_at: float | None = None
+        self.is_caller = False
+        """Whether its client may be an API server, by what it has sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -161,15 +161,10 @@ class Connection(asyncio.Protocol):
     def review_size(self) -> int:
         return len(self._review)
 
-    @property
-    def is_caller(self) -> bool:
-        """Whether an API server has shown that it is one, so that all it sends is read at once."""
-        return self._rank is _CALLER
-
     def judge(self) -> Answer | Awaitable[Answer] | None:
         review = self._review
         self._review = b""
-        if self._state is _ENDED or self._route is None:
+        if self._state is _ENDED:
             return None
 
         try:
@@ -205,10 +200,10 @@ class Connection(asyncio.Protocol):
             position = behind
             if self._state is _IDLE or self._state is _AT_HEAD:
                 behind = self._read_head(data, position)
-            elif self._state is _IN_BODY or self._state is _SKIPPING:
+            elif self._state is _IN_BODY:
                 behind = self._read_body(data, position)
 
-        if behind < size or self._state is _IN_BODY or self._state is _SKIPPING:
+        if behind < size or self._state is _IN_BODY:
             self._keep(data[behind:])
 
     def _keep(self, rest: bytes) -> None:
@@ -241,8 +236,7 @@ class Connection(asyncio.Protocol):
             size += self._transport.get_write_buffer_size()
         if size != self._holds:
             self._holds = size
-            is_head = self._state is _AT_HEAD and self._unread_at is None
-            self._serving.crowd.hold(self, size, is_head=is_head)
+            self._serving.crowd.hold(self, size)
 
     def _read_kept(self) -> None:
         """Continue after an answer was written, or after the client has read it."""
@@ -258,7 +252,9 @@ class Connection(asyncio.Protocol):
         """
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
-            self._wait_for_head(len(data) - position)
+            if len(data) - position > MAX_HEAD:
+                reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
+                self._reject(NotHttp(reason))
             return position
 
         end += len(END)
@@ -268,39 +264,55 @@ class Connection(asyncio.Protocol):
             self._reject(refusal)
             return position
 
-        self._take_note_of(head)
+        self._is_last |= not head.keep_alive
+        route = self._exchange.route(head.path) if head.method == b"POST" else None
+        if route is None:
+            self._answer_other(head)
+            return end
+
+        unknown = self._exchange.refusal(route, has_certificate=self._has_certificate)
+        if unknown is not None:
+            self._answer_last(unknown)
+            return end
+
+        if not self.is_caller and (route.trusted or self._exchange.only_known):
+            self._welcome()
+        self._route = route
+        self._query = head.query
+        self._headers = head.headers
         behind = end + head.length
-        is_whole = behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked
-        if is_whole and self._route is not None and self._is_known:
+        if behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked:
             self._decide(data[end:behind], behind == len(data))
             return behind
 
-        return self._begin_body(head, data, position, end)
+        return self._begin_body(head, data, end)
 
-    def _take_note_of(self, head: Head) -> None:
-        self._query = head.query
-        route = self._exchange.route(head.path) if head.method == b"POST" else None
-        self._route = route
-        self.is_trusted = self._exchange.only_known or (route is not None and route.trusted)
-        self._headers = head.fields
-        self._is_last |= not head.keep_alive
-        if self.is_trusted and self._rank < _CALLER and self._is_known:
-            self._show(_CALLER)
+    def _answer_other(self, head: Head) -> None:
+        """Answer a request that is not for a verdict, as the last one of its connection."""
+        content_type, (code, body) = "application/json", ELSEWHERE
+        if head.method in (b"GET", b"HEAD") and not head.query:
+            report = self._serving.report(head.path)
+            if report is not None:
+                content_type, (code, body) = report
+        head_bytes = answer_head(code, len(body), True, content_type)
+        self._transport.write(head_bytes if head.method == b"HEAD" else head_bytes + body)
+        self._close()
 
-    def _wait_for_head(self, size: int) -> None:
-        """Reject the request if the `size` bytes that have come are too many for a head."""
-        if size > MAX_HEAD:
-            reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
-            self._reject(NotHttp(reason))
+    def _answer_last(self, answer: Answer) -> None:
+        """Answer a request whose body is not read, as the last one of its connection.
 
-    def _begin_body(self, head: Head, data: bytes, begin: int, end: int) -> int:
-        """Begin to read a request that is incomplete, or that is not for a verdict.
+        The transport drops what the client still sends, so that it can read the answer.
+        """
+        self._is_last = True
+        self._write(answer)
+        self._close()
+
+    def _begin_body(self, head: Head, data: bytes, end: int) -> int:
+        """Begin to read a review that is incomplete or chunked, behind its head.
 
         Returns the position after the bytes that were read.
         """
-        self._head = head.handed_over(data[begin:end])
-        is_review = self._route is not None
-        self._body = Chunked(self._head, is_review) if head.is_chunked else Sized(head.length)
+        self._body = Chunked() if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
         self._begin(State.BODY)
         if head.expects_continue:
@@ -314,53 +326,29 @@ class Connection(asyncio.Protocol):
         except NotHttp as refusal:
             self._reject(refusal)
             return position
-        if self._state is State.BODY:
-            self._answer_early(body)
-        if body.complete:
-            self._complete(body, position == len(data))
-        return position
 
-    def _answer_early(self, body: Body) -> None:
-        """Answer before the body is complete, if that is possible.
-
-        The remaining bytes are read too, so that a client that is still sending isn't reset before
-        it has read the answer.
-        """
-        if self._route is not None and not self._is_known:
-            self._write(UNKNOWN_CALLER)
-        elif not body.too_large:
-            return
-        elif self._route is not None:
+        if body.too_large:
             content_type = self._headers.get(b"content-type", b"")
-            self._write(self._exchange.too_large(self._route, content_type, body.beginning()))
-        else:
-            self._write(status(413, TOO_LARGE))
-        body.drop()
-        self._state = State.SKIP
-
-    def _complete(self, body: Body, is_at_end: bool) -> None:
-        whole = body.whole()
-        body.drop()  # otherwise, it stays in memory up to the next request
-        if self._state is State.SKIP:
-            self._end_request()
-        elif self._route is not None:
-            self._decide(whole, is_at_end)
-        else:
-            self._hand_over(self._head + whole)
+            self._answer_last(self._exchange.too_large(self._route, content_type, body.whole()))
+        elif body.complete:
+            whole = body.whole()
+            del self._body, body  # otherwise, the review is in memory twice
+            self._decide(whole, position == len(data))
+        return position
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
         """Judge a request now, or later, with those of other connections."""
         self._state = _WAITING
         self._review = review
         self._review_bytes = len(review)
-        if self._rank < _GUEST:
-            self._show(_GUEST)
+        if not self.is_caller:
+            self._welcome()
         self._serving.ask(self, is_at_end)
 
-    def _show(self, rank: Rank) -> None:
-        """Take note of what the client has shown by its request."""
-        self._rank = rank
-        self._serving.crowd.welcome(self, rank)
+    def _welcome(self) -> None:
+        """Take note that the client may be an API server."""
+        self.is_caller = True
+        self._serving.crowd.welcome(self)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
         try:
@@ -402,28 +390,17 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _close(self) -> None:
+        if self._state is _IN_BODY:
+            del self._body
         self._state = State.END
+        if self._holds:
+            self._hold()
         self._transport.close()
 
     def _reject(self, refusal: NotHttp) -> None:
         """Close the connection after bytes that are no valid HTTP, or too many."""
-        if self._state is not State.SKIP:  # otherwise, the request is answered already
-            self._transport.write(refused(refusal))
+        self._transport.write(refused(refusal))
         self._close()
-
-    def _hand_over(self, request: bytes) -> None:
-        """Hand over the connection.
-
-        Bytes after the request are dropped, because its answer is the last one.
-        """
-        self._state = State.END
-        self._watch.cancel()
-        self._serving.hand_over(self._serving, self._transport, request)
-        self._serving.closed(self)
-
-    def _has_certificate(self) -> bool:
-        """Return whether the caller has a valid certificate, or needs none."""
-        return not self._exchange.only_known or bool(self._transport.get_extra_info("peercert"))
 
     def _look(self) -> None:
         """Close the connection if it has been idle for too long.
@@ -431,7 +408,7 @@ class Connection(asyncio.Protocol):
         It is also closed if a request or the reading of an answer takes too long. A certificate of
         the caller may have expired.
         """
-        self._is_known = self._has_certificate()
+        self._has_certificate = bool(self._transport.get_extra_info("peercert"))
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         now = self._loop.time()
         if self._unread_at is not None:

@@ -11,7 +11,7 @@ from app.admission.decide import Route, decide
 from app.admission.review import BadReview, Request, encode, salvage_uid
 from app.admission.verdict import Verdict, bad_request, unavailable
 from app.base.json import to_json
-from app.base.sample import Sample, gauge
+from app.base.sample import Sample, counter, gauge
 from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.objects.time import duration
 from app.objects.tokens import split_token
@@ -71,10 +71,18 @@ class Exchange:
     """The answers to requests to the paths of `routes`.
 
     If `only_known` is true, callers must have shown a certificate of a configured client CA.
-    `connection` and `asgi` check that, and answer others with `UNKNOWN_CALLER`.
     """
 
-    __slots__ = ("_observe", "_trace", "_waiting_values", "only_known", "routes", "waiting")
+    __slots__ = (
+        "_observe",
+        "_trace",
+        "_waiting_values",
+        "needs_token",
+        "only_known",
+        "refused",
+        "routes",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -90,6 +98,10 @@ class Exchange:
         Paths with a token are added and removed while the server runs.
         """
         self.only_known = only_known
+        self.needs_token = False
+        """Whether API servers ask over paths with a token only, so that all others are refused."""
+        self.refused = 0
+        """The number of reviews that were refused because of who sent them."""
         self.waiting = 0
         """The number of requests whose verdict is awaited at the moment."""
         self._waiting_values = 0
@@ -131,11 +143,23 @@ class Exchange:
         self._waiting_values += values
         return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
+    def refusal(self, route: Route, *, has_certificate: bool) -> Answer | None:
+        """Return the answer to a caller that gets no verdict of `route`. None for all others.
+
+        It depends on the head of a request, so that nobody reads the body of a stranger.
+        """
+        if self.only_known:
+            refusal = None if has_certificate else UNKNOWN_CALLER
+        else:
+            refusal = None if route.trusted or not self.needs_token else NO_TOKEN
+        if refusal is not None:
+            self.refused += 1
+        return refusal
+
     def route(self, path: str) -> Route | None:
         """Return the route of `path`, or None.
 
-        A token that is not valid (any more, or not yet) counts like none: a replica and an API
-        server may learn of a new one at different times, and no request may fail for that.
+        A path with a token that is not valid is the path without one.
         """
         route = self.routes.get(path)
         if route is None:
@@ -155,6 +179,7 @@ class Exchange:
 
     def samples(self) -> Iterator[Sample]:
         yield gauge("in_flight_requests", "Awaited verdicts.", self.waiting)
+        yield counter("unknown_callers_total", "Refused unknown callers.", self.refused)
 
     async def _counted(self, verdict: Awaitable[Verdict], values: int) -> Verdict:
         """Await a verdict on a review of so many values."""
@@ -274,6 +299,13 @@ UNKNOWN_CALLER = status(
     "--admission-control-config-file",
 )
 """The answer to a caller without a certificate, if certificates are required."""
+
+NO_TOKEN = status(
+    401,
+    "verdicts are for API servers, which use the paths in the stored webhook configurations; POST"
+    " objects to /dry-run on the tools port (server.toolsPort) to try them",
+)
+"""The answer to a review over a path without a valid token, if tokens are required."""
 
 
 @functools.lru_cache(maxsize=64)

@@ -15,14 +15,19 @@ MOST_LINES = 100
 """Of a head. API servers send eight. Each header takes time, and 16,000 of them fit into 64 KiB."""
 
 _SHORT = 1024
-"""The most bytes of a head that is kept. API servers send about 250."""
+"""The most bytes of a head that is cached. API servers send about 250."""
+
+_KEPT = (b"content-type", b"traceparent")
+"""The headers whose values are needed once the head is read."""
+
+_MOST_KEPT = 256
+"""The most bytes of such a value. Whoever reaches the port chooses them."""
+
+MOST_QUERY = 1024
+"""The most bytes of a query that is read. API servers send `timeout=10s`."""
 
 _VERSION = re.compile(rb" HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(:[0-9]{0,5})?")
-
-_FOLDED = rb"[^\r]*(?:\r\n[ \t][^\r]*)*"
-_EXPECT = re.compile(rb"\r\nexpect:" + _FOLDED, re.IGNORECASE)
-_UPGRADE = re.compile(rb"\r\nupgrade:" + _FOLDED, re.IGNORECASE)
 
 _REFUSAL = (
     b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
@@ -46,13 +51,16 @@ class NotHttp(Exception):
 class Head:
     """A complete head, with the empty line at its end. Raises NotHttp if it is invalid.
 
-    It isn't changed after it was read, so that requests can share it (`read_head`).
+    `headers` are the values that are needed later, by name in lower case. All others are dropped,
+    so that a head takes no memory while its body is read. A Head is not changed after it was read:
+    requests share it (`read_head`).
     """
 
     __slots__ = (
         "_complete",
+        "_fields",
         "expects_continue",
-        "fields",
+        "headers",
         "is_chunked",
         "keep_alive",
         "length",
@@ -65,11 +73,8 @@ class Head:
         if data.count(b"\n") > MOST_LINES:
             raise NotHttp(f"The head of a request has at most {MOST_LINES} lines here.")
         fields: dict[bytes, bytes] = {}
-        self.fields = fields
-        """The values of the headers by name in lower case.
-
-        If a header was sent several times, its values are joined by commas.
-        """
+        self._fields = fields
+        """All headers. If one was sent several times, its values are joined by commas."""
         self._complete = False
         parser = httptools.HttpRequestParser(self)
         self._parse(parser, data)
@@ -89,8 +94,13 @@ class Head:
         self.is_chunked = b"transfer-encoding" in fields
         self.expects_continue = b"expect" in fields
         """Whether the client waits for `100 Continue` before it sends the body."""
-        if self.is_chunked or self.expects_continue:
-            self._read_unusual(is_current)
+        if self.is_chunked:
+            _check_transfer_encoding(fields, is_current)
+        if self.expects_continue:
+            self.expects_continue = is_current and fields[b"expect"].lower() == b"100-continue"
+
+        self.headers = {name: fields[name][:_MOST_KEPT] for name in _KEPT if name in fields}
+        del self._fields
 
     def _parse(self, parser: httptools.HttpRequestParser, data: bytes) -> None:
         try:
@@ -98,31 +108,16 @@ class Head:
         except httptools.HttpParserUpgrade:
             pass  # the request is answered as if it had not asked for an upgrade
         except httptools.HttpParserError:
-            raise _refusal(data, self.fields) from None
+            raise _refusal(data, self._fields) from None
         if not self._complete:
-            raise _refusal(data, self.fields)  # HTTP/2
-
-    def _read_unusual(self, is_current: bool) -> None:
-        """Read the headers that API servers don't send."""
-        if self.is_chunked:
-            _check_transfer_encoding(self.fields, is_current)
-        if self.expects_continue:
-            self.expects_continue = is_current and self.fields[b"expect"].lower() == b"100-continue"
-
-    def handed_over(self, data: bytes) -> bytes:
-        """Return the bytes of this head without what is answered or ignored here."""
-        if b"upgrade" in self.fields:
-            data = _UPGRADE.sub(b"", data)  # otherwise, the body would not be read
-        if self.expects_continue:
-            data = _EXPECT.sub(b"", data)
-        return data
+            raise _refusal(data, self._fields)  # HTTP/2
 
     def on_url(self, url: bytes) -> None:
         self.path, self.query = _path_and_query(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
-        fields = self.fields
+        fields = self._fields
         if name in fields:
             value = b"%b, %b" % (fields[name], value)
         fields[name] = value
@@ -187,14 +182,15 @@ def _wrong_version() -> NotHttp:
 def _path_and_query(url: bytes) -> tuple[str, bytes]:
     """Return the path and the query of a request target.
 
-    The path is not decoded: if it contains `%`, it is no admission path here, and `asgi` decodes
-    it.
+    The path is not decoded: API servers send the paths of webhooks as they are. A query that is
+    longer than theirs is not read.
     """
     try:
         target = httptools.parse_url(url)
     except httptools.HttpParserInvalidURLError:
         return "", b""
-    return (target.path or b"").decode("ascii"), target.query or b""
+    query = target.query or b""
+    return (target.path or b"").decode("ascii"), query if len(query) <= MOST_QUERY else b""
 
 
 def refused(refusal: NotHttp) -> bytes:
@@ -205,11 +201,13 @@ def refused(refusal: NotHttp) -> bytes:
 
 
 @functools.lru_cache(maxsize=64)
-def answer_head(code: int, length: int, is_last: bool) -> bytes:
+def answer_head(
+    code: int, length: int, is_last: bool, content_type: str = "application/json"
+) -> bytes:
     """Return the head of an answer.
 
     Results are cached, because most answers have the same length.
     """
     end = "connection: close\r\n\r\n" if is_last else "\r\n"
-    start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: application/json\r\n"
+    start = f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\ncontent-type: {content_type}\r\n"
     return f"{start}content-length: {length}\r\n{end}".encode()

@@ -1,7 +1,4 @@
-"""The state that the connections of one listener share.
-
-It has their limits, the exchange, and the hand-over.
-"""
+"""The state that the connections of one listener share: limits, turns, and what they answer."""
 
 import asyncio
 import time
@@ -14,11 +11,16 @@ from app.admission.exchange import Answer, Exchange
 from app.base.value import Value
 
 TURN_SECONDS = 0.02
-"""Of one turn of the event loop for verdicts. The rest waits until others have had theirs.
+"""The time for verdicts in one turn of the event loop, in which others have to wait."""
 
-API servers and strangers have this time each. A verdict takes 0.05 ms, but one on a review of a
-stranger may take 400.
+HEAVY = 64 * 1024
+"""The bytes from which a review is heavy. Most reviews have 2 to 20 KiB.
+
+A tenant can make an API server send reviews of 3 MiB, whose verdicts take 20 to 400 ms each.
 """
+
+REST = 2.0
+"""How long heavy reviews wait after one was judged, as a multiple of the time that it took."""
 
 
 class ConnectionLimits(Value):
@@ -27,7 +29,7 @@ class ConnectionLimits(Value):
     connections: int = 2000
     """With a complete handshake.
 
-    Five API servers keep up to 25 for each of the seven webhooks. An idle one takes 20 KiB.
+    Five API servers keep up to 25 for each of the ten webhooks. An idle one takes 20 KiB.
     """
     held_bytes: int = 64 * 2**20
     """Of requests that are incomplete or wait for their verdict, and of unread answers."""
@@ -45,8 +47,6 @@ class ConnectionLimits(Value):
     An API server closes idle connections after 90 s. It has to close them first, because it doesn't
     send a POST again.
     """
-    handed_over_seconds: float = 120.0
-    """From the last byte of a request that is handed over to the end of its connection."""
     watch_seconds: float = 10.0
     """Between two checks of a connection. The first three limits are exact to this time."""
     close_seconds: float = 1.0
@@ -55,10 +55,6 @@ class ConnectionLimits(Value):
 
 class Asking(Protocol):
     """A connection with a request that is complete."""
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the request is one of an API server."""
 
     @property
     def review_size(self) -> int:
@@ -71,39 +67,35 @@ class Asking(Protocol):
         """Write the answer, or wait for it in a task."""
 
 
-HandOver = Callable[["Serving", asyncio.Transport, bytes], None]
-"""Answers a complete request that is not for a verdict, as the last one of its connection."""
+Report = Callable[[str], tuple[str, Answer] | None]
+"""Returns the content type and the answer for a path that probes use; None for other paths."""
+
+Line = dict[Asking, None]
+"""Requests that wait for a turn, in the order in which they arrived."""
 
 
-Answers = list[tuple[Asking, Answer | Awaitable[Answer] | None]]
+def no_report(_: str) -> None:
+    """Return None: there is no path for probes."""
 
 
-@dataclass(eq=False, slots=True)
-class Line:
-    """Requests that wait for a turn of the event loop, in the order in which they came."""
-
-    waiting: dict[Asking, None] = field(default_factory=dict)
-    is_by_size: bool = False
-    """Whether short reviews come first in the next turn."""
-    is_resting: bool = False
-    """Whether none is judged for now."""
-
-
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Serving:
-    """The state that the connections of one listener share."""
+    """What the connections of one listener share.
+
+    `report` answers probes.
+    """
 
     exchange: Exchange
-    hand_over: HandOver
+    report: Report = no_report
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     draining: bool = False
     """If true, each answer has `connection: close` and is the last one of its connection."""
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     crowd: Crowd = field(init=False)
-    _callers: Line = field(default_factory=Line)
-    """What API servers ask."""
-    _strangers: Line = field(default_factory=Line)
-    """What all others ask."""
+    _light: Line = field(default_factory=dict)
+    _heavy: Line = field(default_factory=dict)
+    _are_heavy_resting: bool = False
+    """Whether no heavy review is judged for now."""
     _is_first: bool = True
     """Whether the next request is the first one of this turn, and none is left of the last one."""
     _turn_end: float = 0.0
@@ -128,7 +120,7 @@ class Serving:
     def ask(self, connection: Asking, is_at_end: bool) -> None:
         """Judge and answer the request of `connection`, now or in the next turn of the event loop.
 
-        All others that come in this turn are judged then too, as far as its time allows. Only the
+        All others that arrive in this turn are judged then too, as far as its time allows. Only the
         first one of a turn is judged at once, so that a single request doesn't wait, and requests
         that don't end the bytes that have arrived, of a client that pipelines, while there is time.
 
@@ -136,18 +128,18 @@ class Serving:
         at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
         the processor caches (`./scripts/bench verdicts`).
         """
-        line = self._callers if connection.is_trusted else self._strangers
-        is_free = self._is_first or (not is_at_end and time.perf_counter() < self._turn_end)
-        if line.is_resting or not is_free:
-            line.waiting[connection] = None
+        if connection.review_size >= HEAVY:
+            self._heavy[connection] = None
+            self._plan_turn()
             return
 
+        is_free = self._is_first or (not is_at_end and time.perf_counter() < self._turn_end)
         self._plan_turn()
-        begin = time.perf_counter()
+        if not is_free:
+            self._light[connection] = None
+            return
+
         answer = connection.judge()
-        seconds = time.perf_counter() - begin
-        if seconds > TURN_SECONDS:
-            self._rest(line, seconds)
         if answer is not None:
             connection.take(answer)
 
@@ -157,50 +149,43 @@ class Serving:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Judge what waits, API servers before strangers, and answer it."""
-        self._turn_end = time.perf_counter() + TURN_SECONDS
+        """Judge and answer reviews that wait: light ones, then heavy ones, unless they rest."""
         self._is_first = True
-        answers: Answers = []
-        for line in (self._callers, self._strangers):
-            if line.waiting and not line.is_resting:
-                self._judge(line, answers)
+        self._turn_end = time.perf_counter() + TURN_SECONDS
+        _answer(self._judged(self._light))
 
-        for connection, answer in answers:
-            if answer is not None:
-                connection.take(answer)
+        if self._heavy and not self._are_heavy_resting:
+            begin = time.perf_counter()
+            answers = self._judged(self._heavy)
+            self._rest((time.perf_counter() - begin) * REST)
+            _answer(answers)
 
-    def _judge(self, line: Line, answers: Answers) -> None:
-        """Judge what waits in a line, or as much as takes TURN_SECONDS.
-
-        If some requests are left over, the next turn begins with short reviews, and the one after
-        it with those that have waited longest, so that none waits forever. After more than
-        TURN_SECONDS, strangers rest for as long as they took: a review of 500 KiB is read in 32
-        turns, and each of them could otherwise have a verdict of 400 ms in it.
-        """
-        begin = time.perf_counter()
-        now = begin
-        waiting = list(line.waiting)
-        if line.is_by_size:
-            waiting.sort(key=lambda asking: asking.review_size)
-        for connection in waiting:
-            del line.waiting[connection]
-            answers.append((connection, connection.judge()))
-            now = time.perf_counter()
-            if now - begin > TURN_SECONDS:
-                break
-
-        line.is_by_size = bool(line.waiting) and not line.is_by_size
-        if line.waiting:
+        if self._light or (self._heavy and not self._are_heavy_resting):
             self._plan_turn()
-        if now - begin > TURN_SECONDS:
-            self._rest(line, now - begin)
 
-    def _rest(self, line: Line, seconds: float) -> None:
-        """Let strangers rest for the `seconds` that they took."""
-        if line is self._strangers:
-            line.is_resting = True
-            asyncio.get_running_loop().call_later(seconds, self._end_rest)
+    def _judged(self, line: Line) -> list[tuple[Asking, Answer | Awaitable[Answer] | None]]:
+        """Judge what waits in a line, or as much as takes TURN_SECONDS."""
+        answers = []
+        end = time.perf_counter() + TURN_SECONDS
+        for connection in list(line):
+            del line[connection]
+            answers.append((connection, connection.judge()))
+            if time.perf_counter() > end:
+                break
+        return answers
+
+    def _rest(self, seconds: float) -> None:
+        """Let heavy reviews wait, so that they never take two turns of three."""
+        self._are_heavy_resting = True
+        asyncio.get_running_loop().call_later(seconds, self._end_rest)
 
     def _end_rest(self) -> None:
-        self._strangers.is_resting = False
-        self._plan_turn()
+        self._are_heavy_resting = False
+        if self._heavy:
+            self._plan_turn()
+
+
+def _answer(answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]]) -> None:
+    for connection, answer in answers:
+        if answer is not None:
+            connection.take(answer)

@@ -36,7 +36,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port",
         type=port_number,
-        help="port to listen on, 0 for a free one (default: server.port)",
+        help="port for API servers and probes, 0 for a free one (default: server.port)",
+    )
+    parser.add_argument(
+        "--tools-port",
+        type=port_number,
+        help="port for dry runs, metrics and docs, 0 for a free one (default: server.toolsPort)",
     )
 
     parser.add_argument(
@@ -66,7 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     logs.set_up(arguments.log_level, arguments.log_format)
     try:
-        configuration = configured(arguments, host=arguments.host, port=arguments.port)
+        configuration = configured(
+            arguments, host=arguments.host, port=arguments.port, tools_port=arguments.tools_port
+        )
     except ConfigurationError as problem:
         complain(problem, kept="\n")
         return REFUSED
@@ -102,10 +109,10 @@ def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Du
 
 COMMAND = Command(
     "Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config"
-    " for a cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and"
-    " GROVE_ADMISSION_CERTIFICATES_MODE stand between the configuration and these options. Exit"
-    " code: 0 after SIGTERM, 1 where it can't serve or the configuration is invalid, 2 for unusable"
-    " input.",
+    " for a cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT,"
+    " GROVE_ADMISSION_TOOLS_PORT and GROVE_ADMISSION_CERTIFICATES_MODE stand between the"
+    " configuration and these options. Exit code: 0 after SIGTERM, 1 where it can't serve or the"
+    " configuration is invalid, 2 for unusable input.",
     add_options,
     run,
 )

@@ -23,6 +23,8 @@ from app.objects.fields import FieldPath
 
 _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 
+_PORTS = {"GROVE_ADMISSION_PORT": "port", "GROVE_ADMISSION_TOOLS_PORT": "tools_port"}
+
 _SERVICE_LINK = "tcp://"
 """The begin of GROVE_ADMISSION_PORT if the kubelet sets it.
 
@@ -150,8 +152,9 @@ def with_overrides(
 ) -> Configuration:
     """Return `configuration` with the overrides of flags and environment variables.
 
-    `server.host` and `server.port` come from `flags`, or else from GROVE_ADMISSION_HOST and
-    GROVE_ADMISSION_PORT, and `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE.
+    `server.host`, `server.port` and `server.toolsPort` come from `flags`, or else from
+    GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and GROVE_ADMISSION_TOOLS_PORT, and
+    `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE.
     POD_NAMESPACE is the default of the namespaces of the Secret, the Service, the Lease and our
     service account. Raise ConfigurationError.
     """
@@ -159,13 +162,13 @@ def with_overrides(
     if "GROVE_ADMISSION_HOST" in environment:
         server["host"] = environment["GROVE_ADMISSION_HOST"]
 
-    port = environment.get("GROVE_ADMISSION_PORT", _SERVICE_LINK)
-    if not port.startswith(_SERVICE_LINK):
+    for name, key in _PORTS.items():
+        port = environment.get(name, _SERVICE_LINK)
+        if port.startswith(_SERVICE_LINK):
+            continue
         if not port.isdecimal() or int(port) > 65535:
-            raise ConfigurationError(
-                "GROVE_ADMISSION_PORT", [f"must be a port number, not {port!r}"]
-            )
-        server["port"] = int(port)
+            raise ConfigurationError(name, [f"must be a port number, not {port!r}"])
+        server[key] = int(port)
 
     server |= {name: value for name, value in flags.items() if value is not None}
     updates: dict[str, Any] = {"server": configuration.server.model_copy(update=server)}

@@ -162,6 +162,9 @@ class PodBinding(_Section):
 class Server(_Section):
     """The listening address, and the time for which the server still serves after SIGTERM.
 
+    `port` is for API servers and probes, `toolsPort` for people and monitoring: dry runs, metrics
+    and docs.
+
     `::` is all addresses, of IPv6 and of IPv4; on a machine without IPv6, those of IPv4.
 
     With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict, or
@@ -171,6 +174,7 @@ class Server(_Section):
 
     host: str = "::"
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
     client_ca_file: str = ""

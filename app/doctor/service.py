@@ -18,7 +18,7 @@ _ABSENT = (
 )
 _UNREADY = (
     "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl"
-    " port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
+    " port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
 )
 
 

@@ -1,9 +1,8 @@
 """What stands before the endpoints for people: who may use them."""
 
-from collections.abc import Collection
-
 from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
 from app.base.json import to_json
+from app.config.schema import Server
 
 PATHS = {
     "dry-run": ("/dry-run",),
@@ -13,7 +12,9 @@ PATHS = {
 """The paths of each name in `server.clientCertificateFor`."""
 
 
-def protected_paths(names: Collection[str]) -> frozenset[str]:
+def protected_paths(server: Server) -> frozenset[str]:
+    """Return the paths that need a certificate; none without `server.clientCaFile`."""
+    names = server.client_certificate_for if server.client_ca_file else ()
     return frozenset(path for name in names for path in PATHS[name])
 
 

@@ -19,10 +19,10 @@ from app.kube.api import Object
 
 MAX_DRY_RUN = 2 * 1024 * 1024
 WAITING_DRY_RUNS = 16
-JUDGED_DRY_RUNS = 3
-"""The most dry runs whose documents are in memory.
+"""The most dry runs that are read, wait for their turn, or are judged.
 
-Those of one may take 50 MiB, for as long as their verdicts wait for the API server.
+One is judged at a time, because its documents may take 50 MiB for as long as their verdicts wait
+for the API server.
 """
 MAX_ANSWER = 8 * 1024 * 1024
 """Bytes. Some documents that a body may have are less than half of it, with all patches."""
@@ -52,31 +52,35 @@ class Parameters(BaseModel):
 
 
 class DryRuns:
-    """Dry runs with the verdicts of `routes`.
+    """Dry runs with the verdicts of `routes`, one after the other.
 
-    They read their documents one after the other, because this takes processor time and memory that
-    verdicts need.
+    They take processor time and memory that verdicts on reviews need.
     """
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
         self._turn = asyncio.Lock()
-        self._judging = asyncio.Semaphore(JUDGED_DRY_RUNS)
         self._waiting = 0
-        """The number of dry runs that are not judged yet."""
+        """The number of dry runs without an answer."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
             return _error(400, f"there is no parameter {', '.join(unknown)}; there are {known}")
+        if self._waiting >= WAITING_DRY_RUNS:
+            busy = _error(503, "too many dry runs at once: try again in a moment")
+            busy.headers["Retry-After"] = "1"
+            return busy
+
+        self._waiting += 1
         try:
-            text = await _body(request)
-            if self._waiting >= WAITING_DRY_RUNS:
-                busy = _error(503, "too many dry runs at once: try again in a moment")
-                busy.headers["Retry-After"] = "1"
-                return busy
-            return await self._in_turn(text, parameters)
+            async with asyncio.timeout(JUDGING_SECONDS):
+                text = await _body(request)
+                async with self._turn:
+                    documents, replaced = await asyncio.to_thread(_read, text, parameters.old)
+                    asker = Asker(parameters.user, parameters.operation, tuple(replaced))
+                    return await self._judged(documents, asker, parameters.output)
         except TimeoutError:
             return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: give fewer documents")
         except ClientDisconnect:
@@ -85,16 +89,6 @@ class DryRuns:
             return _error(413, str(problem))
         except UnusableInput as problem:
             return _error(400, str(problem))
-
-    async def _in_turn(self, text: str, parameters: Parameters) -> Response:
-        """Read the documents in `text`, and judge them, while few others are judged."""
-        self._waiting += 1
-        try:
-            async with self._judging, asyncio.timeout(JUDGING_SECONDS):
-                async with self._turn:
-                    documents, replaced = await asyncio.to_thread(_read, text, parameters.old)
-                asker = Asker(parameters.user, parameters.operation, tuple(replaced))
-                return await self._judged(documents, asker, parameters.output)
         finally:
             self._waiting -= 1
 

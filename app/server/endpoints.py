@@ -1,7 +1,8 @@
-"""The ASGI app: admission, and FastAPI for all other requests (health, metrics, dry run, docs).
+"""The FastAPI application: webhooks, health, metrics, dry runs and docs.
 
-Without `server.clientCaFile`, nothing here needs credentials, as the webhooks themselves. A
-NetworkPolicy limits who can reach the port. The README of this folder has a table.
+Our server has it on its second port, and any ASGI server can serve it (`app/asgi.py`). Without
+`server.clientCaFile`, nothing here needs credentials. A NetworkPolicy limits who can reach the
+port. The README of this folder has a table.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,17 +14,18 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from app import __version__
-from app.admission.asgi import AdmissionApp
+from app.admission.asgi import App, answer_review
 from app.admission.decide import Route
-from app.admission.exchange import Exchange, Trace
+from app.admission.exchange import Answer, Exchange
 from app.admission.review import Request as AdmissionRequest
 from app.admission.verdict import Verdict
+from app.base.json import to_json
 from app.base.value import Value
 from app.objects.tokens import split_token
 from app.server.access import for_known_callers
 from app.server.dry_runs import DryRuns, Parameters
 from app.server.metrics import Metrics
-from app.server.reference import add_reference
+from app.server.reference import add_reference, webhook
 from app.server.verdict_log import VerdictLog
 
 _ENDPOINTS = (
@@ -31,6 +33,7 @@ _ENDPOINTS = (
     " AdmissionReviews"
 )
 
+TEXT = "text/plain; charset=utf-8"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _ERROR: dict[str, Any] = {
     "description": "What is wrong with the request",
@@ -58,14 +61,13 @@ class Reports(Value):
     """What the endpoints tell of the server, and where its verdicts are recorded.
 
     `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. Without a
-    `log`, verdicts are only counted. `trace` is called for verdicts of traced requests.
+    `log`, verdicts are only counted.
     """
 
     metrics: Metrics
     log: VerdictLog | None
     ready: Checks
     notes: Notes = dict
-    trace: Trace | None = None
 
     def record(
         self,
@@ -79,18 +81,27 @@ class Reports(Value):
         if self.log:
             self.log.record(path, uid, request, verdict, seconds)
 
+    def health(self, path: str, *, verbose: bool = False) -> tuple[str, Answer] | None:
+        """Return the content type and the answer for a path that probes use, None for others.
 
-def build_app(
-    routes: Mapping[str, Route],
-    reports: Reports,
-    *,
-    only_known: bool = False,
-    protected: frozenset[str] = frozenset(),
-) -> AdmissionApp:
-    """Return the ASGI app.
+        Both ports answer with it.
+        """
+        if path == "/healthz":
+            return TEXT, (200, b"ok\n")
+        if path == "/readyz":
+            return TEXT, _readiness(self.ready(), self.notes, verbose=verbose)
+        if path == "/version":
+            named = {"name": "grove-admission", "version": __version__}
+            if dialect := self.notes().get("dialect"):
+                named["dialect"] = dialect
+            return "application/json", (200, to_json(named))
+        return None
 
-    With `only_known`, AdmissionReviews are accepted only from callers with a certificate, and so
-    are requests to the paths of `protected`.
+
+def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = frozenset()) -> App:
+    """Return the ASGI app, whose webhooks answer with `exchange`.
+
+    Only callers with a certificate get an answer on the paths of `protected`.
     """
     api = FastAPI(
         title="grove-admission",
@@ -101,24 +112,24 @@ def build_app(
         responses={"4XX": _ERROR},
     )
     _add_health(api, reports)
-    _add_dry_run(api, routes)
-    _add_version(api, reports.notes)
+    _add_dry_run(api, dict(exchange.routes))
     _add_metrics(api, reports.metrics)
+    for path in list(exchange.routes):
+        _add_webhook(api, exchange, path)
     _add_errors(api)
-    add_reference(api, routes)
-
-    exchange = Exchange(routes, reports.record, only_known=only_known, trace=reports.trace)
-    reports.metrics.add(exchange.samples)
-    return AdmissionApp(exchange, for_known_callers(api, protected))
+    add_reference(api)
+    return for_known_callers(api, protected)
 
 
-def _add_version(api: FastAPI, notes: Notes) -> None:
-    @api.head("/version", include_in_schema=False)
-    @api.get("/version", summary="The version of this server")
-    async def version() -> dict[str, str]:
-        named = {"name": "grove-admission", "version": __version__}
-        dialect = notes().get("dialect")
-        return named | {"dialect": dialect} if dialect else named
+def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
+    """Add the webhook at `path`, whose verdicts are those of the port for API servers."""
+    described = webhook(exchange.routes[path])
+
+    @api.post(path, **described)
+    async def review(request: Request) -> Response:
+        route = exchange.routes[path]
+        code, body = await answer_review(exchange, route, request.scope, request.receive)
+        return Response(body, code, media_type="application/json")
 
 
 def _add_metrics(api: FastAPI, metrics: Metrics) -> None:
@@ -129,37 +140,35 @@ def _add_metrics(api: FastAPI, metrics: Metrics) -> None:
 
 
 def _add_health(api: FastAPI, reports: Reports) -> None:
+    def add(path: str, summary: str, **options: Any) -> None:
+        @api.head(path, include_in_schema=False)
+        @api.get(path, summary=summary, **options)
+        async def health(verbose: str | None = None) -> Response:
+            report = reports.health(path, verbose=verbose is not None)
+            assert report is not None
+            content_type, (code, body) = report
+            return Response(body, code, media_type=content_type)
+
     failing: dict[int | str, dict[str, Any]] = {503: _NOT_READY}
-    summary = "Is the process alive?"
-
-    @api.head("/healthz", include_in_schema=False)
-    @api.get("/healthz", summary=summary, response_class=PlainTextResponse, responses=failing)
-    async def healthz(verbose: str | None = None) -> Response:
-        return _health({"process": None}, {}, verbose)
-
-    summary = "Can it give verdicts? ?verbose lists every check"
-
-    @api.head("/readyz", include_in_schema=False)
-    @api.get("/readyz", summary=summary, response_class=PlainTextResponse, responses=failing)
-    async def readyz(verbose: str | None = None) -> Response:
-        return _health(reports.ready(), reports.notes(), verbose)
+    as_text: dict[str, Any] = {"response_class": PlainTextResponse, "responses": failing}
+    add("/healthz", "Is the process alive?", **as_text)
+    add("/readyz", "Can it give verdicts? ?verbose lists every check", **as_text)
+    add("/version", "The version of this server")
 
 
-def _health(
-    checks: Mapping[str, str | None], notes: Mapping[str, str], verbose: str | None
-) -> Response:
-    """Return the checks and notes, one in each line; without `verbose` only if a check fails."""
+def _readiness(checks: Mapping[str, str | None], notes: Notes, *, verbose: bool) -> Answer:
+    """Return checks and notes, one in each line. Without `verbose`, only if a check fails."""
     is_failing = any(problem is not None for problem in checks.values())
     lines = []
-    if is_failing or verbose is not None:
+    if is_failing or verbose:
         lines += [
             f"[{'-' if problem else '+'}] {name} {problem or 'ok'}"
             for name, problem in checks.items()
         ]
-        lines += [f"[.] {name} {note}" for name, note in notes.items()]
+        lines += [f"[.] {name} {note}" for name, note in notes().items()]
 
     lines.append("not ready" if is_failing else "ok")
-    return PlainTextResponse("\n".join(lines) + "\n", status_code=503 if is_failing else 200)
+    return 503 if is_failing else 200, ("\n".join(lines) + "\n").encode()
 
 
 def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:

@@ -1,4 +1,4 @@
-"""The HTTPS listener: the socket, and its connections from their first byte to their end."""
+"""The first door: the HTTPS listener for API servers and probes."""
 
 import asyncio
 import contextlib
@@ -7,13 +7,12 @@ import ssl
 from collections.abc import Iterator
 from functools import partial
 
-from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
-from app.admission.serving import ConnectionLimits, Serving
+from app.admission.exchange import Exchange
+from app.admission.serving import ConnectionLimits, Report, Serving
 from app.base.sample import Sample, counter, gauge
 from app.certificates.source import ServingCertificate
 from app.server.door import Handshakes
-from app.server.handover import ToUvicorn
 from app.server.tls import TlsTransport
 
 _BACKLOG = 2048
@@ -22,19 +21,20 @@ _ABORT_SECONDS = 1.0
 
 
 class Listener:
-    """A listener that serves `app` on `sock` over TLS until `stop` is called.
+    """A listener on `sock` over TLS, until `stop` is called.
 
-    Admission requests go directly to the exchange of the app, all others through ASGI.
+    Reviews are answered by `exchange`, and probes by `report`.
     """
 
     def __init__(
         self,
-        app: AdmissionApp,
+        exchange: Exchange,
+        report: Report,
         sock: socket.socket,
         certificate: ServingCertificate,
         limits: ConnectionLimits,
     ) -> None:
-        self.serving = Serving(app.exchange, ToUvicorn(app), limits)
+        self.serving = Serving(exchange, report, limits)
         self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
         self._certificate = certificate

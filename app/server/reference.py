@@ -5,7 +5,6 @@ reviews in `reviews/` were recorded from an API server, or are of the same form,
 this version; they have no `managedFields`.
 """
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any, get_args
@@ -78,16 +77,8 @@ _ANSWERED = _whole(
 )
 
 
-def add_reference(api: FastAPI, routes: Mapping[str, Route]) -> None:
-    """Add the page, and describe the webhooks, which FastAPI doesn't serve, in its document."""
-    plain = api.openapi
-
-    def document() -> dict[str, Any]:
-        described = plain()
-        described["paths"] |= {path: {"post": _webhook(route)} for path, route in routes.items()}
-        return described
-
-    api.openapi = document  # type: ignore[method-assign]
+def add_reference(api: FastAPI) -> None:
+    """Add the page."""
     for path, (name, media_type) in _FILES.items():
         _add_file(api, path, name, media_type)
 
@@ -102,8 +93,8 @@ def _add_file(api: FastAPI, path: str, name: str, media_type: str) -> None:
         return Response(content, media_type=media_type, headers=headers)
 
 
-def _webhook(route: Route) -> Object:
-    """Return the operation of a webhook, with a review and what it answers."""
+def webhook(route: Route) -> dict[str, Any]:
+    """Return the description of a webhook for FastAPI, with a review and what it answers."""
     operations = ", ".join(sorted(route.operations))
     example = recorded_review(route.path)
     content = {"schema": _ASKED, "example": example["asked"]}
@@ -111,13 +102,12 @@ def _webhook(route: Route) -> Object:
         "summary": f"Judge {operations} of a {route.kind}",
         "description": "API servers call it. Here, nothing is written.",
         "tags": ["webhooks"],
-        "requestBody": {"required": True, "content": {"application/json": content}},
+        "openapi_extra": {
+            "requestBody": {"required": True, "content": {"application/json": content}}
+        },
         "responses": {
-            "200": _answer("The verdict", _ANSWERED, example=example["answered"]),
-            **{
-                code: _answer("No review can be answered", _STATUS)
-                for code in ("400", "413", "415")
-            },
+            200: _answer("The verdict", _ANSWERED, example=example["answered"]),
+            **{code: _answer("No review can be answered", _STATUS) for code in (400, 413, 415)},
         },
     }
 

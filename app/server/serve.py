@@ -12,9 +12,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
-from app.admission.asgi import AdmissionApp
+from app.admission.exchange import Exchange
 from app.admission.serving import ConnectionLimits
 from app.base.value import Value
 from app.certificates.keeper import self_managed_source
@@ -35,6 +33,7 @@ from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
+from app.server.tools import ToolsDoor
 from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
@@ -82,6 +81,7 @@ async def serve(
         ):
             settle_garbage_collector()
             logger.info("serving on https://%s", authority(server.host, served.listener.port))
+            logger.info("tools on https://%s", authority(server.host, served.tools.port))
             await signalled()
             served.readiness.draining = True
             served.listener.drain()
@@ -116,6 +116,7 @@ class Running(Value):
 
     cluster: Cluster
     listener: Listener
+    tools: ToolsDoor
     certificate: CertificateSource
     readiness: Readiness
     leader: Leader | None
@@ -142,10 +143,12 @@ class Server(Value):
     certificate: CertificateSource
     readiness: Readiness
     listener: Listener
+    tools: ToolsDoor
 
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield what runs beside the listener, by its name, and add it to the readiness."""
         yield "log", _flush(self.log)
+        yield "tools", self.tools.run()
         yield "certificate", self.certificate.run()
 
         client_ca_file = self.configuration.server.client_ca_file
@@ -182,19 +185,26 @@ async def serving(
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
     log = VerdictLog(sys.stdout.buffer, readable=extras.readable)
+    host = configuration.server.host
     with (
         contextlib.closing(log),
-        bind(configuration.server.host, configuration.server.port) as sock,
+        bind(host, configuration.server.port) as sock,
+        bind(host, configuration.server.tools_port) as tools_sock,
     ):
         readiness = Readiness([source, cluster])
-        app = _app(configuration, cluster, Reports(metrics, log, readiness.ready, readiness.notes))
+        reports = Reports(metrics, log, readiness.ready, readiness.notes)
+        exchange = exchange_of(configuration, cluster, reports)
         limits = ConnectionLimits(connections=configuration.server.max_connections)
-        listener = Listener(app, sock, source.certificate, limits)
-        allow_files(listener.most_connections)
-        for samples in (readiness.samples, log.samples, listener.samples):
+        listener = Listener(exchange, reports.health, sock, source.certificate, limits)
+        app = build_app(exchange, reports, protected_paths(configuration.server))
+        tools = ToolsDoor(app, tools_sock, source.certificate)
+        allow_files(listener.most_connections + tools.most_connections)
+        for samples in (readiness.samples, log.samples, listener.samples, exchange.samples):
             metrics.add(samples)
 
-        server = Server(configuration, cluster, client, metrics, log, source, readiness, listener)
+        server = Server(
+            configuration, cluster, client, metrics, log, source, readiness, listener, tools
+        )
         async with _started(server, extras.duties) as running:
             yield running
 
@@ -217,7 +227,9 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
         if leader:
             readiness.parts.append(leader)
             leads = tasks.create_task(leader.run(), name="leader")
-        running = Running(server.cluster, listener, server.certificate, readiness, leader, leads)
+        running = Running(
+            server.cluster, listener, server.tools, server.certificate, readiness, leader, leads
+        )
         yield running
 
         await running.stop_leading()
@@ -227,19 +239,15 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
             task.cancel()
 
 
-def _app(configuration: Configuration, cluster: Cluster, reports: Reports) -> AdmissionApp:
-    server = configuration.server
+def exchange_of(configuration: Configuration, cluster: Cluster, reports: Reports) -> Exchange:
+    """Return the verdicts of all webhooks over `cluster`, which are counted and logged."""
     endpoint = configuration.tracing.endpoint
-    if endpoint:
-        reports = replace(reports, trace=tracing(endpoint))
-
-    only_known = bool(server.client_ca_file)
-    protected: frozenset[str] = frozenset()
-    if only_known:
-        protected = protected_paths(server.client_certificate_for)
-
-    routes = served_routes(configuration, cluster)
-    return build_app(routes, reports, only_known=only_known, protected=protected)
+    return Exchange(
+        served_routes(configuration, cluster),
+        reports.record,
+        only_known=bool(configuration.server.client_ca_file),
+        trace=tracing(endpoint) if endpoint else None,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -233,7 +233,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     logs.set_up(arguments.log_level, arguments.log_format)
-    flags = {"host": "127.0.0.1", "port": free_port()}
+    flags = {"host": "127.0.0.1", "port": free_port(), "tools_port": 0}
     configuration = (
         load_configuration(arguments.config) if arguments.config else default_configuration()
     )

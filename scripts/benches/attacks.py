@@ -126,7 +126,7 @@ def peak_from_here(pid: int) -> int:
 @contextlib.contextmanager
 def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Address, Path]]:
     """A server of the checkout: its process, its address, and the file of its CA."""
-    port = free_port()
+    port, tools_port = free_port(), free_port()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         directory = Path(name)
         ensure_development_certificate(directory, ["127.0.0.1", "localhost"], datetime.now(UTC))
@@ -141,7 +141,11 @@ def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Addr
         server = subprocess.Popen(
             [sys.executable, known.__file__, *options],
             cwd=tree,
-            env={**os.environ, "PYTHONPATH": str(tree)},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(tree),
+                "GROVE_ADMISSION_TOOLS_PORT": str(tools_port),
+            },
             stdout=log,
             stderr=subprocess.STDOUT,
         )
@@ -152,7 +156,9 @@ def started(tree: Path, *, beside_api: bool = False) -> Iterator[tuple[int, Addr
         if beside_api:
             with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
                 until(lambda: client.get("/readyz").status_code == 200)
-        yield server.pid, Address(port, context), ca_file
+        if not (tree / "app" / "server" / "tools.py").exists():
+            tools_port = port  # up to 0.9.0
+        yield server.pid, Address(port, tools_port, context), ca_file
 
 
 @contextlib.contextmanager

@@ -92,17 +92,18 @@ async def system() -> AsyncIterator[tuple[Balancer, Path, list[int]]]:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "grove-system"}}
         await sandbox.apply([namespace, *webhook_configurations(ServiceTarget())])
         async with replica(directory) as first, replica(directory) as second:
-            balancer.endpoints += [first, second]
-            yield balancer, sandbox.kubeconfig, [first, second]
+            balancer.endpoints += [first[0], second[0]]
+            yield balancer, sandbox.kubeconfig, [first[1], second[1]]
         await sandbox.stop()
 
 
 @contextlib.asynccontextmanager
-async def replica(directory: Path) -> AsyncIterator[int]:
-    """A server process that is ready, by its port."""
-    port = free_port()
+async def replica(directory: Path) -> AsyncIterator[tuple[int, int]]:
+    """A server process that is ready, by its ports."""
+    port, tools_port = free_port(), free_port()
+    options = ["--tools-port", str(tools_port), "--log-level", "warning"]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, *bench_common.server_options(directory, port), "--log-level", "warning"),
+        *(sys.executable, *bench_common.server_options(directory, port), *options),
         cwd=ROOT,
         env=ENVIRONMENT,
         stdout=asyncio.subprocess.DEVNULL,
@@ -110,7 +111,7 @@ async def replica(directory: Path) -> AsyncIterator[int]:
     try:
         while not (await seen(port, "/readyz")).startswith("ok"):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
-        yield port
+        yield port, tools_port
     finally:
         process.send_signal(signal.SIGTERM)
         await process.wait()

@@ -23,7 +23,12 @@ from scripts.apiserver.processes import free_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120.0
-ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}"}
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": f"{ROOT}:{ROOT / 'scripts'}",
+    "GROVE_ADMISSION_TOOLS_PORT": "0",
+}
+"""Of the processes of a bench: the tools port of a server is any free one."""
 
 BODY = msgspec.json.encode(
     msgspec.json.decode(
@@ -75,7 +80,10 @@ def server_options(directory: Path, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class ServerInPod:
-    """A server that runs as in a Pod: its process, since when it runs, and what reaches it."""
+    """A server that runs as in a Pod: its process, since when it runs, and what reaches it.
+
+    `client` is one of its tools.
+    """
 
     pid: int
     begin: float
@@ -98,17 +106,18 @@ def server_in_pod(
 
     `environment` is what Kubernetes sets in a Pod.
     """
-    port = free_port()
+    port, tools_port = free_port(), free_port()
     (directory / "config.yaml").write_text(configuration)
     options = ["--config", str(directory / "config.yaml"), "--certs", str(directory / "webhook")]
     options += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    options += ["--tools-port", str(tools_port)]
     command = [sys.executable, "-c", program, str(directory), "serve", *options]
     authority = directory / "webhook" / "ca.crt"
     begin = time.monotonic()
     with process(command, {**ENVIRONMENT, **environment}) as server:
         until(authority.exists)
         context = ssl.create_default_context(cafile=authority)
-        with httpx.Client(base_url=f"https://localhost:{port}", verify=context) as client:
+        with httpx.Client(base_url=f"https://localhost:{tools_port}", verify=context) as client:
             yield ServerInPod(server.pid, begin, port, context, client)
 
 

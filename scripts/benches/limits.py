@@ -209,8 +209,8 @@ async def stall(scale: float) -> str:
             (directory / "config.yaml").write_text(
                 bench_memory.CONFIGURATION + bench_memory.FOLLOWING
             )
-            with starting(directory) as port:
-                took, cached = await probed(port, directory)
+            with starting(directory) as (port, tools_port):
+                took, cached = await probed(port, tools_port, directory)
 
     worst = max(took)
     ninety_nine = statistics.quantiles(took, n=100)[98]
@@ -219,15 +219,17 @@ async def stall(scale: float) -> str:
 
 
 @contextlib.contextmanager
-def starting(directory: Path) -> Iterator[int]:
-    port = free_port()
+def starting(directory: Path) -> Iterator[tuple[int, int]]:
+    """A server, by its ports."""
+    port, tools_port = free_port(), free_port()
     options = ["--certs", str(directory / "webhook"), "--log-level", "error"]
+    options += ["--tools-port", str(tools_port)]
     with process([sys.executable, *server_options(directory, port), *options]):
         until((directory / "webhook" / "ca.crt").exists)
-        yield port
+        yield port, tools_port
 
 
-async def probed(port: int, directory: Path) -> tuple[list[float], int]:
+async def probed(port: int, tools_port: int, directory: Path) -> tuple[list[float], int]:
     """Milliseconds of one verdict after the other on one connection, until all caches are full;
     then what they hold.
     """
@@ -243,7 +245,7 @@ async def probed(port: int, directory: Path) -> tuple[list[float], int]:
                 took.append((time.perf_counter() - begin) * 1000)
                 await asyncio.sleep(0.001)
 
-    _, metrics = await got(port, context, b"/metrics")
+    _, metrics = await got(tools_port, context, b"/metrics")
 
     return took, cached_objects(metrics.decode())
 

@@ -63,25 +63,20 @@ def judging() -> "Exchange":
     return Exchange(routes_over(configuration, cluster_of(configuration, [])), lambda *_: None)
 
 
-async def never(*_: Any) -> None:
-    raise NotImplementedError
-
-
 def protocol(exchange: Callable[[], "Exchange"], port: int, certificates: Path) -> None:
     import uvloop
 
-    from app.admission.asgi import AdmissionApp
-    from app.admission.serving import ConnectionLimits
+    from app.admission.serving import ConnectionLimits, no_report
     from app.certificates.source import file_source
     from app.server.listener import Listener, bind
     from app.server.process import settle_garbage_collector
 
     async def run() -> None:
         certificate = file_source(certificates, b"").certificate
-        app = AdmissionApp(exchange(), never)
         settle_garbage_collector()
         sock = bind("127.0.0.1", port)
-        await Listener(app, sock, certificate, ConnectionLimits()).run_until_stopped()
+        listener = Listener(exchange(), no_report, sock, certificate, ConnectionLimits())
+        await listener.run_until_stopped()
 
     uvloop.run(run())
 

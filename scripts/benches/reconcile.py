@@ -64,7 +64,7 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, toolsPort: {tools_port}, drainSeconds: 0}}
 client: {{queriesPerSecond: {rate}, burst: {burst}}}
 leaderElection: {{leaseSeconds: 5, renewSeconds: 3, retrySeconds: 1}}
 """
@@ -131,7 +131,9 @@ class Server:
         rate = 50 if limited else 10_000
         burst = 100 if limited else 10_000
         path = directory / f"config-{port}.yaml"
-        path.write_text(CONFIGURATION.format(levels=listed, port=port, rate=rate, burst=burst))
+        tools_port = free_port()
+        values = {"port": port, "tools_port": tools_port, "rate": rate, "burst": burst}
+        path.write_text(CONFIGURATION.format(levels=listed, **values))
         command = [
             sys.executable,
             "-m",
@@ -154,7 +156,7 @@ class Server:
             command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.DEVNULL
         )
         atexit.register(self.process.kill)
-        self._url = f"https://localhost:{port}"
+        self._url = f"https://localhost:{tools_port}"
         self._bundle = directory / "certs" / "ca.crt"
 
     async def ready(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.admission.crowd import Crowd, Rank
+from app.admission.crowd import Crowd
 
 STAYS: list[str] = []
 
@@ -40,10 +40,7 @@ NUMBERS = {
     "of callers that are equal, the oldest goes": ("a*5 b*5 c*5 d", ["a"]),
     "a busy caller stays": ("a*busy b*5 c*busy d", ["b"]),
     "if all others are busy callers, the newest goes": ("a*busy b*busy c*busy d", ["d"]),
-    "a guest goes before a caller that has been idle for longer": ("a*1 b+5 c*2 d", ["b"]),
-    "a stranger goes before a guest": ("a+1 b+2 c d", ["c"]),
 }
-RANKS = {"*": Rank.CALLER, "+": Rank.GUEST}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -56,7 +53,7 @@ def test_of_too_many_connections_the_least_useful_one_is_closed(name: str) -> No
         guest = Guest(described[0], log, None if since == "busy" else float(since or 0))
         crowd.add(guest)
         if described[1:]:
-            crowd.welcome(guest, RANKS[described[1]])
+            crowd.welcome(guest)
     assert (log, crowd.closed_early, len(crowd)) == (
         closed,
         len(closed),
@@ -70,7 +67,7 @@ def test_a_connection_that_goes_leaves_room() -> None:
     guests = [Guest(str(number), log) for number in range(4)]
     for guest in guests[:3]:
         crowd.add(guest)
-        crowd.welcome(guest, Rank.CALLER)
+        crowd.welcome(guest)
     assert log == ["0"]
     crowd.remove(guests[0])
     crowd.remove(guests[1])
@@ -89,69 +86,40 @@ HELD = {
 }
 
 
-@pytest.mark.parametrize("rank", Rank)
+@pytest.mark.parametrize("is_caller", [True, False])
 @pytest.mark.parametrize("name", HELD)
 def test_of_those_that_hold_too_many_bytes_the_one_that_holds_most_is_closed(
-    name: str, rank: Rank
+    name: str, is_caller: bool
 ) -> None:
     steps, closed = HELD[name]
-    most = 100 if rank is Rank.CALLER else 200
-    assert closed_of(steps, most, dict.fromkeys("abcd", rank)) == closed
+    most = 100 if is_caller else 200
+    assert closed_of(steps, most, dict.fromkeys("abcd", is_caller)) == closed
 
 
-OF_RANKS = {
-    "strangers go before a guest that holds more": ([("a", 30), ("b", 15), ("c", 10)], ["b"]),
-    "a guest goes if no stranger holds anything": ([("a", 51)], ["a"]),
-    "a caller may hold what others may not": ([("d", 100)], STAYS),
-    "others go for a caller": ([("a", 20), ("b", 30), ("d", 60)], ["b"]),
+OF_BOTH = {
+    "strangers go before a caller that holds more": ([("d", 60), ("b", 30), ("c", 20)], ["b"]),
+    "a caller may hold what strangers may not": ([("d", 100)], STAYS),
+    "strangers hold half at most": ([("b", 51)], ["b"]),
     "a caller goes if nobody else holds anything": ([("a", 40), ("d", 101)], ["a", "d"]),
 }
 
 
-@pytest.mark.parametrize("name", OF_RANKS)
-def test_those_of_a_lower_rank_are_closed_first(name: str) -> None:
-    steps, closed = OF_RANKS[name]
-    ranks = {"a": Rank.GUEST, "b": Rank.STRANGER, "c": Rank.STRANGER, "d": Rank.CALLER}
-    assert closed_of(steps, 100, ranks) == closed
+@pytest.mark.parametrize("name", OF_BOTH)
+def test_strangers_are_closed_first(name: str) -> None:
+    steps, closed = OF_BOTH[name]
+    callers = {"a": False, "b": False, "c": False, "d": True}
+    assert closed_of(steps, 100, callers) == closed
 
 
-HEADS = {
-    "a few bytes": ([("a~", 60), ("b~", 40)], STAYS),
-    "of too many, the one that holds most goes": ([("a~", 61), ("b~", 40)], ["a"]),
-    "a head that is complete counts no more": ([("a~", 90), ("a", 400), ("b~", 100)], STAYS),
-    "one that has gone counts no more": ([("a~", 101), ("b~", 100)], ["a"]),
-}
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_incomplete_heads_have_a_small_budget_of_their_own(name: str) -> None:
-    steps, closed = HEADS[name]
-    assert closed_of(steps, 1600, {"a": Rank.CALLER, "b": Rank.STRANGER}) == closed
-
-
-def test_a_rank_is_never_lost() -> None:
-    log: list[str] = []
-    crowd = Crowd(10, 100)
-    guest = Guest("a", log)
-    crowd.add(guest)
-    crowd.hold(guest, 40)
-    for rank in (Rank.CALLER, Rank.GUEST):
-        crowd.welcome(guest, rank)
-    crowd.hold(guest, 90)
-    assert log == STAYS
-
-
-def closed_of(steps: list[tuple[str, int]], most: int, ranks: dict[str, Rank]) -> list[str]:
-    """Who is closed if connections of some ranks hold these bytes, one after the other.
-
-    Those of incomplete heads have a ~ behind the name.
-    """
+def closed_of(steps: list[tuple[str, int]], most: int, callers: dict[str, bool]) -> list[str]:
+    """Who is closed if connections hold these bytes, one after the other."""
     log: list[str] = []
     crowd = Crowd(10, most)
-    guests = {name: Guest(name, log) for name in ranks}
+    guests = {name: Guest(name, log) for name in callers}
     for name, guest in guests.items():
         crowd.add(guest)
-        crowd.welcome(guest, ranks[name])
+        if callers[name]:
+            crowd.welcome(guest)
     for name, size in steps:
-        crowd.hold(guests[name[0]], size, is_head=name.endswith("~"))
+        crowd.hold(guests[name], size)
     return log

@@ -13,13 +13,12 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import FEW_BYTES, MAX_BODY, MAX_VALUES, Exchange, deadline
 from app.admission.verdict import ALLOWED, Later, Verdict, patched
 from app.base.trace import IS_STRANGE
 from tests.admission.ways import ask_both
-from tests.reviews import JSON_HEADERS, Caller, Seen, load, not_found
+from tests.reviews import JSON_HEADERS, Caller, OverAsgi, Seen, load
 
 pytestmark = pytest.mark.untraced
 
@@ -360,18 +359,6 @@ async def test_null_labels_and_annotations_are_none(metadata: Any) -> None:
     assert answer.json()["response"] == {"uid": UID, "allowed": True}
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-async def test_an_admission_path_takes_post(method: str) -> None:
-    answer = await ask_both(Caller().app, method, PATH)
-    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
-    assert method in answer.json()["message"]
-
-
-async def test_other_paths_go_elsewhere() -> None:
-    answer = await ask_both(Caller().app, "POST", "/validate/podgroups", content=b"{}")
-    assert (answer.status_code, answer.text) == (404, "elsewhere")
-
-
 async def test_a_body_in_pieces_is_put_together() -> None:
     body = encoded(review())
     sent = await raw(Caller().app, [body[:10], body[10:700], body[700:]])
@@ -399,7 +386,7 @@ async def test_a_caller_that_hangs_up_is_no_verdict() -> None:
         assert sent[0]["status"] == 400
 
 
-async def raw(app: AdmissionApp, pieces: Any, *, hang_up: bool = False) -> list[Any]:
+async def raw(app: OverAsgi, pieces: Any, *, hang_up: bool = False) -> list[Any]:
     """The messages that `app` sends for a POST whose body comes in `pieces`."""
     waiting = iter(pieces)
     last = None if isinstance(pieces, list) else object()
@@ -462,15 +449,15 @@ def test_the_deadline_is_the_api_servers_less_a_margin(query: bytes, seconds: fl
     assert deadline(query) == pytest.approx(seconds)
 
 
-def app_with(handler: Callable[[Any], Any]) -> tuple[AdmissionApp, Seen]:
+def app_with(handler: Callable[[Any], Any]) -> tuple[OverAsgi, Seen]:
     caller = Caller()
     route = Route(
         PATH, "scheduling.run.ai", "PodGroup", "podgroups", "", frozenset({"CREATE"}), handler
     )
-    return AdmissionApp(Exchange({PATH: route}, caller.seen), not_found), caller.seen
+    return OverAsgi(Exchange({PATH: route}, caller.seen)), caller.seen
 
 
-async def asked(app: AdmissionApp, limit: str) -> Any:
+async def asked(app: OverAsgi, limit: str) -> Any:
     headers = {"content-type": "application/json"}
     answer = await ask_both(
         app, "POST", PATH, content=encoded(review()), headers=headers, params={"timeout": limit}

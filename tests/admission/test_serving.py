@@ -6,7 +6,7 @@ import time
 import pytest
 
 from app.admission.exchange import Exchange
-from app.admission.serving import TURN_SECONDS, Serving
+from app.admission.serving import HEAVY, REST, TURN_SECONDS, Serving
 from tests.kube import virtual
 from tests.reviews import Seen
 
@@ -32,11 +32,8 @@ class Clock:
 class Asks:
     """A request whose verdict takes some seconds."""
 
-    def __init__(
-        self, clock: Clock, review_size: int, seconds: float, *, is_trusted: bool = True
-    ) -> None:
+    def __init__(self, clock: Clock, review_size: int, seconds: float) -> None:
         self.review_size = review_size
-        self.is_trusted = is_trusted
         self._clock = clock
         self._seconds = seconds
 
@@ -50,18 +47,14 @@ class Asks:
 
 
 def serving_nothing() -> Serving:
-    return Serving(Exchange({}, Seen()), lambda *_: None)
+    return Serving(Exchange({}, Seen()))
 
 
 @pytest.mark.parametrize(
     ("seconds", "turns"),
     [
         pytest.param(TURN_SECONDS / 100, [[8, 9, 2, 5], [], [], []], id="quick ones together"),
-        pytest.param(
-            TURN_SECONDS * 2,
-            [[8], [2], [9], [5]],
-            id="of slow ones, in turns the first one and the shortest one",
-        ),
+        pytest.param(TURN_SECONDS * 2, [[8], [9], [2], [5]], id="slow ones one after the other"),
     ],
 )
 async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
@@ -75,37 +68,16 @@ async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
     assert await clock.turns(5) == [*turns, []]
 
 
-async def test_reviews_of_api_servers_are_judged_before_those_of_strangers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_light_reviews_are_judged_before_heavy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     serving = serving_nothing()
-    seconds = TURN_SECONDS / 4
-    for size in (1, 2, 3):
-        serving.ask(Asks(clock, size, seconds, is_trusted=False), True)
-    for size in (900, 800):
-        serving.ask(Asks(clock, size, seconds), True)
-    assert clock.judged == [1]
-    assert await clock.turns(2) == [[900, 800, 2, 3], []]
+    for size in (HEAVY, 1, HEAVY + 1, 2):
+        serving.ask(Asks(clock, size, TURN_SECONDS / 9), True)
+    assert clock.judged == []
+    assert await clock.turns(1) == [[1, 2, HEAVY, HEAVY + 1]]
 
 
-async def test_a_long_one_is_judged_however_many_short_ones_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = Clock(monkeypatch)
-    serving = serving_nothing()
-    seconds = TURN_SECONDS * 2 / 3
-    for size in (1, 2, 2, 90, 80):
-        serving.ask(Asks(clock, size, seconds), True)
-    turns = []
-    for _ in range(4):
-        turns += await clock.turns(1)
-        for _ in range(2):
-            serving.ask(Asks(clock, 3, seconds), True)
-    assert turns == [[2, 2], [3, 3], [90, 80], [3, 3]]
-
-
-def test_after_slow_verdicts_strangers_wait_as_long_while_api_servers_are_answered(
+def test_heavy_reviews_take_a_third_of_the_time_while_light_ones_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(monkeypatch)
@@ -113,42 +85,39 @@ def test_after_slow_verdicts_strangers_wait_as_long_while_api_servers_are_answer
 
     async def ask() -> None:
         serving = serving_nothing()
+        for number in range(3):
+            serving.ask(Asks(clock, HEAVY + number, slow), True)
+        await asyncio.sleep(0)
+        assert clock.judged == [HEAVY]
 
-        def strangers_ask(*sizes: int) -> None:
-            for size in sizes:
-                serving.ask(Asks(clock, size, slow, is_trusted=False), True)
-
-        strangers_ask(1, 9, 8)
+        clock.judged.clear()
         for _ in range(20):
             serving.ask(Asks(clock, 500, 0.0), True)
             await asyncio.sleep(0)
-        assert (clock.judged, virtual.now()) == ([1, *[500] * 20], 0.0)
+        assert (clock.judged, virtual.now()) == ([500] * 20, 0.0)
 
-        judged = []
-        for _ in range(3):
+        for number in (1, 2):
             clock.judged.clear()
-            await asyncio.sleep(slow * 1.1)
-            judged += [[*clock.judged]]
-            strangers_ask(7)
-        assert judged == [[9], [7], [8]]
+            await asyncio.sleep(slow * REST * 0.8)
+            assert clock.judged == []
+            await asyncio.sleep(slow * REST * 0.3)
+            assert clock.judged == [HEAVY + number]
 
     virtual.run(ask())
 
 
-def test_many_quick_verdicts_of_strangers_count_like_a_slow_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_quick_heavy_reviews_count_like_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
 
     async def ask() -> None:
         serving = serving_nothing()
-        for size in range(50):
-            serving.ask(Asks(clock, size, TURN_SECONDS / 10, is_trusted=False), True)
+        for _ in range(50):
+            serving.ask(Asks(clock, HEAVY, TURN_SECONDS / 10), True)
         begun = len((await clock.turns(1))[0])
         assert 0 < begun < 49
         assert await clock.turns(5) == [[]] * 5
-        await asyncio.sleep(TURN_SECONDS * 2)
-        assert 0 < len(clock.judged) < 49 - begun
+        await asyncio.sleep(TURN_SECONDS * REST * 1.2)
+        assert 0 < len(clock.judged) < 50 - begun
 
     virtual.run(ask())
 

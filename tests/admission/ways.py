@@ -2,23 +2,32 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 
-from app.admission.asgi import AdmissionApp
 from app.admission.connection import Connection
+from app.admission.exchange import Answer
 from app.admission.serving import Serving
-from app.server.handover import ToUvicorn
+from tests.reviews import OverAsgi
+
+
+class Lingering(Connection):
+    """A connection that reads on after its end, as over TLS, so that its client is never reset."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.close = transport.write_eof  # type: ignore[method-assign]
+        super().connection_made(transport)
 
 
 @contextlib.asynccontextmanager
-async def connecting(app: AdmissionApp) -> AsyncIterator[int]:
+async def connecting(app: OverAsgi) -> AsyncIterator[int]:
     """The port of a server whose connections are ours; those that are open at the end are closed."""
-    serving = Serving(app.exchange, ToUvicorn(app))
+    serving = Serving(app.exchange, healthy)
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(serving), "127.0.0.1", 0
+        lambda: Lingering(serving), "127.0.0.1", 0
     )
     try:
         yield server.sockets[0].getsockname()[1]
@@ -30,7 +39,7 @@ async def connecting(app: AdmissionApp) -> AsyncIterator[int]:
             await serving.all_closed.wait()
 
 
-async def ask_both(app: AdmissionApp, method: str, path: str, **options: Any) -> httpx.Response:
+async def ask_both(app: OverAsgi, method: str, path: str, **options: Any) -> httpx.Response:
     """The answer, which is the same on both ways."""
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app), base_url="http://server"
@@ -51,12 +60,6 @@ async def ask_both(app: AdmissionApp, method: str, path: str, **options: Any) ->
     return answer
 
 
-async def body_size(receive: Callable[[], Awaitable[dict[str, Any]]]) -> int:
-    """Receives the body of an ASGI request to its end, and gives its bytes."""
-    size = 0
-    more = True
-    while more:
-        message = await receive()
-        size += len(message.get("body", b""))
-        more = message.get("more_body", False)
-    return size
+def healthy(path: str) -> tuple[str, Answer] | None:
+    """What a connection answers to probes of these tests."""
+    return ("text/plain", (200, b"ok\n")) if path == "/healthz" else None

@@ -94,7 +94,7 @@ MARK_COLOURS = """() => {
 async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
     folder = tmp_path_factory.mktemp("api")
     configuration = with_overrides(
-        default_configuration(), {}, {"host": "127.0.0.1", "port": free_port()}
+        default_configuration(), {}, {"host": "127.0.0.1", "port": free_port(), "tools_port": 0}
     )
     server = api_server(kind, folder, None, own_rules())
     try:

@@ -32,7 +32,7 @@ INSTALL = "Apply the manifests of this version (or the output of grove-admission
 RULES = "Apply manifests/base/rbac.yaml."
 KEEPER = "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
 STORED_CERTIFICATE = f"A running replica creates and renews it: see {LOGS}. To have it created anew: kubectl -n grove-system delete secret grove-admission-certificates."
-UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
+UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
 PODS = f"See kubectl -n grove-system describe pods, and {LOGS}."
 
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {

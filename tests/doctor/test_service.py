@@ -42,7 +42,7 @@ def endpoints(
 
 
 ABSENT = "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
-UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8443/readyz?verbose'."
+UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
 WHAT = "Service grove-system/grove-admission"
 NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
 

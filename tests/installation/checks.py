@@ -50,7 +50,7 @@ async def works(cluster: Cluster, *, has_tokens: bool = True) -> None:
 async def leaders(cluster: Cluster) -> int:
     """How many replicas say that they lead."""
     async with httpx.AsyncClient(verify=False, timeout=10) as client:
-        texts = [(await client.get(f"{pod.url}/metrics")).text for pod in cluster.pods.ready]
+        texts = [(await client.get(f"{pod.tools_url}/metrics")).text for pod in cluster.pods.ready]
     return sum("grove_admission_leader 1.0" in text for text in texts)
 
 
@@ -136,7 +136,7 @@ async def kills_the_leader(cluster: Cluster) -> str:
     holder = (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
     async with httpx.AsyncClient(verify=False, timeout=10) as client:
         for pod in cluster.pods.ready:
-            text = (await client.get(f"{pod.url}/metrics")).text
+            text = (await client.get(f"{pod.tools_url}/metrics")).text
             if "grove_admission_leader 1.0" in text:
                 pod.process.send(signal.SIGKILL)
     return str(holder)

@@ -50,6 +50,7 @@ class Pod:
     folder: Path
     address: str
     port: int
+    tools_port: int
     process: Fork
     is_ready: bool = False
     is_stopping: bool = False
@@ -57,6 +58,10 @@ class Pod:
     @property
     def url(self) -> str:
         return f"https://{authority(self.address, self.port)}"
+
+    @property
+    def tools_url(self) -> str:
+        return f"https://{authority(self.address, self.tools_port)}"
 
     @property
     def text(self) -> str:
@@ -177,22 +182,31 @@ class Pods:
         if not await self._mount(spec, folder) or not await self._write_kubeconfig(spec, folder):
             return None
         name = f"{NAME}-{version}-{self._count}"
-        address, port = ("::1", free_port()) if self.ipv6 else (_address(), 8443)
+        address, port, tools_port = (
+            ("::1", free_port(), free_port()) if self.ipv6 else (_address(), 8443, 8444)
+        )
         await self._create(name, template, address)
         (container,) = spec["containers"]
         command = [rebased(argument, spec, folder) for argument in container["args"]]
         process = await self._forks.start(
             [*command, "--kubeconfig", str(folder / "kubeconfig")],
-            {**_inherited(), **_environment(container), **self._listening(address, port)},
+            {
+                **_inherited(),
+                **_environment(container),
+                **self._listening(address, port, tools_port),
+            },
             folder / "log",
         )
-        self.pods.append(Pod(name, version, spec, folder, address, port, process))
+        self.pods.append(Pod(name, version, spec, folder, address, port, tools_port, process))
         return self.pods[-1]
 
-    def _listening(self, address: str, port: int) -> dict[str, str]:
+    def _listening(self, address: str, port: int, tools_port: int) -> dict[str, str]:
         """The variables for what differs from a container, which has its addresses for itself."""
         if self.ipv6:
-            return {"GROVE_ADMISSION_PORT": str(port)}
+            return {
+                "GROVE_ADMISSION_PORT": str(port),
+                "GROVE_ADMISSION_TOOLS_PORT": str(tools_port),
+            }
         return {"GROVE_ADMISSION_HOST": address}
 
     async def _mount(self, spec: Object, folder: Path) -> bool:

@@ -102,7 +102,7 @@ async def why_not_ready(cluster: Cluster) -> str:
     async with httpx.AsyncClient(verify=False, timeout=10) as client:
         for pod in cluster.pods.pods:
             try:
-                return (await client.get(f"{pod.url}/readyz?verbose")).text
+                return (await client.get(f"{pod.tools_url}/readyz?verbose")).text
             except httpx.TransportError:
                 break
     return ""

@@ -41,7 +41,7 @@ clusterTopology:
     - {{domain: rack, key: topology.kubernetes.io/rack}}
     - {{domain: host, key: kubernetes.io/hostname}}
 podBinding: {{nodeLabels: [example.com/nvlink-domain]}}
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 """
 

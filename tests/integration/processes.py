@@ -21,6 +21,7 @@ class Server:
     """One process."""
 
     port: int
+    tools_port: int
     process: asyncio.subprocess.Process
     address: str = "127.0.0.1"
 
@@ -28,7 +29,9 @@ class Server:
         """What it says of itself, "" if it doesn't answer."""
         with contextlib.suppress(httpx.TransportError):
             async with httpx.AsyncClient(verify=False) as client:
-                answer = await client.get(f"https://{self.address}:{self.port}/readyz?verbose")
+                answer = await client.get(
+                    f"https://{self.address}:{self.tools_port}/readyz?verbose"
+                )
             return answer.text
         return ""
 
@@ -70,18 +73,19 @@ class Servers:
                 await server.kill()
 
     async def start(self) -> None:
-        port = free_port()
+        port, tools_port = free_port(), free_port()
         options = {
             "--config": str(self.folder / "config.yaml"),
             "--kubeconfig": str(self.api.kubeconfig),
             "--context": "operator",
             "--host": "127.0.0.1",
             "--port": str(port),
+            "--tools-port": str(tools_port),
             "--certs": str(self.folder / "certs"),
         }
         arguments = [word for option in options.items() for word in option]
         process = await command(self.folder, "serve", *arguments)
-        self.running.append(Server(port, process))
+        self.running.append(Server(port, tools_port, process))
 
     async def leader(self) -> Server | None:
         """The server that leads, once all answer."""

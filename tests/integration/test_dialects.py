@@ -52,7 +52,7 @@ def configuration() -> Configuration:
         clusterTopology:
           enabled: true
           levels: [{{domain: rack, key: {RACK}}}, {{domain: host, key: {HOST}}}]
-        server: {{host: 127.0.0.1, port: {free_port()}, drainSeconds: 0}}
+        server: {{host: 127.0.0.1, port: {free_port()}, toolsPort: 0, drainSeconds: 0}}
         client: {{queriesPerSecond: 10000, burst: 10000}}
     """
     return read_configuration(text, "test")

@@ -129,7 +129,7 @@ def numbers(events: Iterable[Object]) -> Counter[int]:
 async def counted(server: Server) -> dict[str, int]:
     """What a server has counted, by cause."""
     async with httpx.AsyncClient(verify=False) as client:
-        text = (await client.get(f"https://127.0.0.1:{server.port}/metrics")).text
+        text = (await client.get(f"https://127.0.0.1:{server.tools_port}/metrics")).text
     return {cause: int(float(count)) for cause, count in METRIC.findall(text)}
 
 

@@ -52,7 +52,7 @@ OF_SYSTEM = ("uid", "resourceVersion", "managedFields", "ownerReferences", "fina
 
 @pytest.fixture(scope="module")
 def configuration() -> Configuration:
-    server = {"host": "127.0.0.1", "port": free_port(), "drainSeconds": 0}
+    server = {"host": "127.0.0.1", "port": free_port(), "toolsPort": 0, "drainSeconds": 0}
     client = {"queriesPerSecond": 10000, "burst": 10000}
     levels = TOPOLOGY["levels"][:4]
     topology = {"enabled": True, "levels": levels}

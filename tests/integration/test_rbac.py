@@ -128,7 +128,7 @@ async def start(
             apiVersion: config.grove.io/v1alpha1
             kind: OperatorConfiguration
             clusterTopology: {topology}
-            server: {{host: 127.0.0.1, port: {configuration.server.port}, drainSeconds: 0}}
+            server: {{host: 127.0.0.1, port: {configuration.server.port}, toolsPort: 0, drainSeconds: 0}}
             certificates: {{mode: self-managed, settleSeconds: 0}}
             mnnvl: {{collectAfterSeconds: 1}}
         """

@@ -60,7 +60,7 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
             apiVersion: config.grove.io/v1alpha1
             kind: OperatorConfiguration
             clusterTopology: {{enabled: {str(levels is not None).lower()}, levels: [{listed}]}}
-            server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+            server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
             client: {{queriesPerSecond: 10000, burst: 10000}}
         """
         async with beside(
@@ -349,7 +349,7 @@ async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code
         kind: OperatorConfiguration
         clusterTopology: {{enabled: true, levels: [{{domain: zone, key: {ZONE}}}], creationTimeoutSeconds: 1}}
         authorization: {{authorizedUsers: [system:serviceaccount:grove-system:somebody-else]}}
-        server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+        server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
     """)
     cluster = ("--kubeconfig", api.kubeconfig, "--context", "operator")
     code, said = await ended(
@@ -652,7 +652,7 @@ async def test_what_is_not_installed_is_said_in_readyz_and_metrics(
     try:
         async with start(LEVELS) as served:
             bundle = ssl.create_default_context(cafile=tmp_path / "webhook" / "ca.crt")
-            url = f"https://localhost:{served.listener.port}"
+            url = f"https://localhost:{served.tools.port}"
             async with httpx.AsyncClient(base_url=url, verify=bundle) as web:
                 verbose = (await web.get("/readyz?verbose")).text
                 metrics = (await web.get("/metrics")).text

@@ -41,7 +41,7 @@ from tests.rendered import documents, with_components
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 waiting: {{enabled: true, afterSeconds: 0.001, maxWritesPerMinute: 1000}}
 """

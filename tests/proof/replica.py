@@ -16,7 +16,7 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: true, levels: [{levels}]}}
-server: {{host: 127.0.0.1, port: 0, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: 0, toolsPort: 0, drainSeconds: 0}}
 client: {{queriesPerSecond: 10000, burst: 10000}}
 leaderElection: {{leaseSeconds: 3600, renewSeconds: 1800, retrySeconds: 0.3}}
 mnnvl: {{{mnnvl}}}

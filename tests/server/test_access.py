@@ -6,21 +6,22 @@ import httpx
 import pytest
 
 from app.admission.asgi import KNOWN_CALLER, App
+from app.admission.exchange import Exchange
 from app.config.schema import Configuration, Server
 from app.server.access import PATHS, protected_paths
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.webhooks.registry import routes_over
-from tests.reviews import cluster
+from tests.reviews import Seen, cluster
 
 OPEN = ("/healthz", "/readyz", "/version")
 GET = [*OPEN, "/metrics", "/docs", "/docs/page.js", "/docs/page.css", "/openapi.json"]
 
 
 def app_with(*names: str) -> Any:
-    routes = routes_over(Configuration(), cluster())
-    protected = protected_paths(names)
-    return build_app(routes, Reports(Metrics(), None, dict), only_known=True, protected=protected)
+    exchange = Exchange(routes_over(Configuration(), cluster()), Seen(), only_known=True)
+    server = Server.model_validate({"clientCaFile": "ca.crt", "clientCertificateFor": names})
+    return build_app(exchange, Reports(Metrics(), None, dict), protected_paths(server))
 
 
 def known(app: App) -> App:
@@ -59,8 +60,12 @@ async def test_what_is_named_is_for_callers_with_a_certificate(names: tuple[str,
     assert await status(app, "POST", "/dry%2Drun") == dry_run
     assert await status(known(app), "POST", "/dry-run") == 400
     assert await status(app, "GET", "/unknown") == 404
+    assert await status(app, "POST", "/validate/podgroup") == 401
+    assert await status(known(app), "POST", "/validate/podgroup") == 415
 
 
 def test_by_default_dry_runs_and_docs_need_a_certificate() -> None:
     assert Server().client_certificate_for == ("dry-run", "docs")
-    assert protected_paths(PATHS) == {path for paths in PATHS.values() for path in paths}
+    assert protected_paths(Server()) == frozenset()
+    with_certificates = Server.model_validate({"clientCaFile": "ca.crt"})
+    assert protected_paths(with_certificates) == {*PATHS["dry-run"], *PATHS["docs"]}

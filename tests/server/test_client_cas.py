@@ -66,6 +66,17 @@ def client_certificate(directory: Path, name: str) -> tuple[Path, ssl.SSLContext
     return ca_file, context
 
 
+async def codes(tools: httpx.AsyncClient) -> list[int]:
+    """What a client of the tools gets on each path."""
+    answers = [
+        await tools.get("/metrics"),
+        await tools.get("/docs"),
+        await tools.post("/dry-run", content=b""),
+        await tools.post("/validate/podgroup", content=b""),
+    ]
+    return [answer.status_code for answer in answers]
+
+
 async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of_it(
     tmp_path: Path,
 ) -> None:
@@ -80,9 +91,8 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
                 401,
                 True,
             )
-            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
-            codes.append((await client.post("/dry-run", content=b"")).status_code)
-            assert codes == [200, 401, 401]
+            async with served.tools() as tools:
+                assert await codes(tools) == [200, 401, 401, 401]
             handed_over = await client.post(
                 "/validate/podgroup", content=in_chunks(review), headers=JSON
             )
@@ -100,9 +110,8 @@ async def test_with_a_client_ca_verdicts_are_for_those_who_show_a_certificate_of
                 422,
                 "close",
             )
-            codes = [(await client.get(path)).status_code for path in ("/metrics", "/docs")]
-            codes.append((await client.post("/dry-run", content=b"")).status_code)
-            assert codes == [200, 200, 400]
+            async with httpx.AsyncClient(base_url=served.tools_url, verify=known) as tools:
+                assert await codes(tools) == [200, 200, 400, 415]
             assert (await client.get("/readyz")).text == "ok\n"
         stranger.load_verify_locations(served.certificates / "ca.crt")
         with pytest.raises((httpx.TransportError, ssl.SSLError)):

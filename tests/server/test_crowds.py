@@ -98,6 +98,7 @@ class Server:
 
     pid: int
     port: int
+    tools_port: int
     context: ssl.SSLContext
 
     def client(self) -> httpx.AsyncClient:
@@ -124,8 +125,9 @@ async def served(forks: Forks, tmp_path: Path) -> AsyncIterator[Server]:
     configuration = tmp_path / "config.yaml"
     configuration.write_text(CONFIGURATION)
     log = tmp_path / "log"
-    port = free_port()
+    port, tools_port = free_port(), free_port()
     options = ["--host", "127.0.0.1", "--port", str(port), "--certs", str(tmp_path)]
+    options += ["--tools-port", str(tools_port)]
     options += ["--objects", str(FACTS), "--config", str(configuration)]
 
     async def is_serving() -> bool:
@@ -134,7 +136,8 @@ async def served(forks: Forks, tmp_path: Path) -> AsyncIterator[Server]:
     process = await forks.start(["serve", *options], os.environ, log)
     try:
         await eventually(is_serving, patience=PATIENCE)
-        yield Server(process.pid, port, ssl.create_default_context(cafile=tmp_path / "ca.crt"))
+        context = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+        yield Server(process.pid, port, tools_port, context)
     finally:
         process.send(signal.SIGKILL)
         await process.wait()
@@ -148,7 +151,7 @@ async def test_others_are_served_and_memory_is_bounded(name: str, served: Server
         before = peak(served.pid)
         ports = set()
         crowd = FEWER.get(name, CROWDS[name])
-        async with crowd(Address(served.port, served.context)):
+        async with crowd(Address(served.port, served.tools_port, served.context)):
             for number in range(20):
                 review["request"]["uid"] = f"u{number}"
                 response = await client.post(

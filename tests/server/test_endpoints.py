@@ -8,14 +8,14 @@ import httpx
 import pytest
 
 from app import __version__
+from app.admission.exchange import Exchange
 from app.config.schema import Configuration
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
 from app.server.verdict_log import VerdictLog
 from app.webhooks.registry import routes_over, served_routes
-from tests.admission.ways import ask_both
 from tests.reviews import cluster, load
-from tests.server.test_access import GET, app_with
+from tests.server.test_access import GET
 
 
 class Served:
@@ -26,7 +26,10 @@ class Served:
         self.checks: dict[str, str | None] = {"cache/nodes": None}
         self.metrics = Metrics()
         routes = served_routes(configuration or Configuration(), self.cluster)
-        self.app = build_app(routes, Reports(self.metrics, None, lambda: self.checks))
+        reports = Reports(self.metrics, None, lambda: self.checks)
+        exchange = Exchange(routes, reports.record)
+        self.metrics.add(exchange.samples)
+        self.app = build_app(exchange, reports)
 
     async def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         async with httpx.AsyncClient(
@@ -93,7 +96,10 @@ async def test_every_verdict_is_counted_logged_and_no_longer_in_flight() -> None
     metrics = Metrics()
     offline = cluster()
     log = VerdictLog(stream)
-    app = build_app(routes_over(Configuration(), offline), Reports(metrics, log, dict))
+    reports = Reports(metrics, log, dict)
+    exchange = Exchange(routes_over(Configuration(), offline), reports.record)
+    metrics.add(exchange.samples)
+    app = build_app(exchange, reports)
     bodies = [
         json.dumps(load("podgroup.underscore")).encode(),
         b"",
@@ -142,9 +148,9 @@ async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:
 
 @pytest.mark.parametrize("path", GET)
 async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
-    app = app_with()
-    head = await ask_both(app, "HEAD", path)
-    get = await ask_both(app, "GET", path)
+    served = Served()
+    head = await served.request("HEAD", path)
+    get = await served.request("GET", path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == get.headers["content-type"]
     if path != "/metrics":
@@ -153,4 +159,4 @@ async def test_head_is_answered_as_get_without_the_body(path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/dry-run", "/validate/podgroup"])
 async def test_head_is_refused_where_get_is_not_served(path: str) -> None:
-    assert (await ask_both(app_with(), "HEAD", path)).status_code == 405
+    assert (await Served().request("HEAD", path)).status_code == 405

@@ -13,20 +13,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from msgspec.structs import replace
 
-from app.admission.asgi import AdmissionApp
 from app.admission.decide import Route
 from app.admission.exchange import Exchange
 from app.admission.serving import ConnectionLimits
 from app.admission.verdict import ALLOWED, Later, Verdict, not_allowed
 from app.certificates.certificate import make_ca, make_leaf
 from app.certificates.source import file_source
-from app.server.handover import ToUvicorn
 from app.server.listener import Listener, authority, bind
-from tests.admission.ways import body_size
+from tests.admission.ways import healthy
 from tests.reviews import Seen, load
 from tests.server.test_serving import PATIENCE
 
@@ -42,7 +39,7 @@ HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 class Waiting:
     """A listener in this process.
 
-    Its ASGI app answers at once; the verdicts of SLOW wait for `release`.
+    The verdicts of SLOW wait for `release`.
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class Waiting:
     ) -> None:
         self.source = file_source(directory, client_cas)
         self.directory = directory
-        self.bodies: list[int] = []
         self.release = asyncio.Event()
         self.cancelled = asyncio.Event()
         handlers = {
@@ -64,9 +60,9 @@ class Waiting:
             self.seen,
             only_known=bool(client_cas),
         )
-        app = AdmissionApp(exchange, self.app)
         self.listener = Listener(
-            app,
+            exchange,
+            healthy,
             bind("127.0.0.1", 0),
             self.source.certificate,
             limits or ConnectionLimits(),
@@ -83,24 +79,6 @@ class Waiting:
             self.cancelled.set()
             raise
         return ALLOWED
-
-    async def app(self, scope: Any, receive: Any, send: Any) -> None:
-        size = await body_size(receive)
-        self.bodies.append(size)
-        if scope["path"] == "/large":
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            for _ in range(LARGE // PIECE):
-                await send({"type": "http.response.body", "body": bytes(PIECE), "more_body": True})
-            return
-        if scope["path"] == "/stream":
-            await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": b"one", "more_body": True})
-            await send({"type": "http.response.body", "body": b"two"})
-            return
-        body = json.dumps([scope["path"], scope["query_string"].decode(), size]).encode()
-        headers = [] if scope["path"] == "/chunked" else [(b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context(cafile=self.directory / "ca.crt")
@@ -159,9 +137,8 @@ def verdict_request(path: str = PATH, uid: str = "u", headers: bytes = b"") -> b
     return request(path, json.dumps(review).encode(), headers)
 
 
-EITHER = {PATH: verdict_request(), "/": request()}
-"""A request that is answered with a verdict, and one that is handed over."""
-either = pytest.mark.parametrize("sent", EITHER.values(), ids=["a verdict", "handed over"])
+PROBE = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+either = pytest.mark.parametrize("sent", [verdict_request(), PROBE], ids=["a verdict", "a probe"])
 
 
 def uid_of(body: bytes) -> str:
@@ -184,29 +161,22 @@ async def test_many_requests_on_one_connection(waiting: Waiting) -> None:
     writer.close()
 
 
-async def test_other_requests_end_their_connection(waiting: Waiting) -> None:
-    for number in range(3):
-        reader, writer = await waiting.open()
-        writer.write(request(f"/a%20b?n={number}", b"x" * number) + request("/next"))
-        head, body = await answer(reader)
-        assert (b"connection: close" in head, json.loads(body)) == (
-            True,
-            ["/a b", f"n={number}", number],
-        )
-        assert await reader.read() == b""
-        writer.close()
-    assert waiting.bodies == [0, 1, 2]
-
-
-async def test_an_other_request_after_verdicts_on_the_same_connection(waiting: Waiting) -> None:
+async def test_a_probe_after_verdicts_ends_the_connection(waiting: Waiting) -> None:
     reader, writer = await waiting.open()
-    writer.write(
-        verdict_request(uid="a")
-        + verdict_request(uid="b")
-        + b"GET /other?x=y HTTP/1.1\r\nhost: x\r\n\r\n"
-    )
+    writer.write(verdict_request(uid="a") + verdict_request(uid="b") + PROBE * 100)
     assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["a", "b"]
-    assert json.loads((await answer(reader))[1]) == ["/other", "x=y", 0]
+    head, body = await answer(reader)
+    assert (b"connection: close" in head, body) == (True, b"ok\n")
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_client_that_still_sends_reads_why_it_is_refused(waiting: Waiting) -> None:
+    reader, writer = await waiting.open()
+    writer.write(request("/dry-run", body=b"x" * 3_000_000))
+    head, body = await answer(reader)
+    assert (head[:12], json.loads(body)["code"]) == (b"HTTP/1.1 404", 404)
+    await writer.drain()
     assert await reader.read() == b""
     writer.close()
 
@@ -215,17 +185,13 @@ async def test_what_is_pipelined_behind_a_verdict_that_waits_is_answered_after_i
     waiting: Waiting,
 ) -> None:
     reader, writer = await waiting.open()
-    writer.write(
-        verdict_request(SLOW, "slow")
-        + verdict_request(uid="next")
-        + b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
-    )
+    writer.write(verdict_request(SLOW, "slow") + verdict_request(uid="next") + PROBE)
     other_reader, other_writer = await waiting.open()
     other_writer.write(verdict_request(uid="other"))
     assert uid_of((await answer(other_reader))[1]) == "other"
     waiting.release.set()
     assert [uid_of((await answer(reader))[1]) for _ in range(2)] == ["slow", "next"]
-    assert json.loads((await answer(reader))[1])[0] == "/"
+    assert (await answer(reader))[1] == b"ok\n"
     for connection in (writer, other_writer):
         connection.close()
 
@@ -328,25 +294,6 @@ async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(tmp_path: Path
     assert waiting.connections == []
 
 
-async def test_answers_without_a_length_are_chunked(waiting: Waiting) -> None:
-    async with httpx.AsyncClient(
-        verify=ssl.create_default_context(cafile=waiting.directory / "ca.crt")
-    ) as client:
-        url = f"https://localhost:{waiting.listener.port}"
-        assert (await client.post(f"{url}/chunked", content=b"xyz")).json() == ["/chunked", "", 3]
-        assert (await client.get(f"{url}/stream")).text == "onetwo"
-        assert (await client.head(f"{url}/stream")).text == ""
-        assert (await client.head(f"{url}/")).text == ""
-
-
-async def test_a_body_larger_than_a_buffer_arrives_whole(waiting: Waiting) -> None:
-    reader, writer = await waiting.open()
-    writer.write(request(body=b"x" * 3_000_000, headers=b"expect: 100-continue\r\n"))
-    assert b"100 Continue" in await reader.readuntil(b"\r\n\r\n")
-    assert json.loads((await answer(reader))[1])[2] == 3_000_000
-    writer.close()
-
-
 @pytest.mark.parametrize(
     "sent",
     [
@@ -359,21 +306,20 @@ async def test_a_body_larger_than_a_buffer_arrives_whole(waiting: Waiting) -> No
         ),
     ],
 )
-@pytest.mark.parametrize("path", EITHER)
-async def test_a_head_has_an_end(waiting: Waiting, path: str, sent: bytes) -> None:
+async def test_a_head_has_an_end(waiting: Waiting, sent: bytes) -> None:
     reader, writer = await waiting.open()
     received = b""
     with contextlib.suppress(ConnectionError):
-        writer.write(sent.replace(b"/", path.encode(), 1))
+        writer.write(sent.replace(b"/", PATH.encode(), 1))
         async with asyncio.timeout(PATIENCE):
             received = await reader.read()
     assert received[:12] in (b"HTTP/1.1 400", b"")
-    assert (waiting.bodies, waiting.seen.verdicts) == ([], [])
+    assert waiting.seen.verdicts == []
     writer.close()
-    assert json.loads((await asked(waiting))[1])[0] == "/"
+    assert (await asked(waiting))[1] == b"ok\n"
 
 
-async def asked(waiting: Waiting, sent: bytes = EITHER["/"]) -> tuple[bytes, bytes]:
+async def asked(waiting: Waiting, sent: bytes = PROBE) -> tuple[bytes, bytes]:
     """The answer to a request on a connection of its own."""
     reader, writer = await waiting.open()
     writer.write(sent)
@@ -395,34 +341,20 @@ async def test_what_is_pipelined_waits_and_is_answered(waiting: Waiting) -> None
     writer.close()
 
 
-async def test_what_is_pipelined_behind_an_other_request_is_dropped(waiting: Waiting) -> None:
-    reader, writer = await waiting.open()
-    writer.write(request() * 100)
-    async with asyncio.timeout(PATIENCE):
-        assert (await reader.read()).count(b"HTTP/1.1 200") == 1
-    writer.close()
-    assert waiting.bodies == [0]
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [verdict_request(LONG) * (LARGE // PIECE), request("/large")],
-    ids=["a verdict", "handed over"],
-)
 @pytest.mark.parametrize(
     ("limits", "too_many"),
     [(IMPATIENT, 0), (ConnectionLimits(held_bytes=2**16), 1)],
     ids=["for too long", "too many bytes"],
 )
 async def test_a_client_that_does_not_read_its_answer_is_cut_off(
-    tmp_path: Path, sent: bytes, limits: ConnectionLimits, too_many: int
+    tmp_path: Path, limits: ConnectionLimits, too_many: int
 ) -> None:
     async with listening(Waiting(tmp_path, limits)) as server:
         _, writer = await server.open()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(sent)
+        writer.write(verdict_request(LONG) * (LARGE // PIECE))
         async with asyncio.timeout(PATIENCE):
-            while not (server.bodies or server.seen.verdicts):  # noqa: ASYNC110 - there is no event for it
+            while not server.seen.verdicts:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.02)
         await server.until_closed()
         assert server.listener.serving.crowd.closed_early == too_many
@@ -437,7 +369,7 @@ async def test_what_is_no_http_is_refused(waiting: Waiting) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [verdict_request(), verdict_request(SLOW), request()], ids=["verdict", "slow", "other"]
+    "sent", [verdict_request(), verdict_request(SLOW), PROBE], ids=["verdict", "slow", "probe"]
 )
 async def test_a_reset_connection_leaves_nothing_behind(waiting: Waiting, sent: bytes) -> None:
     protocols: list[weakref.ref[Any]] = []
@@ -466,12 +398,9 @@ async def test_a_reset_connection_leaves_nothing_behind(waiting: Waiting, sent: 
         ),
     ],
 )
-@pytest.mark.parametrize("path", EITHER)
-async def test_a_client_that_does_not_go_on_is_closed(
-    impatient: Waiting, path: str, sent: bytes
-) -> None:
+async def test_a_client_that_does_not_go_on_is_closed(impatient: Waiting, sent: bytes) -> None:
     reader, writer = await impatient.open()
-    writer.write(sent.replace(b"/", path.encode(), 1))
+    writer.write(sent.replace(b"/", PATH.encode(), 1))
     expected = b"HTTP/1.1 413" if b"x" * 5000 in sent else b""
     async with asyncio.timeout(PATIENCE):
         assert (await received(reader))[:12] == expected
@@ -485,25 +414,6 @@ async def received(reader: asyncio.StreamReader) -> bytes:
         while piece := await reader.read(PIECE):
             pieces.append(piece)
     return b"".join(pieces)
-
-
-async def test_an_app_that_does_not_answer_is_cut_off(tmp_path: Path) -> None:
-    limits = replace(IMPATIENT, handed_over_seconds=0.1)
-    async with listening(Waiting(tmp_path, limits)) as server:
-        reader, writer = await server.open()
-        server.listener.serving.hand_over = ToUvicorn(never)
-        writer.write(request())
-        async with asyncio.timeout(PATIENCE):
-            with contextlib.suppress(ConnectionError):
-                assert await reader.read() == b""
-        await server.until_closed()
-        writer.close()
-
-
-async def never(_: Any, receive: Any, __: Any) -> None:
-    """An ASGI app that ends without an answer once its client is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        continue
 
 
 @pytest.mark.parametrize("used", [True, False])
@@ -540,7 +450,7 @@ async def test_a_new_certificate_is_served_to_new_connections(waiting: Waiting) 
     assert waiting.source.poll() is True
     other_reader, other_writer = await waiting.open()
     for incoming, outgoing in ((reader, writer), (other_reader, other_writer)):
-        outgoing.write(request())
+        outgoing.write(PROBE)
         assert (await answer(incoming))[0].startswith(b"HTTP/1.1 200")
         outgoing.close()
 

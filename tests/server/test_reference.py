@@ -6,7 +6,7 @@ import json
 import re
 import socket
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvicorn
@@ -38,9 +38,17 @@ async def test_the_document_has_each_webhook_with_a_review_and_its_answer() -> N
         [asked] = operation["requestBody"]["content"].values()
         [answered] = operation["responses"]["200"]["content"].values()
         example = recorded_review(path)
-        assert (asked["example"], answered["example"]) == (example["asked"], example["answered"])
+        # FastAPI leaves out what is null
+        assert asked["example"] == without_nulls(example["asked"])
+        assert answered["example"] == without_nulls(example["answered"])
 
     assert document["paths"].keys() > {*PATHS, "/dry-run", "/healthz"}
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 async def test_the_page_needs_no_other_host() -> None:

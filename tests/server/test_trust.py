@@ -318,8 +318,11 @@ async def all_that_is_said(routes: dict[str, Route], token: str, stream: io.Byte
     """The answers to requests of every kind over paths with `token`, the metrics and the log."""
     metrics = Metrics()
     log = VerdictLog(stream)
-    app = build_app({}, Reports(metrics, log, dict))
-    app.exchange.routes.update(routes)
+    reports = Reports(metrics, log, dict)
+    plain = {path: routes[path] for path in PATHS.values()}
+    exchange = Exchange(plain, reports.record)
+    app = build_app(exchange, reports)
+    exchange.routes.update(routes)
     review = json.dumps(load("podclique.replica-scope-0-worker")).encode()
     as_json = {"content-type": "application/json"}
     requests: list[tuple[str, bytes, dict[str, str]]] = [

@@ -39,7 +39,7 @@ CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
 clusterTopology: {{enabled: {enabled}, levels: {levels}}}
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
 mnnvl: {{collectAfterSeconds: 5}}
 """
 

@@ -36,7 +36,7 @@ SET = "distributed-training"
 CONFIGURATION = """
 apiVersion: config.grove.io/v1alpha1
 kind: OperatorConfiguration
-server: {{host: 127.0.0.1, port: {port}, drainSeconds: 0}}
+server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
 waiting: {{enabled: true, afterSeconds: 0.5}}
 """
 

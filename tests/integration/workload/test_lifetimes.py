@@ -172,7 +172,7 @@ async def test_a_podgroup_that_is_deleted_under_running_pods_is_made_again_and_n
 async def calls(served: Running) -> int:
     """How often `/mutate/pod` was called so far, as our own metrics count it."""
     async with httpx.AsyncClient(verify=False) as client:
-        text = (await client.get(f"https://127.0.0.1:{served.listener.port}/metrics")).text
+        text = (await client.get(f"https://127.0.0.1:{served.tools.port}/metrics")).text
     counts = re.findall(
         r'^grove_admission_requests_total\{[^}]*path="/mutate/pod"[^}]*\} (\S+)$',
         text,

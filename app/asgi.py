@@ -1,0 +1,73 @@
+"""The FastAPI application for any ASGI server: `uvicorn app.asgi:app`.
+
+GROVE_ADMISSION_CONFIG is the configuration file; without it, all settings have their defaults.
+Facts are those of the cluster of this Pod or of the kubeconfig, or of the YAML files in the
+directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are those of
+`grove-admission serve`. TLS and limits of connections are those of the ASGI server. The application
+neither leads nor writes: run `grove-admission serve` too, for the reconcilers, the certificate and
+the paths of the webhooks.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from app.base.sample import Part
+from app.commands.files import objects_in
+from app.config.read import configuration_or_defaults, with_overrides
+from app.facts.kinds import ALL
+from app.server.endpoints import Reports, build_app
+from app.server.metrics import Metrics
+from app.server.readiness import Readiness
+from app.server.serve import FLUSH_SECONDS, connected, exchange_of
+from app.server.verdict_log import VerdictLog
+from app.stores import stores
+
+
+@contextlib.asynccontextmanager
+async def running(app: Starlette) -> AsyncIterator[None]:
+    """Serve everything from `app` while the caches follow the cluster."""
+    config = os.environ.get("GROVE_ADMISSION_CONFIG")
+    configuration = configuration_or_defaults(Path(config) if config else None)
+    configuration = with_overrides(configuration, os.environ, {})
+    folder = os.environ.get("GROVE_ADMISSION_OBJECTS")
+    objects = objects_in(Path(folder)) if folder else None
+    async with (
+        connected(configuration, objects, None, None, ALL) as (cluster, client),
+        asyncio.TaskGroup() as tasks,
+    ):
+        metrics = Metrics()
+        log = VerdictLog(sys.stdout.buffer)
+        parts: list[Part] = [cluster, *([client] if client else [])]
+        readiness = Readiness(parts)
+        reports = Reports(metrics, log, readiness.ready, readiness.notes)
+        exchange = exchange_of(configuration, cluster, reports)
+        for samples in (readiness.samples, log.samples, exchange.samples):
+            metrics.add(samples)
+        app.mount("/", build_app(exchange, reports))
+
+        background = [tasks.create_task(_flush(log))]
+        if client:
+            discovery = client.discovery
+            background += [
+                tasks.create_task(stores.run(cluster.stores, client, discovery)),
+                tasks.create_task(stores.run_hints(cluster.hints, client, discovery)),
+            ]
+        yield
+        for task in background:
+            task.cancel()
+        log.close()
+
+
+async def _flush(log: VerdictLog) -> None:
+    while True:
+        await asyncio.sleep(FLUSH_SECONDS)
+        log.flush()
+
+
+app = Starlette(lifespan=running)

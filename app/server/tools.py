@@ -1,0 +1,160 @@
+"""The second door: uvicorn with the FastAPI application, on a port for people and monitoring.
+
+It shares the event loop with the first door, so it must not be able to stop that: few connections
+are open at a time, each of them for one request, and costly requests are answered one at a time.
+uvicorn itself has no limit for the number of its connections and for unfinished handshakes, so its
+protocol is used on connections that are accepted here.
+"""
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
+from app.admission.exchange import Answer, status
+from app.certificates.source import ServingCertificate
+from app.server.door import Handshakes, Line
+from app.server.tls import TlsTransport
+
+CONNECTIONS = 64
+"""With a complete handshake. If there are more, the oldest one is closed."""
+
+CONNECTION_SECONDS = 120.0
+"""From the handshake of a connection to its end. Each is for one request."""
+
+UNREAD = 4
+"""Connections whose client doesn't read the answer, which may have 8 MiB."""
+
+POSTS = 4
+"""Requests with a body that are read, judged or wait for their turn. Others get 503."""
+
+MOST_PARAMETERS = 16
+"""Of a query. Splitting one of 63 KB, with 31,000 parameters, takes 48 ms."""
+
+_HEAD = 64 * 1024
+"""The most bytes of a head. The query of a dry run may contain a document."""
+
+_FREE = frozenset({"/healthz", "/readyz", "/version"})
+
+
+class InTurns:
+    """An ASGI app that takes one request at a time, and few with a body."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._turn = asyncio.Lock()
+        self._posting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
+            await _send(send, status(400, f"a query has at most {MOST_PARAMETERS} parameters"))
+        elif scope["path"] in _FREE:
+            await self._app(scope, receive, send)
+        elif scope["method"] != "POST":
+            async with self._turn:
+                await asyncio.sleep(0)  # one of them in each turn of the event loop
+                await self._app(scope, receive, send)
+        elif self._posting >= POSTS:
+            busy = status(503, "too many requests at once: try again in a moment")
+            await _send(send, busy, (b"retry-after", b"1"))
+        else:
+            self._posting += 1
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                self._posting -= 1
+
+
+class ToolsDoor:
+    """The listener of the second door, which serves `app` on `sock` over TLS."""
+
+    def __init__(self, app: App, sock: socket.socket, certificate: ServingCertificate) -> None:
+        config = uvicorn.Config(
+            InTurns(app),
+            interface="asgi3",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            h11_max_incomplete_event_size=_HEAD,
+        )
+        config.load()
+        state = ServerState()
+        state.default_headers = [(b"connection", b"close")]
+        self._make = lambda: _Connection(self, config=config, server_state=state, app_state={})
+        self._sock = sock
+        self._certificate = certificate
+        self.handshakes = Handshakes(CONNECTIONS)
+        self.open = Line(CONNECTIONS)
+        self.unread = Line(UNREAD)
+
+    @property
+    def port(self) -> int:
+        return int(self._sock.getsockname()[1])
+
+    @property
+    def most_connections(self) -> int:
+        """The most connections that are open at a time, with unfinished handshakes."""
+        return CONNECTIONS + self.handshakes.most
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        server = await asyncio.get_running_loop().create_server(self._accepted, sock=self._sock)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            server.close()
+            for line in (self.handshakes.silent, self.handshakes.begun, self.open):
+                line.abort()
+
+    def _accepted(self) -> TlsTransport:
+        context = self._certificate.context
+        return TlsTransport(context, self._make, self.handshakes, CONNECTION_SECONDS)
+
+
+class _Connection(H11Protocol):
+    """A connection of uvicorn within the limits of its door."""
+
+    def __init__(self, door: ToolsDoor, **options: Any) -> None:
+        super().__init__(**options)
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, TlsTransport)
+        self._accepted = transport
+        self._end = self.loop.call_later(CONNECTION_SECONDS, transport.abort)
+        self._door.open.add(transport)
+        self.app_state[KNOWN_CALLER] = bool(transport.get_extra_info("peercert"))
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        self._door.open.remove(self._accepted)
+        self._door.unread.remove(self._accepted)
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """Keep the connection open for the answer, which ends it."""
+        return True
+
+    def pause_writing(self) -> None:
+        self._door.unread.add(self._accepted)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self._door.unread.remove(self._accepted)
+        super().resume_writing()
+
+
+async def _send(send: Send, answer: Answer, *headers: tuple[bytes, bytes]) -> None:
+    code, body = answer
+    always = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": code, "headers": [*always, *headers]})
+    await send({"type": "http.response.body", "body": body})
