@@ -127,6 +127,7 @@ OTHERWISE_SHOWN = {
     "queue_policy.py": "the queue guard: guide/queue-guard.md",
 }
 PARTS = {
+    "{domain: …, key: …}",
     " (a domain of … has several)",
     " Did you mean …?",
     ". Did you mean …?",

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.survey import survey
 from app.explain.known.index import Index
 from app.explain.shown.json import survey_document
 from app.explain.shown.topology_text import survey_text
-from tests.explain.fleet import facts
+from tests.explain.fleet import RACK, ZONE, facts
 
 NODES = {"nodes": "no right to list"}
 TOPOLOGIES = {"topologies": "no right to list", "kai_topologies": "no right to list"}
@@ -64,3 +65,48 @@ def counts(**changes: Any) -> tuple[Any, list[tuple[Any, Any]]]:
 def test_counts_in_json_are_null_if_they_are_not_known() -> None:
     assert counts() == (16, [(16, 2), (16, 4), (16, 16)])
     assert counts(nodes=(), unseen=NODES) == (None, [(None, None)] * 3)
+
+
+AWS = "topology.k8s.aws/network-node-layer-"
+
+
+def levels_text(files: dict[str, Any]) -> str:
+    snapshot = facts(**files)
+    return survey_text(survey(Index(snapshot)), snapshot)
+
+
+def test_labels_of_a_cloud_are_ready_to_paste() -> None:
+    cloud = tuple(
+        replace(
+            one,
+            labels={
+                "kubernetes.io/hostname": one.name,
+                f"{AWS}1": one.labels[ZONE],
+                f"{AWS}2": one.labels[RACK],
+            },
+        )
+        for one in facts().nodes
+    )
+    text = levels_text({"nodes": cloud})
+    assert (
+        "set the levels of ClusterTopology grove-topology to what nodes have: [{domain: block, key:"
+        f" {AWS}1}}, {{domain: rack, key: {AWS}2}}, {{domain: host, key: kubernetes.io/hostname}}]"
+    ) in text
+
+
+def test_swapped_levels_are_called_so() -> None:
+    exchanged = tuple(
+        replace(one, labels={**one.labels, ZONE: one.labels[RACK], RACK: one.labels[ZONE]})
+        for one in facts().nodes
+    )
+    text = levels_text({"nodes": exchanged})
+    assert "The levels zone and rack are swapped" in text
+    assert f"[{{domain: zone, key: {RACK}}}, {{domain: rack, key: {ZONE}}}, " in text
+    assert "move the labels" not in text
+
+
+def test_a_kind_that_is_not_among_the_files_is_not_known() -> None:
+    text = levels_text({"kai_topologies": (), "skipped": frozenset({"kai_topologies"})})
+    assert "KAI has no Topology" not in text
+    assert "not seen: KAI's Topologies (not among the files)" in text
+    assert "not known: TopologyDiffers" in text

@@ -18,7 +18,7 @@ from app.explain.known.levels import Topology, topology_of
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.reason import Reason
+from app.explain.reasons.reason import Reason, Rule
 from app.explain.reasons.table import RULES, Unknown
 from app.explain.reasons.topology import level_label_missing, not_a_tree, topology_differs
 from app.facts.grove.podcliqueset import SetWithStatus
@@ -85,9 +85,8 @@ def survey(index: Index, name: str = "") -> Survey:
     reasons = _reasons(topology)
     levels = tuple(_level(topology, level, reasons) for level in topology.levels)
     outside = tuple(node.name for node in topology.outside)
-    unseen = index.facts.unseen
     missing = {
-        rule.id: tuple(filter(unseen.__contains__, rule.needs))
+        rule.id: _unknown_needs(index, rule)
         for rule in RULES
         if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
     }
@@ -98,9 +97,20 @@ def survey(index: Index, name: str = "") -> Survey:
     )
 
 
+def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
+    """Return the facts that a rule needs and that are not known."""
+    not_given = _not_given(index) if rule.id == "TopologyDiffers" else frozenset()
+    return tuple(need for need in rule.needs if need in index.facts.unseen or need in not_given)
+
+
+def _not_given(index: Index) -> frozenset[str]:
+    """Return the kinds of topologies that are not among the files, so that none is known."""
+    return index.facts.skipped & {"topologies", "kai_topologies"}
+
+
 def _reasons(topology: Topology) -> tuple[Reason, ...]:
     facts = topology.index.facts
-    unseen = facts.unseen.keys()
+    unseen = facts.unseen.keys() | _not_given(topology.index)
     kai_known = not {"topologies", "kai_topologies"} & (unseen | facts.absent)
     no_gang = Gang(Ref("Topology", "", ""), Unit(""), topology)
     reasons = [*topology_differs(no_gang)] if kai_known else []

@@ -4,7 +4,7 @@ Constraints that did not reach the scheduler are among them.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -30,7 +30,8 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
-from app.rules.topology.levels import HOSTNAME_KEY, instead
+from app.rules.topology.coverage import broadest_first
+from app.rules.topology.levels import HOSTNAME_KEY, instead, pasted, suggested_levels
 
 
 def level_label_missing(gang: Gang) -> Reasons:
@@ -153,6 +154,10 @@ def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
     )
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai
+    levels = suggested_levels(present)
+    if levels:
+        where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
+        remedy = f"set the levels of {where} to what nodes have: {pasted(levels)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
     return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
@@ -211,7 +216,33 @@ def not_a_tree(gang: Gang) -> Reasons:
     level.
     """
     for topology, of in named_topologies(gang):
-        yield from _repeated(topology, of)
+        order = broadest_first(topology.levels, [node.labels for node in topology.index.nodes])
+        if order is not None:
+            yield _swapped(topology, order)
+        else:
+            yield from _repeated(topology, of)
+
+
+def _swapped(topology: Topology, order: Sequence[Level]) -> Reason:
+    """Return the reason for levels that nodes have, but that are not listed broadest first."""
+    moved = [
+        (listed_one, right)
+        for listed_one, right in zip(topology.levels, order, strict=True)
+        if listed_one.key != right.key
+    ]
+    names = listed((level.domain for level, _ in moved), 16)
+    (first, right), last = moved[0], moved[-1][0]
+    text = (
+        f"The levels {names} are swapped: by the labels of the nodes, {right.key} is broader than"
+        f" {first.key}, which is listed above it. KAI counts each {last.domain} several times"
+    )
+    named = topology.cluster or topology.kai
+    where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
+    remedy = f"list the broadest level first in {where}: {pasted(order)}"
+    objects = (named.ref,) if named is not None else ()
+    evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{first.key}]", first.domain)
+    severity: Severity = "warning"
+    return about(evidence, "NotATree", text, remedy, "platform", objects=objects, severity=severity)
 
 
 def _repeated(topology: Topology, of: str) -> Reasons:

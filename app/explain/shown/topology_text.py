@@ -37,7 +37,11 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
 
     lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
-    unseen = {need: facts.unseen[need] for unknown in survey.unknown for need in unknown.needs}
+    unseen = {
+        need: facts.unseen.get(need, "not among the files")
+        for unknown in survey.unknown
+        for need in unknown.needs
+    }
     lines += map(visible, not_seen(unseen, [unknown.id for unknown in survey.unknown]))
     lines += map(visible, how_to_get(unseen))
 

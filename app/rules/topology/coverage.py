@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, TypeVar, TypeVarTuple
 
 from app.base.value import Value
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import DOMAINS, Level
 from app.facts.kubernetes.node import GPUS
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead
+from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead, is_documented, pasted
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
@@ -178,8 +178,10 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             )
             problems.append(LevelProblem("NodesLackLevel", text))
 
+    order = broadest_first(levels, [labels for labels, _ in nodes])
+    right = f": {pasted(order)}" if order is not None else ""
     for broader, narrower in itertools.pairwise(shared):
-        problems += _order_problems(broader, narrower, nodes)
+        problems += _order_problems(broader, narrower, nodes, right)
 
     return problems
 
@@ -216,7 +218,40 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
     return LevelProblem("NoNodeHasLevel", text)
 
 
-def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[LevelProblem]:
+def broadest_first(
+    levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]
+) -> list[Level] | None:
+    """Return the levels in the right order, if they are listed in a wrong one.
+
+    If their names are in the usual order, only the keys are swapped, and the names stay. `nodes`
+    are the labels of each node. None if the order is right, if the labels make no tree in any
+    order, or if a level has no labels.
+    """
+    shared = [level for level in levels if level.key != HOSTNAME_KEY]
+    keys = [level.key for level in shared]
+    paths = {tuple(labels[key] for key in keys) for labels in nodes if labels.keys() >= set(keys)}
+    numbers = [len({path[position] for path in paths}) for position in range(len(keys))]
+    order = sorted(range(len(keys)), key=numbers.__getitem__)  # equal ones stay as they are
+    if not paths or order == list(range(len(keys))):
+        return None
+    for above, below in itertools.pairwise(order):
+        if len({(path[above], path[below]) for path in paths}) != numbers[below]:
+            return None
+        # one name of a rack in two zones may be two racks, unless the cloud says which is broader
+        is_moved = above > below
+        if is_moved and numbers[above] < 2 and not is_documented(keys[above], keys[below]):
+            return None
+
+    right = [shared[position] for position in order]
+    names = [level.domain for level in shared]
+    if names == [name for name in DOMAINS if name in names]:
+        right = [Level(name, level.key) for name, level in zip(names, right, strict=True)]
+    return [*right, *(level for level in levels if level.key == HOSTNAME_KEY)]
+
+
+def _order_problems(
+    broader: Level, narrower: Level, nodes: Nodes, right: str
+) -> Iterator[LevelProblem]:
     parents: dict[str, set[str]] = defaultdict(set)
     children: dict[str, set[str]] = defaultdict(set)
     for labels, _ in nodes:
@@ -233,7 +268,7 @@ def _order_problems(broader: Level, narrower: Level, nodes: Nodes) -> Iterator[L
         text = (
             f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of'
             f" the nodes each {broader.domain} is in one {narrower.domain}: list the broadest level"
-            " first"
+            f" first{right}"
         )
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return

@@ -125,15 +125,77 @@ NVLINK_DOMAIN = "nvidia.com/gpu.clique"
 
 _CLOSEST = "fabric.topograph.run/tier-0"
 _ACCELERATOR = "accelerator.topograph.run/domain"
+_TIERS = tuple(f"fabric.topograph.run/tier-{tier}" for tier in range(8))
+_BEFORE_1_0 = tuple(
+    f"network.topology.nvidia.com/{level}" for level in ("accelerator", "leaf", "spine", "core")
+)
+
+
+class LabelFamily(Value):
+    """Node labels of one source. `keys` are listed broadest first, as the source documents them."""
+
+    source: str
+    keys: tuple[str, ...]
+
+
+CLOUDS = (
+    LabelFamily("AWS", tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in range(1, 6))),
+    LabelFamily(
+        "Google Cloud",
+        ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
+    ),
+    LabelFamily(
+        "CoreWeave",
+        (
+            "backend.coreweave.cloud/fabric",
+            "backend.coreweave.cloud/leafgroup",
+            "ds.coreweave.com/nvlink.domain",
+        ),
+    ),
+    LabelFamily(
+        "CoreWeave",
+        (
+            "ib.coreweave.cloud/fabric",
+            "ib.coreweave.cloud/superpod",
+            "ib.coreweave.cloud/leafgroup",
+            "ds.coreweave.com/nvlink.domain",
+        ),
+    ),
+    LabelFamily(
+        "Oracle Cloud",
+        tuple(
+            f"oci.oraclecloud.com/rdma.{level}_id"
+            for level in ("hpc_island", "network_block", "local_block")
+        ),
+    ),
+)
+"""The labels that clouds write, as far as they are levels.
+
+Sources: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.html,
+https://cloud.google.com/ai-hypercomputer/docs/workloads/schedule-gke-workloads-tas,
+https://docs.coreweave.com/products/networking/hpc-interconnect/infiniband-roce-labels,
+https://github.com/oracle-quickstart/oci-hpc-oke.
+"""
+
+_TOPOGRAPH = (
+    LabelFamily("Topograph", (*reversed(_TIERS), _ACCELERATOR)),
+    LabelFamily("Topograph before 1.0", (*reversed(_BEFORE_1_0),)),
+)
 
 KNOWN = (
-    *(f"fabric.topograph.run/tier-{tier}" for tier in range(8)),
+    *_TIERS,
     _ACCELERATOR,
     "accelerator.topograph.run/sub-domain",
-    *(f"network.topology.nvidia.com/{level}" for level in ("accelerator", "leaf", "spine", "core")),
+    *_BEFORE_1_0,
+    *dict.fromkeys(key for family in CLOUDS for key in family.keys),
+    "cloud.google.com/gce-topology-host",
     NVLINK_DOMAIN,
 )
-"""Fabric tiers, of which there may be more, accelerators, the keys before Topograph 1.0, NVLink."""
+"""Fabric tiers, of which there may be more, accelerators, the keys before Topograph 1.0, those of
+clouds, NVLink."""
+
+_LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
+"""Names for levels that both dialects of Grove allow, broadest first."""
 
 
 def instead(key: str, present: Collection[str]) -> str:
@@ -151,3 +213,31 @@ def instead(key: str, present: Collection[str]) -> str:
     if key == _ACCELERATOR and NVLINK_DOMAIN in found:
         words += f", and Topograph may leave {key} out where {NVLINK_DOMAIN} is"
     return words
+
+
+def is_documented(broader: str, narrower: str) -> bool:
+    """Return whether the source of two labels documents the first one as the broader."""
+    return any(
+        {broader, narrower} <= set(family.keys)
+        and family.keys.index(broader) < family.keys.index(narrower)
+        for family in (*CLOUDS, *_TOPOGRAPH)
+    )
+
+
+def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
+    """Return levels for the labels of the source that nodes have, broadest first.
+
+    Of several sources, it is the one with most labels. Empty if nodes have the labels of none.
+    """
+    found = [[key for key in family.keys if key in present] for family in (*CLOUDS, *_TOPOGRAPH)]
+    keys = max(found, key=len)[: len(_LEVEL_NAMES)]
+    if not keys:
+        return ()
+    names = _LEVEL_NAMES[len(_LEVEL_NAMES) - len(keys) :]
+    levels = [Level(name, key) for name, key in zip(names, keys, strict=True)]
+    return (*levels, Level("host", HOSTNAME_KEY))
+
+
+def pasted(levels: Iterable[Level]) -> str:
+    """Return levels as YAML in one line, as `spec.levels` takes them."""
+    return f"[{', '.join(f'{{domain: {level.domain}, key: {level.key}}}' for level in levels)}]"

@@ -1,5 +1,7 @@
 """Reasons in the labels of nodes and in the topology."""
 
+from msgspec.structs import replace
+
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.topology import ClusterTopology
@@ -76,6 +78,19 @@ TOPOLOGY = (
         "rack-c is in zone-a and zone-b: KAI counts 2 racks of 1 node",
         "platform",
         {"nodes": (*nodes(), node(16, "zone-a", "rack-c"), node(17, "zone-a", "rack-c"))},
+    ),
+    Row(
+        "NotATree",
+        "zones and racks have each other's keys: swapped",
+        {
+            "nodes": tuple(
+                replace(n, labels={**n.labels, ZONE: n.labels[RACK], RACK: n.labels[ZONE]})
+                for n in nodes()
+            )
+        },
+        "The levels zone and rack are swapped: by the labels of the nodes, example.com/rack is broader than topology.kubernetes.io/zone, which is listed above it. KAI counts each rack several times",
+        "platform",
+        {},
     ),
     Row(
         "NotATree",

@@ -10,6 +10,7 @@ from app.objects.conditions import Condition
 from app.rules.topology.coverage import (
     Nodes,
     Room,
+    broadest_first,
     coverage_condition,
     coverage_problems,
 )
@@ -66,7 +67,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (RACK, ZONE),
             TREE,
             [
-                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first'
+                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first: [{domain: zone, key: k/zone}, {domain: rack, key: k/rack}]'
             ],
             id="the narrowest first",
         ),
@@ -187,3 +188,53 @@ def test_what_is_computed_from_all_nodes_is_computed_once() -> None:
 )
 def test_how_many_levels_all_nodes_share(labelled: Nodes, depth: int) -> None:
     assert labelled.shared_levels(tuple(level.key for level in LEVELS)) == depth
+
+
+AWS = "topology.k8s.aws/network-node-layer-"
+
+
+def spread(*labels: str) -> list[dict[str, str]]:
+    """Nodes with the values of the AWS layers 1, 2 and 3, such as "top mid0 leaf0"."""
+    return [
+        {f"{AWS}{layer}": value for layer, value in enumerate(text.split(), 1)} for text in labels
+    ]
+
+
+FOUR = spread("t m0 l0", "t m0 l1", "t m1 l2", "t m1 l3")
+
+
+@pytest.mark.parametrize(
+    ("levels", "labels", "right"),
+    [
+        pytest.param("block=2 rack=3", FOUR, None, id="as documented"),
+        pytest.param("block=3 rack=2", FOUR, "block=2 rack=3", id="two keys are swapped"),
+        pytest.param("rack=3 block=2", FOUR, "block=2 rack=3", id="two levels are swapped"),
+        pytest.param(
+            "zone=3 block=2 rack=1", FOUR, "zone=1 block=2 rack=3", id="three keys are reversed"
+        ),
+        pytest.param(
+            "leaf=3 top=1 mid=2", FOUR, "top=1 mid=2 leaf=3", id="names that have no usual order"
+        ),
+        pytest.param(
+            "block=2 rack=3",
+            spread("t m0 l0", "t m1 l0", "t m1 l1"),
+            None,
+            id="one leaf in two blocks is no order",
+        ),
+        pytest.param("block=2 rack=1", FOUR, "block=1 rack=2", id="one value, but documented"),
+        pytest.param("block=4 rack=2", FOUR, None, id="a key that no node has"),
+        pytest.param("block=3 rack=2", [], None, id="no nodes"),
+    ],
+)
+def test_the_right_order(levels: str, labels: list[dict[str, str]], right: str | None) -> None:
+    def read(text: str) -> list[Level]:
+        pairs = (word.split("=") for word in text.split())
+        host = Level("host", "kubernetes.io/hostname")
+        return [*(Level(name, f"{AWS}{layer}") for name, layer in pairs), host]
+
+    assert broadest_first(read(levels), labels) == (None if right is None else read(right))
+
+
+def test_one_name_of_a_rack_in_two_zones_is_no_order() -> None:
+    labels = [{"k/zone": zone, "k/rack": "r1"} for zone in ("a", "b")]
+    assert broadest_first([ZONE, RACK], labels) is None

@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import DOMAINS, Level
 from app.rules.topology.coverage import Nodes, coverage_problems
-from app.rules.topology.levels import instead
+from app.rules.topology.levels import instead, suggested_levels
 
 TIER = "fabric.topograph.run/tier-"
 DOMAIN = "accelerator.topograph.run/domain"
@@ -44,3 +44,48 @@ def test_the_problem_of_a_level_names_them() -> None:
         f'level "rack": no node has the label {LEAF}, so a required constraint on it is never met;'
         f" nodes have {TIER}0 {CLOSEST}"
     )
+
+
+AWS = "topology.k8s.aws/network-node-layer-"
+GOOGLE = "cloud.google.com/gce-topology-"
+CORE = "backend.coreweave.cloud/"
+ORACLE = "oci.oraclecloud.com/rdma."
+
+
+@pytest.mark.parametrize(
+    ("present", "levels"),
+    [
+        pytest.param(["k/rack"], "", id="no known ones"),
+        pytest.param(
+            [f"{AWS}3", f"{AWS}1", f"{AWS}2"],
+            f"datacenter={AWS}1 block={AWS}2 rack={AWS}3",
+            id="AWS",
+        ),
+        pytest.param(
+            [f"{GOOGLE}subblock", f"{GOOGLE}host", f"{GOOGLE}block"],
+            f"block={GOOGLE}block rack={GOOGLE}subblock",
+            id="Google Cloud",
+        ),
+        pytest.param(
+            [f"{CORE}leafgroup", f"{CORE}fabric", "ds.coreweave.com/nvlink.domain"],
+            f"datacenter={CORE}fabric block={CORE}leafgroup rack=ds.coreweave.com/nvlink.domain",
+            id="CoreWeave",
+        ),
+        pytest.param(
+            [f"{ORACLE}local_block_id", f"{ORACLE}network_block_id"],
+            f"block={ORACLE}network_block_id rack={ORACLE}local_block_id",
+            id="Oracle Cloud without the island",
+        ),
+        pytest.param(
+            [f"{TIER}0", f"{TIER}1", f"{AWS}1"],
+            f"block={TIER}1 rack={TIER}0",
+            id="the source with most labels",
+        ),
+    ],
+)
+def test_levels_to_paste(present: list[str], levels: str) -> None:
+    found = suggested_levels(present)
+    assert " ".join(f"{level.domain}={level.key}" for level in found[:-1]) == levels
+    assert not found or found[-1] == Level("host", "kubernetes.io/hostname")
+    names = [level.domain for level in found]
+    assert names == [name for name in DOMAINS if name in names]
