@@ -9,7 +9,8 @@ from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import ClaimMode, CliqueFacts
+from app.rules.mnnvl.plan import ClaimMode
+from app.rules.mnnvl.wanted import CliqueFacts
 
 Object = dict[str, Any]
 

@@ -11,6 +11,7 @@ from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, find
 from app.objects.shape import key_of
+from app.rules.mnnvl.claimed import ClaimedMember
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
@@ -19,7 +20,6 @@ from app.rules.mnnvl.missing import (
     lacks_claim,
     read_clique,
 )
-from app.rules.mnnvl.plan import ClaimedMember
 from app.stores.stores import Stores
 
 LACKS = (

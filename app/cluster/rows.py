@@ -17,8 +17,8 @@ from app.kube.store import IndexFunction, WatchStore
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import annotations_of, map_at, only, text_at
+from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
-from app.rules.mnnvl.plan import ClaimedMember, claimed
 from app.rules.workload.groups import (
     GroupRef,
     group_keys,

@@ -21,7 +21,7 @@ from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.plan import CliqueFacts
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.topology.coverage import GPU_COUNT, LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
 from app.stores.stores import Stores

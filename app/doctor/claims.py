@@ -30,6 +30,7 @@ from app.objects.fields import listed
 from app.objects.resource import Resource
 from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
+from app.rules.mnnvl.claimed import demands_in
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
@@ -38,7 +39,7 @@ from app.rules.mnnvl.missing import (
     lacks_claim,
     read_clique,
 )
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, demands_in
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5
 

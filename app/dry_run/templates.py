@@ -22,7 +22,8 @@ from app.objects.resource import JOB, Resource
 from app.objects.shape import annotations_of, map_at, maps_at, text_at
 from app.rules.mnnvl.bounds import OwnGroup, read_bounds
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import CliqueFacts, desired_resource
+from app.rules.mnnvl.plan import desired_resource
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import unit_warnings
 from app.rules.set_mistakes import (
     SCHEDULERS,

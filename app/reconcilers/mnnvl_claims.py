@@ -27,8 +27,8 @@ from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.writing import Writing, regarding_set
+from app.rules.mnnvl.claimed import ClaimedMember
 from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
-from app.rules.mnnvl.plan import ClaimedMember
 from app.stores.stores import Stores
 
 # Pods.

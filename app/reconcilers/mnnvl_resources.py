@@ -38,7 +38,8 @@ from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
 from app.objects.time import Clock
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, ClaimedMember, Plan, demands_in, plan_for
+from app.rules.mnnvl.claimed import ClaimedMember, demands_in, plan_for
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25

@@ -30,7 +30,7 @@ from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.reconcilers.writing import Writing, named
 from app.rules.dialects.dialect import State
-from app.rules.mnnvl.plan import ClaimedMember
+from app.rules.mnnvl.claimed import ClaimedMember
 from app.stores.stores import Stores
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0

@@ -33,7 +33,8 @@ from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
 from app.rules.mnnvl.bounds import read_bounds
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
-from app.rules.mnnvl.plan import CliqueFacts, Plan
+from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import unit_warnings
 
 # What both share.

@@ -50,14 +50,10 @@ NOT_BEING_DELETED = {
 """The condition that lets finalizers be removed from an object that is being deleted."""
 
 
-class Webhook(Value, eq=False):
+class Webhook(Value, eq=False, kw_only=True):
     """One row of the webhook table.
 
-    `kind` is that of the objects, if it is not the kind of `resource`. `also` are further resources
-    of the same group, version and scope as `resource`. `match_conditions` are CEL expressions by
-    name: the API server sends a request only if all of them are true. If it `needs_namespace`, a
-    request without one is refused. `parse` reads requests. The other fields are those of the
-    webhook configuration.
+    Fields without a description are those of the webhook configuration.
     """
 
     path: str
@@ -67,11 +63,16 @@ class Webhook(Value, eq=False):
     timeout_seconds: int
     side_effects: Literal["None", "NoneOnDryRun"]
     match_conditions: Mapping[str, str] = field(default_factory=dict)
+    """CEL expressions by name. The API server sends a request only if all of them are true."""
     subresource: str = ""
     kind: str = ""
+    """The kind of the objects, if it is not the kind of `resource`."""
     also: tuple[Resource, ...] = ()
+    """Further resources of the same group, version and scope as `resource`."""
     needs_namespace: bool = False
+    """Whether a request without a namespace is refused."""
     parse: Parse = parse
+    """Reads a request."""
 
     @property
     def mutating(self) -> bool:
@@ -167,84 +168,92 @@ The Pods of a PodClique have its claims.
 # and namespaces deleted, while no server answers. If such an update is sent, it is allowed.
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
-    "/validate/clustertopology",
-    CLUSTER_TOPOLOGY,
-    (*WRITES, "DELETE"),
-    "Fail",
-    5,
-    "None",
-    NOT_BEING_DELETED,
+    path="/validate/clustertopology",
+    resource=CLUSTER_TOPOLOGY,
+    operations=(*WRITES, "DELETE"),
+    failure_policy="Fail",
+    timeout_seconds=5,
+    side_effects="None",
+    match_conditions=NOT_BEING_DELETED,
     also=(CLUSTER_TOPOLOGY_BINDING,),
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
-    "/validate/podcliqueset",
-    POD_CLIQUE_SET,
-    WRITES,
-    "Fail",
-    5,
-    "None",
-    NOT_BEING_DELETED,
+    path="/validate/podcliqueset",
+    resource=POD_CLIQUE_SET,
+    operations=WRITES,
+    failure_policy="Fail",
+    timeout_seconds=5,
+    side_effects="None",
+    match_conditions=NOT_BEING_DELETED,
     parse=parser(PodCliqueSetFields),
 )
 VALIDATE_POD_GROUP = Webhook(
-    "/validate/podgroup",
-    POD_GROUP,
-    WRITES,
-    "Fail",
-    5,
-    "None",
-    NOT_BEING_DELETED,
+    path="/validate/podgroup",
+    resource=POD_GROUP,
+    operations=WRITES,
+    failure_policy="Fail",
+    timeout_seconds=5,
+    side_effects="None",
+    match_conditions=NOT_BEING_DELETED,
 )
 VALIDATE_POD_GANG = Webhook(
-    "/validate/podgang",
-    POD_GANG,
-    ("DELETE",),
-    "Ignore",
-    5,
-    "NoneOnDryRun",
-    _MAY_OWN_MNNVL_RESOURCES,
+    path="/validate/podgang",
+    resource=POD_GANG,
+    operations=("DELETE",),
+    failure_policy="Ignore",
+    timeout_seconds=5,
+    side_effects="NoneOnDryRun",
+    match_conditions=_MAY_OWN_MNNVL_RESOURCES,
     needs_namespace=True,
 )
 MUTATE_POD_CLIQUE = Webhook(
-    "/mutate/podclique",
-    POD_CLIQUE,
-    WRITES,
-    "Fail",
-    10,
-    "NoneOnDryRun",
-    {**_MAY_WANT_MNNVL, **NOT_BEING_DELETED},
+    path="/mutate/podclique",
+    resource=POD_CLIQUE,
+    operations=WRITES,
+    failure_policy="Fail",
+    timeout_seconds=10,
+    side_effects="NoneOnDryRun",
+    match_conditions={**_MAY_WANT_MNNVL, **NOT_BEING_DELETED},
     needs_namespace=True,
     parse=parser(PodCliqueFields),
 )
 MUTATE_POD_GANG = Webhook(
-    "/mutate/podgang",
-    POD_GANG,
-    WRITES,
-    "Fail",
-    5,
-    "NoneOnDryRun",
-    NOT_BEING_DELETED,
+    path="/mutate/podgang",
+    resource=POD_GANG,
+    operations=WRITES,
+    failure_policy="Fail",
+    timeout_seconds=5,
+    side_effects="NoneOnDryRun",
+    match_conditions=NOT_BEING_DELETED,
     needs_namespace=True,
 )
 MUTATE_POD_BINDING = Webhook(
-    "/mutate/pod-binding",
-    POD,
-    ("CREATE",),
-    "Ignore",
-    2,
-    "None",
+    path="/mutate/pod-binding",
+    resource=POD,
+    operations=("CREATE",),
+    failure_policy="Ignore",
+    timeout_seconds=2,
+    side_effects="None",
     subresource="binding",
     kind="Binding",
 )
-MUTATE_POD = Webhook("/mutate/pod", POD, ("CREATE",), "Ignore", 2, "None", _NEW_IN_A_GROUP)
+MUTATE_POD = Webhook(
+    path="/mutate/pod",
+    resource=POD,
+    operations=("CREATE",),
+    failure_policy="Ignore",
+    timeout_seconds=2,
+    side_effects="None",
+    match_conditions=_NEW_IN_A_GROUP,
+)
 MUTATE_POD_MNNVL = Webhook(
-    "/mutate/pod-mnnvl",
-    POD,
-    ("CREATE",),
-    "Fail",
-    10,
-    "NoneOnDryRun",
-    _ASKS_FOR_MNNVL_ITSELF,
+    path="/mutate/pod-mnnvl",
+    resource=POD,
+    operations=("CREATE",),
+    failure_policy="Fail",
+    timeout_seconds=10,
+    side_effects="NoneOnDryRun",
+    match_conditions=_ASKS_FOR_MNNVL_ITSELF,
     needs_namespace=True,
     parse=parser(PodFields),
 )
@@ -276,7 +285,7 @@ def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, R
 
 
 def warning_paths(enforcement: Enforcement) -> list[str]:
-    """Return the paths of the webhooks that warn in place of refusing."""
+    """Return the paths of the webhooks that warn instead of refusing."""
     modes = {
         VALIDATE_CLUSTER_TOPOLOGY: enforcement.webhooks.cluster_topology,
         VALIDATE_POD_CLIQUE_SET: enforcement.webhooks.pod_clique_set,

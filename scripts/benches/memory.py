@@ -36,12 +36,8 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import (
-    DEFAULT_DEVICE_CLASS,
-    CliqueFacts,
-    Plan,
-    desired_resource,
-)
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
+from app.rules.mnnvl.wanted import CliqueFacts
 from benches.common import (
     ServerInPod,
     api_calls,

@@ -19,7 +19,7 @@ from app.kube.api import ClusterError, Object, Selection, every
 from app.kube.client import HttpClient
 from app.objects.shape import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.plan import ClaimedMember, claimed
+from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 

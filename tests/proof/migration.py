@@ -25,7 +25,7 @@ from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
-from app.rules.mnnvl.plan import ClaimedMember, claimed
+from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
 from tests.proof.epochs import DesiredGroups, EpochOperator
 from tests.proof.grove import GROUP, Operator

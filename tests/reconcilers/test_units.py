@@ -12,7 +12,8 @@ from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, subscribe
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import CliqueFacts, desired_resource
+from app.rules.mnnvl.plan import desired_resource
+from app.rules.mnnvl.wanted import CliqueFacts
 from tests import pods
 from tests.pods import UNITS, owner, pod
 from tests.reconcilers.test_mnnvl_resources import AFTER, Added, World, changed

@@ -19,13 +19,13 @@ from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
 from app.rules.mnnvl.plan import (
     ClaimMode,
-    CliqueFacts,
     Plan,
     device_class_of,
-    plan_of,
     read_entry,
-    wanted_by,
+    read_plan,
+    usable_device_class,
 )
+from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 
@@ -87,25 +87,36 @@ def inject(
     `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
     a warning.
     """
-    findings: Findings = []
-    warnings: list[str] = []
-    annotations = wanted_by(carrier, old, facts, findings, warnings)
-    if not annotations.enables or carrier.deleting:
-        return Injection(findings=findings, warnings=warnings)
+    wanted = wanted_by(carrier, old, facts)
+    if wanted.conflict is not None:
+        if wanted.is_new:
+            return Injection(findings=[wanted.conflict])
+        return Injection(warnings=[f"no claim was injected: {wanted.conflict}"])
 
-    findings += carrier.findings
-    if not carrier.containers and not findings:
+    annotations = wanted.annotations
+    if not annotations.enables or carrier.deleting:
+        return Injection()
+    if not carrier.containers and not carrier.findings:
         return Injection(warnings=_without_gpus(carrier))
 
+    findings = list(carrier.findings)
+    warnings: list[str] = []
     stored = None if old is None else old.claim
-    plan = plan_of(carrier, annotations, stored, findings, warnings)
-    if plan is None or findings:
+    plan, problems = read_plan(carrier, annotations)
+    if problems:
+        # the plan of a stored claim stays, so that Grove can still scale the PodClique
+        kept = read_entry(carrier, stored, usable_device_class(annotations.device_class))
+        if kept is None:
+            return Injection(findings=[*findings, *problems])
+        plan = kept
+        warnings += (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+    if findings:
         return Injection(findings=findings)
 
     new_mode = claim_mode(configured, annotations, facts.classes)
-    plan = _with_claim(plan, new_mode, carrier, stored, findings)
-    if findings:
-        return Injection(findings=findings)
+    plan = _with_claim(plan, new_mode, carrier, stored)
+    if carrier.claim is not None and carrier.claim != plan.entry:
+        return Injection(findings=[_name_taken(plan.entry, carrier, carrier.claim)])
 
     warnings += claim_warnings(plan, carrier.replicas, facts)
     return Injection(plan, _operations(carrier, plan), warnings=warnings, new_mode=new_mode)
@@ -122,13 +133,10 @@ def _without_gpus(carrier: Carrier) -> list[str]:
     ]
 
 
-def _with_claim(
-    plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None, findings: Findings
-) -> Plan:
+def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 
-    A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one. Adds a
-    finding if another claim has the name of ours.
+    A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one.
     """
     entry = carrier.claim
     # Grove's operator removes the entry from the spec
@@ -138,8 +146,6 @@ def _with_claim(
         return wanted
     if known is not None and entry == stored:
         return known
-
-    findings.append(_name_taken(wanted.entry, carrier, entry))
     return wanted
 
 

@@ -10,9 +10,9 @@ from app.facts.carrier import UnitMember, read_carrier, read_pod
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
-from app.objects.fields import Findings
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.mnnvl.plan import ClaimedMember, claimed, read_plan
+from app.rules.mnnvl.claimed import ClaimedMember, claimed
+from app.rules.mnnvl.plan import read_plan
 
 PUT_BACK = (
     "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
@@ -70,8 +70,7 @@ def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bo
         return False
 
     annotations = clique.annotations.over(pcs.mnnvl_at(clique.place))
-    problems: Findings = []
-    read_plan(clique, annotations, problems)
+    _, problems = read_plan(clique, annotations)
     return annotations.enables and not problems
 
 

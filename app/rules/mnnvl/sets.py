@@ -17,8 +17,9 @@ from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart,
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, both_in_set, is_device_class
+from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
 from app.rules.mnnvl.unit import SCOPES
+from app.rules.mnnvl.wanted import both_in_set
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""

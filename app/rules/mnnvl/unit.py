@@ -114,11 +114,12 @@ class NvlinkUnit(Value):
         return not names or self.member.owner_name in names
 
 
-def scope_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findings) -> Scope:
+def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, Findings]:
     """Return the scope of a member for which `annotations` count.
 
-    Adds findings about a scope that its kind doesn't have, or that it can't have.
+    The findings are about a scope that its kind doesn't have, or that it can't have.
     """
+    findings: Findings = []
     scopes = scopes_of(member)
     scope = annotations.scope or scopes[0]
     if scope not in scopes and any(scopes):
@@ -126,10 +127,10 @@ def scope_of(member: UnitMember, annotations: MnnvlAnnotations, findings: Findin
         scope = scopes[0]
 
     if member.named is None:
-        _check(member, scope, findings)
+        findings += _clique_problems(member, scope)
     else:
-        findings += _check_owner(member.named, scope)
-    return scope
+        findings += _owner_problems(member.named, scope)
+    return scope, findings
 
 
 def scopes_of(member: UnitMember) -> tuple[Scope, ...]:
@@ -175,33 +176,33 @@ def _clique_name(member: UnitMember) -> str:
     return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
 
 
-def _check(member: UnitMember, scope: Scope, findings: Findings) -> None:
-    """Add findings about labels that `scope` needs and about a name that contradicts them."""
-    before = len(findings)
+def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
+    """Return findings about labels that `scope` needs and about a name that contradicts them."""
     place = member.place
     name = member.name
-    _need(place.pcs, _PCS_LABEL, findings)
-    _need(place.replica, _REPLICA_LABEL, findings)
+    needed = [(place.pcs, _PCS_LABEL), (place.replica, _REPLICA_LABEL)]
     if scope == "scalingGroupReplica":
-        _need(place.group, _GROUP_LABEL, findings)
-        _need(place.group_replica, _GROUP_REPLICA_LABEL, findings)
+        needed += [(place.group, _GROUP_LABEL), (place.group_replica, _GROUP_REPLICA_LABEL)]
+    findings = [finding for value, label in needed for finding in _label_problems(value, label)]
 
     if not name:
-        findings.append(required(_NAME, "MNNVL resources are named after it"))
-        return
+        return [*findings, required(_NAME, "MNNVL resources are named after it")]
+    if findings:
+        return findings
 
     prefix = f"{place.pcs}-{place.replica}-"
-    if len(findings) == before and not name.startswith(prefix):
+    if not name.startswith(prefix):
         detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
-        findings.append(invalid(_NAME, name, detail))
+        return [invalid(_NAME, name, detail)]
 
     longest = f"{_base_name(member, scope)}{TEMPLATE_SUFFIX}"
-    if len(findings) == before and not is_subdomain(longest):
+    if not is_subdomain(longest):
         detail = (
             f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
             " characters"
         )
-        findings.append(invalid(_NAME, name, detail))
+        return [invalid(_NAME, name, detail)]
+    return []
 
 
 class _NeededLabel(Value):
@@ -228,17 +229,17 @@ _GROUP_REPLICA_LABEL = _NeededLabel(
 )
 
 
-def _need(value: str, label: _NeededLabel, findings: Findings) -> None:
+def _label_problems(value: str, label: _NeededLabel) -> Iterator[FieldError]:
     if not value:
         detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
-        findings.append(required(label.at, detail))
+        yield required(label.at, detail)
         return
 
     if len(value) > MAX_LABEL:
-        findings.append(invalid(label.at, value, f"must be no more than {MAX_LABEL} characters"))
+        yield invalid(label.at, value, f"must be no more than {MAX_LABEL} characters")
     if label.is_index and not (value.isascii() and value.isdecimal()):
         detail = f"must be the index of {label.meaning}, a number from 0"
-        findings.append(invalid(label.at, value, detail))
+        yield invalid(label.at, value, detail)
 
 
 # Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.
@@ -255,7 +256,7 @@ def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
     return shortened("-".join((of_scope.prefix, owner.name, *values)), MAX_UNIT)
 
 
-def _check_owner(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
+def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
     """Yield findings about an owner that is missing, is one of two, or can't have such a unit."""
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)

@@ -10,7 +10,8 @@ from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.named import Place
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
-from app.rules.mnnvl.plan import CliqueFacts, Plan
+from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.wanted import CliqueFacts
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]

@@ -14,12 +14,8 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import base_of, claim_names, is_made_by_us, is_reserved, uses
-from app.rules.mnnvl.plan import (
-    ClaimedMember,
-    claimed,
-    inherited_by,
-    plan_for,
-)
+from app.rules.mnnvl.claimed import ClaimedMember, claimed, plan_for
+from app.rules.mnnvl.wanted import inherited_by
 from tests import builders
 from tests.builders import injection_into
 

@@ -7,12 +7,12 @@ import pytest
 from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_pod_clique_set
 from app.facts.grove.template import read_template
-from app.rules.mnnvl.plan import has_both
 from app.rules.mnnvl.sets import (
     ignored_annotations,
     shared_domains,
     validate_annotations,
 )
+from app.rules.mnnvl.wanted import has_both
 from tests.steps import steps
 
 GROUP = "grove.io/mnnvl-group"

@@ -11,6 +11,7 @@ from app.facts.grove.podcliqueset import (
     PodCliqueSet,
     ScalingGroup,
 )
+from app.rules.mnnvl.claimed import ClaimedMember
 from app.rules.mnnvl.missing import (
     Unclaimed,
     clique_of_pod,
@@ -20,7 +21,6 @@ from app.rules.mnnvl.missing import (
     reserving_pods,
     runs_without_claim,
 )
-from app.rules.mnnvl.plan import ClaimedMember
 from tests import builders
 from tests.builders import injection_into
 

@@ -7,7 +7,7 @@ import pytest
 from app.facts.carrier import read_pod
 from app.rules.mnnvl.bounds import read_bounds
 from app.rules.mnnvl.claim import inject
-from app.rules.mnnvl.plan import CliqueFacts
+from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import unit_warnings
 from app.rules.topology.coverage import Nodes
 from tests import pods

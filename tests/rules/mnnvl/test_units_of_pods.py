@@ -11,7 +11,9 @@ from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.plan import CliqueFacts, Plan, claimed, desired_resource
+from app.rules.mnnvl.claimed import claimed
+from app.rules.mnnvl.plan import Plan, desired_resource
+from app.rules.mnnvl.wanted import CliqueFacts
 from tests.pods import UNITS, pod
 
 

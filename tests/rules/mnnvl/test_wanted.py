@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.grove.template import read_template
-from app.rules.mnnvl.plan import Plan, asks_for
+from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.wanted import asks_for
 from tests.builders import Object, injection_into, labels, pod_clique, pod_spec
 
 
