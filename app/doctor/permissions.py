@@ -158,6 +158,7 @@ _WAITING = (
     Need("grove.io", "podgangmaps", _WATCH, _WHY),
     Need("scheduling.run.ai", "queues", _WATCH, _WHY),
     Need("scheduling.run.ai", "podgroups", _READ, _WHY),
+    Need("kueue.x-k8s.io", "workloads", _WATCH, _WHY, optional=True),
     Need("resource.k8s.io", "resourceclaimtemplates", _WATCH, _WHY),
     Need("resource.k8s.io", "resourceslices", _WATCH, _WHY),
     Need("resource.nvidia.com", "computedomaincliques", _WATCH, _WHY),

@@ -51,6 +51,7 @@ WORKLOAD = Resource(
 K8S_POD_GROUP = Resource(
     "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1")
 )
+KUEUE_WORKLOAD = Resource("kueue.x-k8s.io", "workloads", "Workload", True, ("v1beta2", "v1beta1"))
 LEADER_WORKER_SET = Resource(
     "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True
 )

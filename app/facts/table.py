@@ -27,6 +27,7 @@ from app.facts.kubernetes.claim import (
     read_slice_gpus,
 )
 from app.facts.kubernetes.event import read_event
+from app.facts.kubernetes.kueue import read_kueue_workload
 from app.facts.kubernetes.node import NodeForm, read_node, read_node_labels
 from app.facts.kubernetes.pod import PodForm, read_pod
 from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
@@ -214,6 +215,9 @@ DOMAIN_CLIQUES = Row(
 WORKLOAD_NAMES = Row(kinds.WORKLOAD, read_workload, name="workloads", title="Workloads")
 WORKLOAD_GROUPS = Row(
     kinds.K8S_POD_GROUP, read_workload_group, name="workload_groups", title="PodGroups of Workloads"
+)
+KUEUE_WORKLOADS = Row(
+    kinds.KUEUE_WORKLOAD, read_kueue_workload, name="kueue_workloads", title="Kueue's Workloads"
 )
 VOLUME_CLAIMS = Row(
     kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"

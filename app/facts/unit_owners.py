@@ -28,6 +28,7 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 RAY_GROUP = "ray.io/group"
 _RAY_HEAD = "headgroup"
 
@@ -151,7 +152,7 @@ _LABELLED = (
             UnitScope("job", "jobsetjob", (REPLICATED_JOB, JOB_INDEX)),
         ),
         _has_job,
-        "alpha.jobset.sigs.k8s.io/exclusive-topology",
+        EXCLUSIVE_JOBS,
     ),
     OwnerKind(
         "training job",

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 
 from app.facts import kinds
+from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.labels import SET_SELECTORS
 from app.facts.named import Ref
 from app.facts.table import ROOM
@@ -23,6 +24,7 @@ _OF_CLAIMS = (
     kinds.DOMAIN_CLIQUE,
 )
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
+_OF_KUEUE = (kinds.KUEUE_WORKLOAD,)
 _OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
 """What other namespaces have of it takes room too, or comes first."""
 
@@ -63,7 +65,7 @@ async def read_namespace(
         reads = (_read(reading, resource, namespace, room, asked) for resource in resources)
         await asyncio.gather(*reads)
 
-    later = {*_OF_CLAIMS, *_OF_VOLUMES}
+    later = {*_OF_CLAIMS, *_OF_VOLUMES, *_OF_KUEUE}
     await read(resource for resource in reading.rows if resource not in later)
     await read(_needed(reading, namespace, asked))
     if not room:
@@ -96,10 +98,12 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield what is read only if something in the namespace has claims, or waits with volumes."""
+    """Yield what is read only if pods have claims, or wait with volumes or for Kueue."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques")))
     if has_claims or (asked and ASKED[asked.kind] in _OF_CLAIMS):
         yield from _OF_CLAIMS
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
+    if any(gate.startswith(KUEUE_GATES) for pod in pods for gate in pod.gates):
+        yield from _OF_KUEUE

@@ -166,7 +166,7 @@ def _blocked(gang: Gang, since: float) -> Blocked:
     examined = examine([gang])
     said = words_of_kai(gang)
     words = f" KAI says: {said}" if said else ""
-    why = (UNEXPLAINED, f"No known reason applies.{words}", "")
+    why = (UNEXPLAINED, f"Nothing we check is blocking it.{words}", "")
     if examined.problems:
         first = examined.problems[0]
         why = (first.id, message(first), first.who)

@@ -16,6 +16,7 @@ from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
@@ -51,6 +52,7 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from map(pod_group, facts.pod_groups)
     yield from (workload(fact) for fact in facts.workloads)
     yield from (workload_group(fact) for fact in facts.workload_groups)
+    yield from map(kueue_workload, facts.kueue_workloads)
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(storage_class, facts.storage_classes)
@@ -458,6 +460,9 @@ def pod_group(fact: KaiPodGroup) -> Object:
                 "reasons": reasons,
             }
         ]
+        times = [item.time for item in fact.said if item.time is not None]
+        if times:
+            conditions[0]["lastTransitionTime"] = time_of(times[0])["creationTimestamp"]
         status = {"status": {"schedulingConditions": conditions}}
     owners = [
         {
@@ -686,6 +691,11 @@ def pod(fact: Pod) -> Object:
         "resourceClaimStatuses": generated,
         "containerStatuses": containers,
     }
+    if fact.unscheduled and fact.said_at is not None:
+        at = time_of(fact.said_at)["creationTimestamp"]
+        words = {"reason": "Unschedulable", "message": fact.unscheduled}
+        unscheduled = {"type": "PodScheduled", "status": "False", "lastTransitionTime": at}
+        status["conditions"] = [unscheduled | words]
     if fact.bound is not None:
         at = time_of(fact.bound)["creationTimestamp"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
@@ -714,12 +724,33 @@ def pod(fact: Pod) -> Object:
     )
 
 
+def kueue_workload(fact: KueueWorkload) -> Object:
+    conditions = [
+        {
+            "type": condition.type,
+            "status": "True" if condition.holds else "False",
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": time_of(condition.time)["creationTimestamp"],
+        }
+        for condition in fact.conditions
+    ]
+    return made(
+        "kueue.x-k8s.io/v1beta1",
+        "Workload",
+        fact.namespace,
+        fact.name,
+        spec={"queueName": fact.queue},
+        status={"conditions": conditions},
+    )
+
+
 def event(number: int, fact: Event) -> Object:
     """Return the event in the namespace of all tables."""
     about = {
-        "kind": "Pod",
-        "namespace": "inference",
-        "name": "p",
+        "kind": fact.about.kind or "Pod",
+        "namespace": fact.about.namespace or "inference",
+        "name": fact.about.name or "p",
         "uid": fact.uid,
     }
     when = time_of(fact.time)["creationTimestamp"]
@@ -733,6 +764,6 @@ def event(number: int, fact: Event) -> Object:
         "action": "Scheduling",
         "reportingController": fact.source,
         "reportingInstance": "kai-0",
-        "type": "Warning",
+        "type": "Warning" if fact.warns else "Normal",
     }
     return made("events.k8s.io/v1", "Event", "inference", f"event-{number}", **fields, **more)

@@ -13,7 +13,7 @@ from tests.explain.table.row import domain
 
 KUBELET = "see what the kubelet says in the events of the pod"
 ON_HOSTS = f"{KUBELET}; hosts run IMEX here: nvidia-imex-ctl -q must say READY on gpu-00, gpu-01, gpu-02 and gpu-03"
-DAEMONS = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
+DAEMONS = "Ask the platform team why the DRA driver or GPU Operator gives gpu-00, gpu-01, gpu-02 and gpu-03 no label nvidia.com/gpu.clique."
 
 
 def hanging(classes: tuple[str, ...], **of_domain: Any) -> Snapshot:

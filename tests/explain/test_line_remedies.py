@@ -68,7 +68,7 @@ CASES = [
         342,
         "w0",
         "GangIncomplete",
-        "see why what makes its pods makes no more, and the quota of the namespace",
+        "Create the missing pods, or lower the minimum of the PodGroup to those that exist",
         id="a foreign gate makes no pods once it is open",
     ),
 ]

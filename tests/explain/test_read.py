@@ -145,7 +145,9 @@ async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
             True,
             id="something else explains it",
         ),
-        pytest.param(pods(), True, [], 1, False, id="room is examined, and there is some"),
+        pytest.param(
+            pods(), True, ["KaiSilent"], 1, False, id="room is examined, and there is some"
+        ),
         pytest.param(
             placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
             False,

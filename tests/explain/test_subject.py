@@ -259,7 +259,9 @@ def test_a_pod_in_no_group_is_one_line() -> None:
     ref = Ref("Pod", NAMESPACE, f"{WORKERS}-1")
     lines = {
         words: tree_lines(
-            answer(alone(group="", scheduler="default-scheduler", **changes), ref).tree,
+            answer(
+                alone(group="", scheduler="default-scheduler", created=NOW - 5, **changes), ref
+            ).tree,
             everything=False,
             colour=False,
             width=0,
@@ -272,7 +274,7 @@ def test_a_pod_in_no_group_is_one_line() -> None:
     }
     assert lines == {
         "waits": [f"Pod {WORKERS}-1  -  -  0/1  waits"],
-        "unschedulable": [f"Pod {WORKERS}-1  -  -  0/1  unschedulable"],
+        "unschedulable": [f"Pod {WORKERS}-1  -  -  0/1  1"],
         "placed": [f"Pod {WORKERS}-1  -  zone-a/rack-a1/gpu-01  1/1  placed"],
     }
 

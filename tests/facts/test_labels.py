@@ -16,9 +16,6 @@ KEY = re.compile(
 EXAMPLES = {"topology.kubernetes.io/rack"}
 """A message has it as an example."""
 
-IN_A_REMEDY = {"nvidia.com/gpu.clique"}
-"""One remedy names NVIDIA's label."""
-
 RESOURCES = {"nvidia.com/gpu", "nvidia.com/mig-"}
 """These are no labels. A matchCondition selects them in the words of CEL."""
 
@@ -51,7 +48,7 @@ def test_each_key_is_written_in_one_file() -> None:
 
     assert len(files) > 60
     several = {key: names for key, names in files.items() if len(names) > 1}
-    assert several.keys() == EXAMPLES | RESOURCES | OF_GROVES_CHART | IN_A_REMEDY, several
+    assert several.keys() == EXAMPLES | RESOURCES | OF_GROVES_CHART, several
 
 
 def test_pages_and_manifests_name_no_key_that_the_code_does_not_have() -> None:

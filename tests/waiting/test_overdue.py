@@ -11,7 +11,7 @@ from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 from app.facts.named import Ref
-from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
+from app.waiting.overdue import NOT_KNOWN, Blocked, Overdue, overdue
 from app.waiting.teller import PLACEMENT_BLOCKED
 from app.waiting.watcher import Looker
 from tests.explain.fleet import (
@@ -125,8 +125,8 @@ def test_another_leader_believes_the_condition_that_pods_were_missing_before(
 def test_without_a_known_reason_kais_words_are_told() -> None:
     waiting = tuple(replace(pod, unscheduled="no luck") for pod in pods())
     (blocked,) = overdue_of(pods=waiting).workloads
-    assert (blocked.reason, blocked.who) == (UNEXPLAINED, "")
-    assert blocked.message == "No known reason applies. KAI says: no luck"
+    assert (blocked.reason, blocked.who) == ("KaiRefuses", "you")
+    assert blocked.message.startswith("KAI says: no luck. By what we check it fits in zone-a/rack")
 
 
 def test_what_may_not_be_read_is_not_guessed() -> None:

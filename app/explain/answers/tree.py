@@ -21,7 +21,7 @@ from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
 from app.explain.known.amounts import gpus_of
 from app.explain.known.queues import chain, unusable_because
-from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, ready_nodes
+from app.explain.reasons.compute_domains import compute_domains_of, host_managed, ready_nodes
 from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import over_limits, over_quota, use_words
 from app.explain.reasons.reason import Reason, amount, counted, listed, plain
@@ -223,7 +223,7 @@ class _Grower:
         for domain in compute_domains_of(gang):
             state, words = ("well", "ready") if domain.ready else ("waits", "not ready")
             where = "IMEX of the hosts"
-            if not hosts_run_imex(self._index):
+            if not host_managed(self._index, domain):
                 where = f"{counted(ready_nodes(self._index, domain), 'node')} ready"
             yield self._branch(domain.ref, where=where, state=state, words=words)
 

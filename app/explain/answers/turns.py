@@ -12,6 +12,7 @@ from app.explain.placing.demand import where
 from app.explain.placing.placements import EMPTY
 from app.explain.reasons.line import place_words
 from app.explain.reasons.reason import Reason, listed
+from app.explain.reasons.table import NOT_HOLDING
 from app.facts.named import Ref
 
 Next = Literal["next", "after", "held", "waits", "never"]
@@ -28,18 +29,6 @@ NEXT: dict[Next, str] = {
     "waits": "not placed as it is",
     "never": "not placed even if all others ended",
 }
-
-NOT_HOLDING = {
-    "RequiredViolated",
-    "GangUnconstrained",
-    "LevelWithoutTopology",
-    "DomainsJoined",
-    "TopologyDiffers",
-    "LevelLabelMissing",
-    "NotATree",
-    "NotAsPreferred",
-}
-"""Reasons that don't keep a gang from starting."""
 
 _OF_OTHERS = {
     "GateBaseGang",

@@ -23,6 +23,7 @@ from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import (
     ONLY_A_POD,
@@ -134,6 +135,7 @@ class Snapshot(Value):
     domain_cliques: tuple[DomainClique, ...] = ()
     workloads: tuple[Workload, ...] = ()
     workload_groups: tuple[WorkloadGroup, ...] = ()
+    kueue_workloads: tuple[KueueWorkload, ...] = ()
     volume_claims: tuple[VolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
@@ -293,6 +295,7 @@ _ROWS: tuple[Row[Any], ...] = (
     table.DOMAIN_CLIQUES,
     table.WORKLOAD_NAMES,
     table.WORKLOAD_GROUPS,
+    table.KUEUE_WORKLOADS,
     table.VOLUME_CLAIMS,
     table.STORAGE_CLASSES,
     table.EVENTS,

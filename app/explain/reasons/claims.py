@@ -1,6 +1,6 @@
 """Reasons in ResourceClaims, device classes and ComputeDomains."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.known.index import Index
@@ -14,19 +14,13 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.named import Ref
 from app.facts.nvidia.computedomain import (
-    CLAIM_SUFFIX,
     DOMAIN_SUFFIX,
     TEMPLATE_SUFFIX,
-    ComputeDomain,
-    base_of,
 )
-from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
-from app.rules.mnnvl.sets import GROVE_FINALIZER
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"
-CREATING = "ContainerCreating"
 
 
 def uses_claims(gang: Gang) -> bool:
@@ -258,113 +252,3 @@ def _waits_for_channel(gang: Gang) -> bool:
             if any(name.startswith("compute-domain") for name in classes):
                 return True
     return False
-
-
-def domain_not_ready(gang: Gang) -> Reasons:
-    """Pods are placed and wait for their ComputeDomain."""
-    for domain in compute_domains_of(gang):
-        pods = [pod for pod in gang.placed if _uses(gang.index, pod, domain)]
-        nodes = sorted({pod.node for pod in pods})
-        if any(map(_is_being_created, pods)) and _lacks(gang.index, domain, nodes):
-            yield _lacking_nodes(gang, domain, nodes)
-
-
-def _is_being_created(pod: Pod) -> bool:
-    """Return whether no container of a pod was started, and no other cause is known."""
-    return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
-
-
-def waits_for_domain(gang: Gang, pod: Pod) -> bool:
-    """Return whether the ComputeDomain of a placed pod is not ready."""
-    return any(
-        _uses(gang.index, pod, domain) and _lacks(gang.index, domain, [pod.node])
-        for domain in gang.facts.compute_domains
-    )
-
-
-def hosts_run_imex(index: Index) -> bool:
-    """Return whether IMEX is a service of the hosts: NVIDIA's driver has no class for daemons then.
-
-    ComputeDomains are then ready at once, and know no nodes (mode hostManaged, in 95932046).
-    """
-    return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
-
-
-def _lacks(index: Index, domain: ComputeDomain, nodes: Iterable[str]) -> bool:
-    """Return whether a ComputeDomain is not ready, or not on all of these nodes."""
-    if hosts_run_imex(index):
-        return False
-    waits = not domain.ready and domain.number > 0
-    return waits or not ready_nodes(index, domain).issuperset(nodes)
-
-
-def _lacking_nodes(gang: Gang, domain: ComputeDomain, nodes: list[str]) -> Reason:
-    """`nodes` are those of pods that wait for it."""
-    ready = ready_nodes(gang.index, domain)
-    missing = [name for name in nodes if name not in ready]
-    total = max(domain.number, len(nodes))
-    lacking = f", missing {listed(missing)}" if missing else ""
-    well = min(len(ready), total - len(missing))
-    text = f"ComputeDomain {domain.name}: {well} of {counted(total, 'node')} ready{lacking}"
-    evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
-    remedy = "see the daemon pods on those nodes, and their label nvidia.com/gpu.clique"
-    return about(evidence, "DomainNotReady", text, remedy, "platform")
-
-
-def domain_deleted(gang: Gang) -> Reasons:
-    """Somebody has deleted a ComputeDomain of Grove.
-
-    Grove keeps it by a finalizer and makes no other one.
-    """
-    for domain in compute_domains_of(gang):
-        if GROVE_FINALIZER in domain.held_by:
-            text = (
-                f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove"
-                " makes no other one"
-            )
-            evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
-            remedy = (
-                f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
-                " its replicas"
-            )
-            yield about(evidence, "DomainDeleted", text, remedy, "platform")
-
-
-def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
-    return pod.namespace == domain.namespace and any(
-        _is_of(index, claim, domain) for claim in pod.claims
-    )
-
-
-def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
-    """Return whether a claim is for a ComputeDomain: by what it says, else by the names of plans.
-
-    The shared claim of the designs says nothing of its ComputeDomain.
-    """
-    stored = index.claims.get((domain.namespace, claim.claim))
-    if stored and stored.domain:
-        return stored.domain == domain.uid
-    if claim.template:
-        return claim.template == domain.template
-
-    # without a base it is only the suffix, which no claim can be called
-    return claim.claim == base_of(domain.kind, domain.name) + CLAIM_SUFFIX
-
-
-def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
-    """By the domain's status, and in newer releases by the cliques of the driver."""
-    ready = {node.name for node in domain.nodes if node.ready}
-    cliques = (
-        clique
-        for clique in index.facts.domain_cliques
-        if domain.uid and clique.name.startswith(domain.uid)
-    )
-    return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
-
-
-def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
-    """Return the ComputeDomains that pods of the gang use."""
-    domains = gang.facts.compute_domains
-    return [
-        domain for domain in domains if any(_uses(gang.index, pod, domain) for pod in gang.pods)
-    ]

@@ -3,18 +3,18 @@
 They are missing pods, gates, and pods that KAI has not taken up.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from app.base.groups import by_key
-from app.explain.gangs.assembly import gang_of, pods_of_part
+from app.explain.gangs.assembly import gang_of
 from app.explain.gangs.bases import Bases, bases_of
-from app.explain.gangs.gang import Gang, Member
+from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
-from app.explain.reasons.made import said_when
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
-from app.explain.reasons.said import is_of_kai
+from app.explain.reasons.said import did_you_mean, is_of_kai, schedulers
 from app.facts.grove.podgang import PodGang
+from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.named import Ref
@@ -38,100 +38,6 @@ def refs(pods: Iterable[Pod]) -> tuple[Ref, ...]:
 def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
     """Return the values of each key, in the order of the keys."""
     return sorted(by_key(pairs).items(), key=lambda group: group[0])
-
-
-def gang_incomplete(gang: Gang) -> Reasons:
-    """Fewer pods than the minimum exist, and Grove's gate does not explain it."""
-    short = _short_of_pods(gang)
-    if not short or gang.whole.is_satisfied or gang.whole.is_ready:
-        return
-
-    needed = sum(member.minimum for member in gang.members)
-    existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
-    lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
-    gone = _gone(gang, short)
-    exist = "exists" if existing == 1 else "exist"
-    text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
-    evidence = Evidence(gang.ref, "minimum", str(needed))
-    remedy = _what_ends(gang, gone) or _why_no_pods(gang) + _last_errors(short, gang.facts.now)
-    yield about(evidence, "GangIncomplete", text, remedy, "you")
-
-
-def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
-    """Return the pods of parts that have failed or are terminating.
-
-    Grove makes none in their place.
-    """
-    pod_gang = gang.pod_gang
-    if not pod_gang:
-        return []
-    return [
-        pod
-        for member in members
-        for pod in pods_of_part(gang.index, pod_gang, member.name)
-        if not pod.is_alive
-    ]
-
-
-def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
-    """Return what makes room for other pods in the place of those that are gone; "" if none are."""
-    terminating = [pod for pod in gone if pod.deleting is not None]
-    if terminating:
-        return _end_of(gang, terminating)
-    if gone:
-        failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
-        return f"delete what has ended, so that Grove makes others: {failed}"
-    return ""
-
-
-def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
-    """Return what ends pods that are terminating."""
-    since = ago(gang.facts.now - (pods[0].deleting or 0.0))
-    names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
-    held_by = sorted({name for pod in pods for name in pod.finalizers})
-    if held_by:
-        return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
-    dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
-    if dead:
-        return (
-            f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
-            f" ends {names}"
-        )
-    return f"wait for the end of {names}"
-
-
-def _short_of_pods(gang: Gang) -> list[Member]:
-    """Return the parts that lack pods, if Grove's gates hold none.
-
-    Those that could have them are enough.
-    """
-    if any(GROVE_GATE in pod.gates for pod in gang.pods):
-        return []
-    if gang.pcs is not None and gang.pcs.deleted_at is not None:
-        return []  # as in a namespace that ends: nothing more is made
-    short = [member for member in gang.members if len(member.pods) < member.minimum]
-    return [member for member in short if member.minimum <= member.replicas] or short
-
-
-def _last_errors(members: Iterable[Member], now: float) -> str:
-    """Return what Grove said of the PodCliques, with its age."""
-    cliques = (member.clique for member in members if member.clique)
-    said = (said_when(error, now) for clique in cliques for error in clique.errors)
-    first = next(said, "")
-    return f"; Grove said: {first}" if first else ""
-
-
-def _why_no_pods(gang: Gang) -> str:
-    """Where to look if pods are not made."""
-    if gang.is_of_grove:
-        return (
-            "see why the PodClique makes none: its status.lastErrors, and the quota of the"
-            " namespace"
-        )
-    owner = "what makes its pods"
-    if any(pod.workload or pod.workload_group for pod in gang.pods):
-        owner = "what makes the pods of the Workload"
-    return f"see why {owner} makes no more, and the quota of the namespace"
 
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
@@ -227,7 +133,12 @@ def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
 
 
 def gate_foreign(gang: Gang) -> Reasons:
-    foreign = ((gate, pod) for pod in gang.pods for gate in pod.gates if gate != GROVE_GATE)
+    foreign = (
+        (gate, pod)
+        for pod in gang.pods
+        for gate in pod.gates
+        if gate != GROVE_GATE and not gate.startswith(KUEUE_GATES)
+    )
     for gate, pods in grouped(foreign):
         text = f"The gate {gate} holds {counted(pods, 'pod')}"
         who: Who = "platform"
@@ -331,26 +242,43 @@ def _missing_part(
 
 
 def not_grouped(gang: Gang) -> Reasons:
-    """A pod for KAI that KAI's pod-grouper has not taken up, and that nothing else holds back."""
+    """A pod for KAI without a PodGroup, and that nothing else holds back."""
     untaken = (
         pod
         for pod in gang.waiting
         if pod.scheduler == KAI_SCHEDULER
         if not (pod.group or pod.gates or pod.workload or pod.workload_group or pod.skipped)
     )
+    now = gang.facts.now
     for words, pods in grouped(
         (next(iter(grouper_warnings(gang.index, pod)), ""), pod) for pod in untaken
     ):
         objects = refs(pods)
         evidence = Evidence(objects[0], f"metadata.annotations[{POD_GROUP_NAME}]", "absent")
-        text = f"KAI has not taken up {counted(pods, 'pod')}"
-        who: Who = "platform"
-        remedy = "wait; if it lasts longer than a minute, see KAI's pod-grouper"
+        of_them = "this pod" if len(pods) == 1 else f"these {len(pods)} pods"
+        text = f"KAI's pod-grouper has not created a PodGroup for {of_them}"
+        times = [pod.created for pod in pods if pod.created is not None]
+        age = now - min(times) if times and now else 0.0
         if words:
-            text = f"{text}: {words}"
-            who = "you"
-            remedy = "correct what KAI's words name"
-        yield about(evidence, "NotGrouped", text, remedy, who, objects=objects)
+            remedy = "Correct what KAI's words name."
+            yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, "you", objects=objects)
+        elif age < _GROUPED_WITHIN:
+            remedy = (
+                "Wait a minute: the pod-grouper creates it within seconds of the pod. If it does"
+                " not, ask the platform team to look at it."
+            )
+            yield about(evidence, "NotGrouped", f"{text} yet", remedy, "wait", objects=objects)
+        else:
+            remedy = (
+                "Ask the platform team to look at KAI's pod-grouper now:"
+                " kubectl get pods -A | grep grouper, and its log"
+            )
+            text = f"For {ago(age)} {text}"
+            yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)
+
+
+_GROUPED_WITHIN = 120.0
+"""Seconds within which KAI's pod-grouper makes a PodGroup, with time for a restart."""
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
@@ -364,12 +292,22 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 def wrong_scheduler(gang: Gang) -> Reasons:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
-    others = ((pod.scheduler, pod) for pod in gang.pods if pod.scheduler != KAI_SCHEDULER)
+    if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER):
+        return  # Grove hands it to another backend, such as Kueue, which has it placed
+    others = (
+        (pod.scheduler, pod)
+        for pod in gang.pods
+        if pod.scheduler != KAI_SCHEDULER
+        if not any(gate.startswith(KUEUE_GATES) for gate in pod.gates)
+    )
     for name, pods in grouped(others):
         objects = refs(pods)
         constraint = "with a topology constraint"
-        are = counted(pods, f"pod {constraint} is", f"pods {constraint} are")
-        text = f"{are} placed by {name}, which knows no gangs"
+        use = counted(pods, f"pod {constraint} uses", f"pods {constraint} use")
+        text = f'{use} scheduler "{name}", which does not read it'
+        if name not in schedulers(gang.index):
+            text = f'{use} scheduler "{name}", which no component here answers to'
+        text += did_you_mean(name, {KAI_SCHEDULER})
         evidence = Evidence(objects[0], "spec.schedulerName", name)
-        remedy = f"set schedulerName: {KAI_SCHEDULER} in the pod templates"
+        remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates."
         yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

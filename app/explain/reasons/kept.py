@@ -1,17 +1,23 @@
 """Reasons in how a gang was placed."""
 
 import itertools
+import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
-from app.explain.reasons.claims import compute_domains_of, hosts_run_imex, waits_for_domain
+from app.explain.reasons.compute_domains import (
+    compute_domains_of,
+    host_managed,
+    waits_for_domain,
+)
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about, ago, counted, listed
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, ago, counted, listed
 from app.explain.reasons.refused import joined_by
-from app.explain.reasons.said import is_of_kai
+from app.explain.reasons.said import Words, is_about_a_domain, is_of_kai, kubelet_words
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 
@@ -83,13 +89,104 @@ def node_not_ready(gang: Gang) -> Reasons:
         )
 
 
+def kubelet_refuses(gang: Gang) -> Reasons:
+    """Pods have a node and don't start, and the kubelet says why."""
+    told = [
+        (words, pod)
+        for pod in gang.placed
+        if pod.bound is not None and _has_node(gang, pod)
+        if (words := kubelet_words(gang.index, pod)) and not is_about_a_domain(words)
+        if _is_late(gang, pod) or words.reason in _AT_ONCE
+    ]
+    for each in by_key(((_alike(words, pod)), (words, pod)) for words, pod in told).values():
+        pods = [pod for _, pod in each]
+        words = max((words for words, _ in each), key=lambda words: words.time or 0.0)
+        since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+        have = counted(pods, "pod has", "pods have")
+        text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
+        remedy, who = _what_starts(words, pods)
+        first = min(pods, key=attrgetter("name"))
+        see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        evidence = Evidence(first.ref, f"event {words.reason}", words.text)
+        yield about(
+            evidence, "KubeletRefuses", text, remedy, who, objects=refs(pods), commands=(see,)
+        )
+
+
+_AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
+"""Events after which a kubelet does not start a pod without anybody's doing."""
+
+_STARTS: tuple[tuple[str, str, Who], ...] = (
+    (
+        r"not registered|driver .*not found|no such plugin",
+        "Ask the platform team to look at the kubelet plugin of that driver on {nodes}: it runs as"
+        " a DaemonSet, and registers with the kubelet when it starts.",
+        "platform",
+    ),
+    (
+        r"(secret|configmap)s? .*not found",
+        "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
+        " template.",
+        "you",
+    ),
+    (
+        r"pull|image",
+        "Correct the image, or the pull secret, in the pod template.",
+        "you",
+    ),
+    (
+        r"volume|mount",
+        "Correct the volume that the kubelet names, or ask the platform team for its storage.",
+        "you",
+    ),
+    (
+        r"sandbox|network|cni",
+        "Ask the platform team to look at the network and the container runtime of {nodes}.",
+        "platform",
+    ),
+)
+"""What helps against the words of kubelets, the first of the table that matches."""
+
+
+def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
+    nodes = listed(sorted({pod.node for pod in pods}))
+    for pattern, remedy, who in _STARTS:
+        if re.search(pattern, words.text, re.IGNORECASE):
+            return remedy.format(nodes=nodes), who
+    return f"Correct what the words name, or ask the platform team to look at {nodes}.", "platform"
+
+
+_OWN = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
+
+
+def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
+    """Return what words of several pods have in common if they say the same."""
+    text = words.text.replace(pod.name, "").replace(pod.node, "")
+    for claim in pod.claims:
+        text = text.replace(claim.claim, "") if claim.claim else text
+    return words.source, words.reason, _OWN.sub("", text)
+
+
+def _is_late(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod has had a node for longer than a start takes."""
+    return pod.bound is not None and pod.bound < gang.facts.now - MOST_STARTING
+
+
 def not_started(gang: Gang) -> Reasons:
     """Pods have had a node for a while and were not started, and no other reason says why."""
-    latest = gang.facts.now - MOST_STARTING
-    late = [pod for pod in gang.placed if pod.bound is not None and pod.bound < latest]
-    unexplained = (pod for pod in late if _has_node(gang, pod) and not waits_for_domain(gang, pod))
+    unexplained = (
+        pod
+        for pod in gang.placed
+        if _is_late(gang, pod) and _has_node(gang, pod)
+        if not waits_for_domain(gang, pod) and not _has_words(gang, pod)
+    )
     for state, pods in grouped((listed(pod.waiting), pod) for pod in unexplained):
         yield _not_started(gang, state, pods)
+
+
+def _has_words(gang: Gang, pod: Pod) -> bool:
+    words = kubelet_words(gang.index, pod)
+    return words is not None and not is_about_a_domain(words)
 
 
 def _has_node(gang: Gang, pod: Pod) -> bool:
@@ -108,7 +205,7 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
     see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
     remedy = "see what the kubelet says in the events of the pod"
-    if hosts_run_imex(gang.index) and compute_domains_of(gang):
+    if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
         nodes = listed(sorted({pod.node for pod in pods}))
         remedy += f"; hosts run IMEX here: nvidia-imex-ctl -q must say READY on {nodes}"
 

@@ -67,13 +67,15 @@ class Rule(Value):
 
     `check` is asked if the facts in `needs` were read. `applies` tells for which gangs it can hold
     at all, so that missing facts don't make it doubtful for others. `named` is the id of the reason
-    if it is not the name of `check`.
+    if it is not the name of `check`. If it is for what is `unexplained`, it is asked only for gangs
+    that wait while no other rule says why, and all others could be examined.
     """
 
     check: Check
     needs: tuple[str, ...] = ()
     applies: Callable[[Gang], bool] = lambda gang: True
     named: str = ""
+    unexplained: bool = False
 
     @property
     def id(self) -> str:

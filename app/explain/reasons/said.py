@@ -1,15 +1,25 @@
-"""What KAI says about gangs that wait, and what it means that it says nothing."""
+"""What components say about pods: KAI and other schedulers, kubelets, and what makes pods.
 
-from collections.abc import Sequence
+Also what it means that KAI says nothing.
+"""
 
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.base.value import Value
 from app.explain.gangs.gang import Gang
+from app.explain.known.index import Index
 from app.explain.reasons.reason import ago, listed, with_age
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 """What writes events for KAI. An event that doesn't say who wrote it may be anybody's."""
+_AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
+DEFAULT_SCHEDULER = "default-scheduler"
 _SOON = 60.0
 """Seconds after which KAI has said something, if it runs."""
 
@@ -63,6 +73,32 @@ def words_of_kai(gang: Gang) -> str:
     return next((said for said, _ in _words_about(gang)), "")
 
 
+def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
+    """Return KAI's newest words about a gang with their time, None if it has said nothing."""
+    return max(_words_about(gang), key=lambda said: said[1] or 0.0, default=None)
+
+
+_REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
+"""Events by which KAI says that it can't place something. Others tell of evictions and places."""
+
+
+def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
+    """Return KAI's newest words about a gang that it can't place, with their time; None if none."""
+    uids = {pod.uid for pod in gang.waiting}
+    if gang.pod_group:
+        uids.add(gang.pod_group.uid)
+    for uid in uids:
+        last = next(filter(is_of_kai, gang.index.events.get(uid, ())), None)
+        if last and last.reason not in _REFUSALS and not (gang.pod_group and gang.pod_group.said):
+            return None
+    return latest_of_kai(gang)
+
+
+def waiting_for(gang: Gang) -> float:
+    """Return for how many seconds pods of a gang have waited, 0 if that is not known."""
+    return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
+
+
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
     """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
     group = gang.pod_group
@@ -71,7 +107,7 @@ def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
 
     pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
     of_pods: list[tuple[str, float | None]]
-    of_pods = [(pod.unscheduled, None) for pod in pods if pod.unscheduled]
+    of_pods = [(pod.unscheduled, pod.said_at) for pod in pods if pod.unscheduled]
     return of_pods or _events_about(gang, pods)
 
 
@@ -87,3 +123,109 @@ def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | No
 def is_of_kai(event: Event) -> bool:
     """Return whether KAI wrote an event."""
     return event.source in _KAI_COMPONENTS
+
+
+# Others than KAI.
+
+
+class Words(Value):
+    """What a component said about an object, on one line. `time` is None if it is not known.
+
+    `reason` is that of the event, "" for a condition.
+    """
+
+    source: str
+    text: str
+    time: float | None = None
+    reason: str = ""
+
+    def quoted(self, now: float) -> str:
+        """`kubelet says: no such driver (2 minutes ago)`."""
+        return with_age(f"{self.source} says: {self.text}", self.time, now)
+
+
+def words_of(event: Event, source: str = "") -> Words:
+    """Return the words of an event on one line."""
+    said_by = event.source or source or "an event"
+    return Words(said_by, one_line(event.message), event.time, event.reason)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def scheduler_words(index: Index, pod: Pod) -> Words | None:
+    """Return the newest words of the scheduler of a pod, from its condition or an event."""
+    found = []
+    if pod.unscheduled:
+        found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))
+    for event in index.events.get(pod.uid, ()):
+        if event.source == pod.scheduler and event.warns:
+            found.append(words_of(event))
+            break
+    return max(found, key=lambda words: words.time or 0.0, default=None)
+
+
+def schedulers(index: Index) -> set[str]:
+    """Return the names of schedulers that have placed pods here, or said why they don't."""
+
+    def look() -> set[str]:
+        acting = {pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled}
+        return acting | {KAI_SCHEDULER, DEFAULT_SCHEDULER}
+
+    return index.remembered("schedulers", look, of=("pods",))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`. Did you mean kai-scheduler?` if a known name is like this one; "" if none is."""
+    close = difflib.get_close_matches(name, sorted(known), 1, 0.75)
+    return f". Did you mean {close[0]}?" if close and close[0] != name else ""
+
+
+_OF_DOMAIN = re.compile(r"compute ?domain.{0,200}not.{0,12}ready", re.IGNORECASE)
+
+
+def kubelet_words(index: Index, pod: Pod) -> Words | None:
+    """Return the newest warning about a pod since it has its node, but none of KAI's."""
+    for event in index.events.get(pod.uid, ()):
+        if not event.warns or is_of_kai(event) or is_of_autoscaler(event):
+            continue
+        if event.reason == "FailedScheduling" or event.source == pod.scheduler:
+            continue
+        if pod.bound is not None and event.time is not None and event.time < pod.bound:
+            continue
+        return words_of(event, "kubelet")
+    return None
+
+
+def is_about_a_domain(words: Words) -> bool:
+    """Return whether the kubelet only repeats that a ComputeDomain is not ready yet."""
+    return bool(_OF_DOMAIN.search(words.text))
+
+
+def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
+    """Yield the newest warning about each object that makes pods, the newest first."""
+    events: list[Event] = []
+    for uid in dict.fromkeys(uids):
+        warning = next((event for event in index.events.get(uid, ()) if event.warns), None)
+        if warning:
+            events.append(warning)
+    for event in sorted(events, key=lambda event: -(event.time or 0.0)):
+        yield event.about, words_of(event, "its controller")
+
+
+def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
+    """Return the uids of what makes the pods of a gang: their owners, and those of its PodGroup."""
+    uids = [pod.owner for pod in pods if pod.owner]
+    uids += [clique.uid for member in gang.members if (clique := member.clique)]
+    if gang.pod_group:
+        uids += gang.pod_group.owners
+    if gang.pcs:
+        uids.append(gang.pcs.uid)
+    return list(filter(None, dict.fromkeys(uids)))
+
+
+def is_of_autoscaler(event: Event) -> bool:
+    """Return whether an event is about a new node: Karpenter nominates nodes that exist too."""
+    exists = event.reason == "Nominated" and "node/" in event.message
+    return event.source in _AUTOSCALERS and not exists

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted
+from app.explain.reasons.said import is_of_autoscaler
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 
-_AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
 _COMING = ("TriggeredScaleUp", "Nominated")
 _HELPLESS = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")
 _LATE = 900.0
@@ -51,16 +51,10 @@ def no_node_group_helps(gang: Gang) -> Reasons:
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
     """Return the pods that wait of which an autoscaler last gave one of these reasons, with it."""
     latest = (
-        (pod, next(filter(_is_of_autoscaler, gang.index.events.get(pod.uid, ())), None))
+        (pod, next(filter(is_of_autoscaler, gang.index.events.get(pod.uid, ())), None))
         for pod in gang.waiting
     )
     return [(pod, event) for pod, event in latest if event and event.reason in reasons]
-
-
-def _is_of_autoscaler(event: Event) -> bool:
-    """Return whether an event is about a new node: Karpenter nominates nodes that exist too."""
-    exists = event.reason == "Nominated" and "node/" in event.message
-    return event.source in _AUTOSCALERS and not exists
 
 
 def _shown(told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:

@@ -16,14 +16,18 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
     claims,
+    compute_domains,
     constraints,
     gates,
     kept,
+    kueue,
     line,
     made,
+    missing_pods,
     nodes,
     placement,
     queue,
+    refusals,
     refused,
     scaling,
     shared_claims,
@@ -32,6 +36,7 @@ from app.explain.reasons import (
     volumes,
 )
 from app.explain.reasons.reason import Reason, Rule
+from app.facts.named import Ref
 from app.facts.table import CHANNELS, ROOM
 
 
@@ -86,6 +91,12 @@ QUEUES = ("pod_groups", "queues", "priorities")
 EFFECTS = {"GateBaseGang"}
 """What a gang waits for has reasons of its own, which are examined too."""
 
+MOOT: Mapping[str, frozenset[str]] = {
+    "DomainDeadlock": frozenset({"GateOpens"}),
+    "WrongScheduler": frozenset({"SchedulerSilent"}),
+}
+"""What a reason says better: these reasons are left out if they are about its objects only."""
+
 RULES: tuple[Rule, ...] = (
     Rule(made.kai_missing, ("pods",), Gang.may_wait),
     Rule(made.grove_missing),
@@ -99,14 +110,23 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing"),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait),
-    Rule(gates.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
+    Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
+    Rule(
+        missing_pods.group_incomplete,
+        ("pods", "workloads", "workload_groups"),
+        _references,
+        "GangIncomplete",
+    ),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
     Rule(gates.gate_opens, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
+    Rule(kueue.kueue_holds, ("pods", "kueue_workloads"), kueue.is_held),
     Rule(gates.gate_foreign, ("pods",), Gang.may_wait),
     Rule(constraints.topology_unnamed, ("gangs",), Gang.is_constrained),
     Rule(gates.not_grouped, ("pods",), Gang.may_wait),
+    Rule(refusals.scheduler_refuses, ("pods",), Gang.may_wait),
+    Rule(refusals.scheduler_silent, ("pods",), Gang.may_wait),
     Rule(queue.queue_missing, ("pod_groups", "queues"), _grouped),
     Rule(queue.given_up, ("pod_groups",), _grouped),
     Rule(refused.preferred_broader, (), _waits_constrained),
@@ -140,13 +160,17 @@ RULES: tuple[Rule, ...] = (
     Rule(claims.not_in_pods_of_units, ("pods",), named="ClaimNotInjected"),
     Rule(claims.claim_not_injected, ("sets", "cliques", "pods"), _of_set),
     Rule(claims.claim_not_in_pods, ("cliques", "pods")),
-    Rule(claims.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
-    Rule(claims.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(kept.kubelet_refuses, ("pods", "nodes", "events")),
+    Rule(compute_domains.domain_deadlock, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(compute_domains.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
+    Rule(compute_domains.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule(kept.required_violated, ("pods", "nodes", *TOPOLOGY)),
     Rule(kept.node_gone, ("pods", "nodes")),
     Rule(kept.node_not_ready, ("pods", "nodes")),
     Rule(kept.not_started, ("pods", "nodes")),
     Rule(kept.binding_failed, ("pods", "events"), Gang.may_wait),
+    Rule(refusals.kai_refuses, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
+    Rule(refusals.kai_silent, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
     Rule(stale.gang_stale, ("pods", "pod_groups"), _grouped),
     Rule(stale.gang_evicted, ("pod_groups", "events"), _grouped),
     Rule(stale.placement_lost, ("pod_groups", "events"), _grouped),
@@ -160,6 +184,20 @@ RULES: tuple[Rule, ...] = (
     Rule(topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule(kept.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed_constrained),
 )
+
+
+NOT_HOLDING = {
+    "RequiredViolated",
+    "GangUnconstrained",
+    "LevelWithoutTopology",
+    "DomainsJoined",
+    "TopologyDiffers",
+    "LevelLabelMissing",
+    "NotATree",
+    "NotAsPreferred",
+    "KaiSilent",
+}
+"""Reasons that don't keep a gang from starting, or not if KAI's scheduler runs."""
 
 
 class Unknown(Value):
@@ -182,18 +220,23 @@ class Examined(Value):
         return [reason for reason in self.reasons if reason.severity == "problem"]
 
 
-def examine(gangs: Iterable[Gang]) -> Examined:
-    """Return all reasons of some gangs, equal ones as one, in the order of the table."""
+def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
+    """Return all reasons of some gangs, equal ones as one, in the order of the table.
+
+    Unless `quoting`, what KAI says of gangs that no rule explains is left out: about supposed facts
+    it has said nothing.
+    """
     gangs = list(gangs)
     # many rules hold for the same gangs
     applying_of = cache(lambda applies: list(filter(applies, gangs)))
-    reasons: list[Reason] = []
+    found: dict[int, list[Reason]] = {}
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
+    explained: set[Ref] = set()
 
-    for rule in RULES:
+    for position, rule in enumerate(RULES):
         applying = applying_of(rule.applies)
-        if not applying:
+        if not applying or rule.unexplained:
             continue
         facts = applying[0].facts
         needs = _needs(rule, applying)
@@ -203,11 +246,37 @@ def examine(gangs: Iterable[Gang]) -> Examined:
         elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
         elif not facts.absent.intersection(needs):
-            reasons += itertools.chain.from_iterable(map(rule.check, applying))
+            for gang in applying:
+                of_gang = list(rule.check(gang))
+                found.setdefault(position, []).extend(of_gang)
+                if any(map(_keeps_from_starting, of_gang)):
+                    explained.add(gang.ref)
 
-    in_order = _causes_first(_merged(reasons))
+    if quoting and not unknown and not skipped:
+        left = [gang for gang in gangs if gang.ref not in explained]
+        for position, rule in enumerate(RULES):
+            if rule.unexplained:
+                own = filter(rule.applies, left)
+                found[position] = list(itertools.chain.from_iterable(map(rule.check, own)))
+
+    reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
+    in_order = _causes_first(_without_moot(_merged(reasons)))
 
     return Examined(tuple(in_order), tuple(unknown.values()), tuple(skipped))
+
+
+def _keeps_from_starting(reason: Reason) -> bool:
+    return reason.severity == "problem" and reason.id not in NOT_HOLDING
+
+
+def _without_moot(reasons: list[Reason]) -> list[Reason]:
+    """Leave out what another reason says better of the same objects."""
+    moot = {
+        (id, ref) for reason in reasons for id in MOOT.get(reason.id, ()) for ref in reason.objects
+    }
+    return [
+        reason for reason in reasons if not all((reason.id, ref) in moot for ref in reason.objects)
+    ]
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:

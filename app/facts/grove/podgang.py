@@ -31,6 +31,9 @@ from app.objects.shape import (
 )
 from app.objects.time import seconds_since_1970
 
+SCHEDULER_NAME = "grove.io/scheduler-name"
+"""Grove's label of a PodGang that names its backend: `kai-scheduler`, `kueue`, or a profile."""
+
 TOPOLOGY_NAMES = (TOPOLOGY_NAME, KAI_TOPOLOGY_NAME)
 """The annotations that name the topology of a PodGang."""
 
@@ -60,7 +63,8 @@ class PodGang(Namespaced):
 
     `topology` is the topology's name in its annotations, "" if no annotation gives one. `role` and
     `epoch` are those of a release with epochs, "" for earlier ones. `scheduled` is whether Grove
-    has ever seen it scheduled, None if Grove's release does not write that.
+    has ever seen it scheduled, None if Grove's release does not write that. `scheduler` is the
+    backend that Grove gives it to, "" if it doesn't say.
     """
 
     kind = "PodGang"
@@ -74,6 +78,7 @@ class PodGang(Namespaced):
     role: str = ""
     epoch: str = ""
     scheduled: bool | None = None
+    scheduler: str = ""
 
     @property
     def constrained(self) -> bool:
@@ -101,6 +106,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
         role=text_at(labels, POD_GANG_ROLE),
         epoch=text_at(labels, POD_GANG_EPOCH),
         scheduled=_scheduled(map_at(obj, "status")),
+        scheduler=text_at(labels, SCHEDULER_NAME),
     )
 
 

@@ -44,6 +44,9 @@ from app.objects.shape import (
 )
 from app.objects.time import seconds_since_1970
 
+DAEMON_OF = "resource.nvidia.com/computeDomain"
+"""The label of NVIDIA's driver that names the ComputeDomain of a daemon pod, by its uid."""
+
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
 
@@ -211,7 +214,8 @@ class Pod(Namespaced):
     `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
     GPUs and asks for MNNVL by itself, not through a PodClique. `controller` is the object that
     controls it. `skipped` is whether KAI's podgrouper skips it although it opts out of the Workload
-    API, so that nobody groups it.
+    API, so that nobody groups it. `daemon_of` is the uid
+    of the ComputeDomain that it is a daemon of.
     """
 
     kind = "Pod"
@@ -242,6 +246,7 @@ class Pod(Namespaced):
     said_at: float | None = None
     controller: Ref | None = None
     skipped: bool = False
+    daemon_of: str = ""
 
     @property
     def finished(self) -> bool:
@@ -286,6 +291,7 @@ def read_pod(obj: JsonMap) -> Pod:
         seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
         _controller(metadata, owner),
         skipped=_opts_out(annotations) and annotations.get(SKIP_PODGROUPER) == "true",
+        daemon_of=interned(labels.get(DAEMON_OF)),
     )
 
 

@@ -21,10 +21,14 @@ def read_priority_class(obj: JsonMap) -> PriorityClass:
 
 
 class Workload(Namespaced):
-    """A Workload of scheduling.k8s.io and the names of its groups."""
+    """A Workload of scheduling.k8s.io and the names of its groups.
+
+    `minimums` are the groups with how many pods each needs together, if it is a gang.
+    """
 
     kind = "Workload"
     groups: tuple[str, ...] = ()
+    minimums: tuple[tuple[str, int], ...] = ()
 
 
 def read_workload(obj: JsonMap) -> Workload:
@@ -34,13 +38,30 @@ def read_workload(obj: JsonMap) -> Workload:
     return Workload(
         *read_key(obj),
         groups=tuple(text_at(group, "name") for group in groups),
+        minimums=tuple(
+            (text_at(group, "name"), minimum) for group in groups if (minimum := _minimum(group))
+        ),
     )
 
 
+def _minimum(holder: JsonMap) -> int:
+    """Return how many pods a group needs together, 0 if it is no gang.
+
+    `policy` of Kubernetes 1.35, `schedulingPolicy` since 1.36.
+    """
+    policy = map_at(holder, "schedulingPolicy") or map_at(holder, "policy")
+    return int_of(map_at(policy, "gang").get("minCount"))
+
+
 class WorkloadGroup(Namespaced):
-    """A PodGroup of scheduling.k8s.io; `workload` is "" if it has no template."""
+    """A PodGroup of scheduling.k8s.io.
+
+    `workload` is "" if it has no template. `minimum` is how many pods it needs together, 0 if it is
+    no gang.
+    """
 
     workload: str = ""
+    minimum: int = 0
 
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:
@@ -50,4 +71,5 @@ def read_workload_group(obj: JsonMap) -> WorkloadGroup:
     return WorkloadGroup(
         *read_key(obj),
         workload=text_at(reference, "workloadName"),
+        minimum=_minimum(map_at(obj, "spec")),
     )

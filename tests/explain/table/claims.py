@@ -81,6 +81,7 @@ NAMING |= {
     ),
     "claims": (replace(CLAIM, name="own", domain="uid-cd", allocated=True),),
 }
+RUN = tuple(replace(pod, phase="Running") for pod in NAMING["pods"])
 
 CLAIMS = (
     Row(
@@ -280,7 +281,7 @@ CLAIMS = (
         "DomainNotReady",
         "two of four nodes are ready",
         domain("gpu-00", "gpu-01"),
-        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
         domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
         also=("NotAsPreferred",),
@@ -289,7 +290,7 @@ CLAIMS = (
         "DomainNotReady",
         "a claim by name, of the plan's names, and one node that is missing",
         BY_NAME,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
         {**BY_NAME, "claims": (replace(BY_NAME["claims"][0], domain="uid-of-another"),)},
         also=("NotAsPreferred",),
@@ -298,9 +299,18 @@ CLAIMS = (
         "DomainNotReady",
         "a claim that names its ComputeDomain, and pods without a state",
         NAMING,
-        "ComputeDomain llm-0-cd: 2 of 4 nodes ready, missing gpu-02 and gpu-03",
+        "ComputeDomain llm-0-cd: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Without the label nvidia.com/gpu.clique: gpu-02 and gpu-03",
         "platform",
-        {**NAMING, "pods": tuple(replace(pod, phase="Running") for pod in NAMING["pods"])},
+        {**NAMING, "claims": (replace(CLAIM, name="own", domain="uid-other", allocated=True),)},
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "DomainNotReady",
+        "two of four nodes are ready, and all pods run",
+        {**NAMING, "pods": RUN},
+        "ComputeDomain llm-0-cd is not ready: 2 of 4 nodes are ready, not gpu-02 and gpu-03. Nothing waits for it: its 4 pods run",
+        "platform",
+        {**domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"), "pods": RUN},
         also=("NotAsPreferred",),
     ),
 )

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.answers.survey import survey
-from app.explain.answers.turns import NOT_HOLDING
 from app.explain.answers.whatif.edits import Supposition
 from app.explain.answers.whatif.seekers import (
     Look,
@@ -32,7 +31,7 @@ from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand, Vector, where
 from app.explain.reasons.reason import Reason
-from app.explain.reasons.table import examine
+from app.explain.reasons.table import NOT_HOLDING, examine
 from app.facts.named import Key, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
@@ -130,7 +129,7 @@ def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
         # few have any: only for these, those that they had before are looked for
-        if found := examine(gangs).problems:
+        if found := examine(gangs, quoting=False).problems:
             problems[workload] = found
 
     return look
@@ -165,7 +164,7 @@ def _compared(
 
     worse = []
     for ref, found in problems.items():
-        known = {reason.id for reason in examine(gangs_of(index, ref)).problems}
+        known = {reason.id for reason in examine(gangs_of(index, ref), quoting=False).problems}
         new = tuple(reason for reason in found if reason.id not in known)
         if new:
             worse.append(Worse(ref, new))
@@ -284,7 +283,7 @@ def _holding(seeker: Seeker) -> tuple[Reason, ...]:
     """Return the problems that keep a gang from starting, whether or not it has a place."""
     gang = seeker.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
-    problems = examine([gang]).problems
+    problems = examine([gang], quoting=False).problems
     if is_planned or seeker.lost:
         of_place = (reason for reason in problems if reason.id in OF_PLACE)
         # that nodes are closed may be what was asked about

@@ -1,0 +1,322 @@
+"""Reasons in ComputeDomains: which of their nodes are not ready, and who waits for whom."""
+
+from collections.abc import Sequence
+
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.known.index import Index
+from app.explain.reasons.gates import refs
+from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
+from app.explain.reasons.said import is_about_a_domain, kubelet_words
+from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
+from app.facts.nvidia.computedomain import CLAIM_SUFFIX, ComputeDomain, base_of
+from app.facts.table import ROOM
+from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
+from app.rules.mnnvl.sets import GROVE_FINALIZER
+from app.rules.topology.levels import NVLINK_DOMAIN
+
+CREATING = "ContainerCreating"
+_IMMUTABLE = "the spec of a ComputeDomain can't be changed"
+
+
+class Standing(Value, dict=True):
+    """A ComputeDomain and the pods that use it, of any gang.
+
+    `nodes` are those of its pods, and `unready` those of them that are not ready.
+    """
+
+    domain: ComputeDomain
+    users: tuple[Pod, ...]
+    nodes: tuple[str, ...]
+    unready: tuple[str, ...]
+    ready: frozenset[str]
+
+    @property
+    def total(self) -> int:
+        """How many nodes have to be ready."""
+        return max(self.domain.number, len(self.nodes))
+
+    @property
+    def starting(self) -> list[Pod]:
+        """The pods that have a node and were not started."""
+        return [pod for pod in self.users if pod.node and is_being_created(pod)]
+
+    @property
+    def gated(self) -> list[Pod]:
+        return [pod for pod in self.users if pod.gates and not pod.node]
+
+    @property
+    def is_ready(self) -> bool:
+        waits = not self.domain.ready and self.domain.number > 0
+        return not waits and not self.unready
+
+
+def standing(index: Index, domain: ComputeDomain) -> Standing:
+    """Return the pods of a ComputeDomain and the state of their nodes."""
+
+    def look() -> Standing:
+        pods = (pod for pod in index.facts.pods if pod.is_alive and pod.claims)
+        users = sorted((pod for pod in pods if _uses(index, pod, domain)), key=lambda pod: pod.key)
+        nodes = sorted({pod.node for pod in users if pod.node})
+        ready = frozenset(ready_nodes(index, domain))
+        unready = tuple(name for name in nodes if name not in ready)
+        if host_managed(index, domain):
+            ready, unready = frozenset(nodes), ()
+        return Standing(domain, tuple(users), tuple(nodes), unready, ready)
+
+    return index.remembered(("standing", domain), look)
+
+
+def domain_deadlock(gang: Gang) -> Reasons:
+    """Pods don't start before their ComputeDomain is ready, which needs pods that are gated."""
+    for domain in compute_domains_of(gang):
+        known = standing(gang.index, domain)
+        gated = known.gated
+        starting = known.starting
+        if known.is_ready or not gated or not starting or domain.number <= len(known.nodes):
+            continue
+        text = (
+            f"They wait for each other: ComputeDomain {domain.name} asks for"
+            f" {counted(domain.number, 'node')} (numNodes), {len(gated)} of its"
+            f" {counted(known.users, 'pod')} are gated until others are ready, and those don't"
+            " start before the domain is ready"
+        )
+        remedy = (
+            f"Delete ComputeDomain {domain.name} and make it again with numNodes:"
+            f" {len(known.nodes)} or 0 ({_IMMUTABLE}), then delete the pods that wait for it."
+            " Waiting does not help."
+        )
+        objects = (domain.ref, *refs(gated), *refs(starting))
+        evidence = Evidence(domain.ref, "spec.numNodes", str(domain.number))
+        yield about(evidence, "DomainDeadlock", text, remedy, "you", objects=objects)
+
+
+def domain_not_ready(gang: Gang) -> Reasons:
+    """Pods are placed and wait for their ComputeDomain, or it is not ready and nothing waits."""
+    for domain in compute_domains_of(gang):
+        known = standing(gang.index, domain)
+        if known.is_ready or any(domain_deadlock(gang)):
+            continue
+        own = [pod for pod in known.starting if pod in gang.pods]
+        if own:
+            yield _lacking_nodes(gang, known, own)
+        elif not known.starting and known.nodes and domain.nodes:
+            yield _nothing_waits(known)
+
+
+def _nothing_waits(known: Standing) -> Reason:
+    domain = known.domain
+    text = (
+        f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. Nothing waits for it:"
+        f" its {counted(known.users, 'pod')} run"
+        if all(pod.node for pod in known.users)
+        else f"ComputeDomain {domain.name} is not ready: {_ready_words(known)}. Its pods that have"
+        " a node run"
+    )
+    remedy = (
+        "Nothing has to be done as long as these pods run. A pod that starts on such a node waits:"
+        " ask the platform team to read the log of NVIDIA's compute-domain controller."
+    )
+    evidence = Evidence(domain.ref, "status", "NotReady")
+    return about(evidence, "DomainNotReady", text, remedy, "platform", severity="warning")
+
+
+def _ready_words(known: Standing) -> str:
+    """`1 of 3 nodes are ready, not n1 and n2`."""
+    lacking = list(known.unready)
+    unseen = known.total - len(known.nodes)
+    well = min(len(known.ready), known.total - len(lacking))
+    names = f", not {listed(lacking)}" if lacking else ""
+    words = f"{well} of {counted(known.total, 'node')} {'is' if well == 1 else 'are'} ready{names}"
+    if unseen > 0 and known.domain.number:
+        words += f"; {unseen} more {'has' if unseen == 1 else 'have'} no pod of it"
+    return words
+
+
+def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
+    """Return the reason of pods of a gang that wait for their ComputeDomain."""
+    domain = known.domain
+    evidence = Evidence(domain.ref, "status", "Ready" if domain.ready else "NotReady")
+    if domain.number > len(known.users):
+        pods = counted(known.users, "pod uses", "pods use")
+        text = (
+            f"ComputeDomain {domain.name} asks for {counted(domain.number, 'node')} (numNodes), and"
+            f" only {pods} it, so it never becomes ready"
+        )
+        more = domain.number - len(known.users)
+        remedy = (
+            f"Create {counted(more, 'more pod')} with its claim template {domain.template}, or"
+            f" delete the ComputeDomain and make it again with numNodes: {len(known.users)} or 0"
+            f" ({_IMMUTABLE})."
+        )
+        return about(evidence, "DomainNotReady", text, remedy, "you")
+
+    text = f"ComputeDomain {domain.name}: {_ready_words(known)}"
+    told = (kubelet_words(gang.index, pod) for pod in own)
+    if any(words and not is_about_a_domain(words) for words in told):
+        remedy = "Follow the kubelet's words."
+        return about(evidence, "DomainNotReady", text, remedy, "platform", follows=True)
+
+    without = [pod for pod in known.users if not pod.node]
+    if domain.number > len(known.nodes) and without:
+        text = f"{text}. {counted(without, 'pod')} of it {_have(without)} no node yet"
+        remedy = (
+            f"See why {listed(pod.name for pod in without)} {_have(without, 'waits', 'wait')}:"
+            f" grove-admission explain pod/{without[0].name} -n {without[0].namespace}"
+        )
+        return about(evidence, "DomainNotReady", text, remedy, "you")
+
+    said, remedy, who = _of_daemons(gang.index, known)
+    return about(evidence, "DomainNotReady", f"{text}{said}", remedy, who)
+
+
+def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
+    return one if len(pods) == 1 else several
+
+
+def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
+    """Return what is known of the daemon pods of nodes that are not ready, and what helps."""
+    domain = known.domain
+    nodes = list(known.unready) or list(known.nodes)
+    unlabelled = [
+        node.name for node in index.nodes if node.name in nodes and NVLINK_DOMAIN not in node.labels
+    ]
+    if unlabelled and "nodes" not in index.facts.unseen:
+        return (
+            f". Without the label {NVLINK_DOMAIN}: {listed(unlabelled)}",
+            f"Ask the platform team why the DRA driver or GPU Operator gives {listed(unlabelled)}"
+            f" no label {NVLINK_DOMAIN}.",
+            "platform",
+        )
+    if DAEMON_CLASS not in index.device_classes and CHANNEL_CLASS in index.device_classes:
+        return (
+            f". DeviceClass {DAEMON_CLASS} does not exist",
+            "Ask the platform team to install NVIDIA's DRA driver again: its daemons need that"
+            " class.",
+            "platform",
+        )
+
+    see = f"kubectl get pods -A -o wide -l {DAEMON_OF}={domain.uid}"
+    if {ROOM, "pods"} & (index.facts.unseen.keys() | index.facts.skipped):
+        remedy = f"Ask the platform team for the state of the daemon pods on these nodes: {see}"
+        return "", remedy, "platform"
+
+    daemons = {pod.node: pod for pod in index.facts.pods if _is_daemon(pod, domain)}
+    there = [daemons[name] for name in nodes if name in daemons]
+    broken = [pod for pod in there if pod.phase != "Running" or pod.waiting]
+    if broken:
+        states = listed(f"{pod.name} ({listed(pod.waiting) or pod.phase})" for pod in broken)
+        first = broken[0]
+        log = f"kubectl logs -n {first.namespace} {first.name}"
+        return (
+            f". Daemon pods that don't run: {states}",
+            f"Ask the platform team to read the log of the daemon pod: {log}",
+            "platform",
+        )
+    if len(there) == len(nodes) and there:
+        return (
+            f". {'The daemon pod there runs' if len(there) == 1 else 'Their daemon pods run'}, so"
+            " the status does not follow them",
+            "Ask the platform team to read the log of NVIDIA's compute-domain controller, which"
+            f" writes the status, and those of the daemon pods: {see}",
+            "platform",
+        )
+    bare = [name for name in nodes if name not in daemons]
+    return (
+        f". No daemon pod is on {listed(bare)}",
+        f"Ask the platform team to read the log of the DRA driver's kubelet plugin on"
+        f" {listed(bare)}, which has the daemon pod started: {see}",
+        "platform",
+    )
+
+
+def _is_daemon(pod: Pod, domain: ComputeDomain) -> bool:
+    return bool(domain.uid) and pod.daemon_of == domain.uid and pod.is_alive
+
+
+def is_being_created(pod: Pod) -> bool:
+    """Return whether no container of a pod was started, and no other cause is known."""
+    return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
+
+
+def waits_for_domain(gang: Gang, pod: Pod) -> bool:
+    """Return whether the ComputeDomain of a placed pod is not ready, or not on its node."""
+    for domain in gang.facts.compute_domains:
+        if _uses(gang.index, pod, domain):
+            known = standing(gang.index, domain)
+            if not known.is_ready and (pod.node in known.unready or not domain.ready):
+                return True
+    return False
+
+
+def host_managed(index: Index, domain: ComputeDomain) -> bool:
+    """Return whether IMEX is a service of the hosts: NVIDIA's driver has no class for daemons then.
+
+    ComputeDomains are then ready at once, and know no nodes (mode hostManaged, in 95932046). One
+    that says that it isn't ready is not in that mode: the class is only missing.
+    """
+    return domain.ready and hosts_run_imex(index)
+
+
+def hosts_run_imex(index: Index) -> bool:
+    """Return whether NVIDIA's driver has the class for channels, and none for daemons."""
+    return CHANNEL_CLASS in index.device_classes and DAEMON_CLASS not in index.device_classes
+
+
+def domain_deleted(gang: Gang) -> Reasons:
+    """Somebody has deleted a ComputeDomain of Grove.
+
+    Grove keeps it by a finalizer and makes no other one.
+    """
+    for domain in compute_domains_of(gang):
+        if GROVE_FINALIZER in domain.held_by:
+            text = (
+                f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove"
+                " makes no other one"
+            )
+            evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
+            remedy = (
+                f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
+                " its replicas"
+            )
+            yield about(evidence, "DomainDeleted", text, remedy, "platform")
+
+
+def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
+    return pod.namespace == domain.namespace and any(
+        _is_of(index, claim, domain) for claim in pod.claims
+    )
+
+
+def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
+    """Return whether a claim is for a ComputeDomain: by what it says, else by the names of plans.
+
+    The shared claim of the designs says nothing of its ComputeDomain.
+    """
+    stored = index.claims.get((domain.namespace, claim.claim))
+    if stored and stored.domain:
+        return stored.domain == domain.uid
+    if claim.template:
+        return claim.template == domain.template
+
+    # without a base it is only the suffix, which no claim can be called
+    return claim.claim == base_of(domain.kind, domain.name) + CLAIM_SUFFIX
+
+
+def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
+    """By the domain's status, and in newer releases by the cliques of the driver."""
+    ready = {node.name for node in domain.nodes if node.ready}
+    cliques = (
+        clique
+        for clique in index.facts.domain_cliques
+        if domain.uid and clique.name.startswith(domain.uid)
+    )
+    return ready | {node.name for clique in cliques for node in clique.nodes if node.ready}
+
+
+def compute_domains_of(gang: Gang) -> Sequence[ComputeDomain]:
+    """Return the ComputeDomains that pods of the gang use."""
+    domains = gang.facts.compute_domains
+    return [
+        domain for domain in domains if any(_uses(gang.index, pod, domain) for pod in gang.pods)
+    ]

@@ -1,0 +1,242 @@
+"""Pods that a gang needs and that do not exist, and who says why."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.base.groups import by_key
+from app.explain.gangs.assembly import pods_of_part
+from app.explain.gangs.gang import Gang, Member
+from app.explain.known.index import Index
+from app.explain.reasons.gates import GROVE_GATE, refs
+from app.explain.reasons.made import said_when
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
+from app.explain.reasons.said import maker_words, makers_of
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER
+from app.facts.named import Ref
+from app.facts.unit_owners import EXCLUSIVE_JOBS
+from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
+
+
+def gang_incomplete(gang: Gang) -> Reasons:
+    """Fewer pods than the minimum exist, and Grove's gate does not explain it."""
+    short = _short_of_pods(gang)
+    if not short or gang.whole.is_satisfied or gang.whole.is_ready:
+        return
+
+    needed = sum(member.minimum for member in gang.members)
+    existing = sum(min(member.minimum, len(member.pods)) for member in gang.members)
+    lacks = listed(f"{member.name} lacks {member.minimum - len(member.pods)}" for member in short)
+    gone = _gone(gang, short)
+    exist = "exists" if existing == 1 else "exist"
+    text = f"{existing} of {counted(needed, 'pod')} {exist}; {lacks}"
+    evidence = Evidence(gang.ref, "minimum", str(needed))
+    elsewhere = _of_other_schedulers(gang)
+    if elsewhere:
+        text, remedy = _placed_elsewhere(elsewhere, text)
+        yield about(evidence, "GangIncomplete", text, remedy, "you")
+        return
+
+    remedy = _what_ends(gang, gone)
+    who: Who = "you"
+    if not remedy:
+        said, remedy, who = _of_makers(gang)
+        text += said
+        if not said:
+            remedy += _last_errors(short, gang.facts.now)
+    yield about(evidence, "GangIncomplete", text, remedy, who)
+
+
+def _of_other_schedulers(gang: Gang) -> list[Pod]:
+    """Return the pods of the workload that another scheduler than KAI has, and KAI doesn't count.
+
+    They have an owner in common with the pods of the gang or with its PodGroup.
+    """
+    if gang.pod_group is None:
+        return []
+    owners = {pod.owner for pod in gang.pods} | set(gang.pod_group.owners)
+    owners -= {""}
+    return [
+        pod
+        for pod in gang.facts.pods
+        if pod.owner in owners and pod.namespace == gang.namespace and pod.is_alive
+        if pod.scheduler != KAI_SCHEDULER and not pod.group
+    ]
+
+
+def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
+    """Return what it means that other schedulers have pods of a gang, and what helps."""
+    names = listed(pod.name for pod in pods)
+    schedulers = listed(sorted({pod.scheduler for pod in pods}))
+    has = "has placed" if all(pod.node for pod in pods) else "places"
+    one = len(pods) == 1
+    exists = "exists" if one else "exist"
+    it = "it" if one else "them"
+    return (
+        f"{text}. {names} {exists}, but {schedulers} {has} {it}, so KAI does not count {it}",
+        f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and delete"
+        f" {it} to be made again.",
+    )
+
+
+_LEADER = "leader pod not yet scheduled"
+"""What JobSet's webhook says of followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
+
+
+def _of_makers(gang: Gang) -> tuple[str, str, Who]:
+    """Return what the controllers that make the pods say, what helps, and who can do it."""
+    told = next(maker_words(gang.index, makers_of(gang, gang.pods)), None)
+    if told is None:
+        return "", _why_no_pods(gang), "you"
+
+    maker, words = told
+    said = f". About {maker}, {words.quoted(gang.facts.now)}"
+    see = f"kubectl describe {maker.kind.lower()} {maker.name} -n {maker.namespace}"
+    if _LEADER in words.text:
+        return (
+            f"{said}. They wait for each other: JobSet makes the followers once the leader has a"
+            " node, and KAI gives it one once all exist",
+            f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and ask for the level with"
+            f" {TOPOLOGY_REQUIRED}: exclusive placement of JobSet and a gang"
+            " exclude one another.",
+            "you",
+        )
+    if "exceeded quota" in words.text:
+        return (
+            said,
+            f"Ask for less than the ResourceQuota of namespace {gang.namespace} leaves, or have it"
+            f" raised: kubectl describe resourcequota -n {gang.namespace}",
+            "you",
+        )
+    if "failed calling webhook" in words.text or "no endpoints available" in words.text:
+        return (
+            said,
+            "Ask the platform team to look at the webhook that the words name: it does not answer.",
+            "platform",
+        )
+    return said, f"Correct what these words name: {see}", "you"
+
+
+def group_incomplete(gang: Gang) -> Reasons:
+    """Kubernetes' own PodGroup needs more pods together than there are."""
+    for (group, minimum), pods in by_key(_named_groups(gang)).items():
+        own = [pod for pod in gang.facts.pods if _named_group(gang.index, pod) == (group, minimum)]
+        alive = [pod for pod in own if pod.is_alive and pod.namespace == group.namespace]
+        if minimum <= len(alive):
+            continue
+        exist = counted(alive, "pod of it exists", "pods of it exist")
+        text = f"{group} needs {minimum} pods together (minCount), and only {exist}"
+        told = next(maker_words(gang.index, [pod.owner for pod in pods]), None)
+        if told:
+            text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"
+        owner = next((pod.controller for pod in pods if pod.controller), None)
+        more = f"make {minimum} pods"
+        if owner:
+            more = f"make {minimum} pods (replicas or parallelism of {owner})"
+        remedy = (
+            f"Let the numbers agree: {more}, or create {group} again with minCount: {len(alive)}."
+            " Waiting does not help."
+        )
+        evidence = Evidence(group, "minCount", str(minimum))
+        yield about(evidence, "GangIncomplete", text, remedy, "you", objects=refs(pods))
+
+
+def _named_groups(gang: Gang) -> Iterator[tuple[tuple[Ref, int], Pod]]:
+    for pod in gang.waiting:
+        named = _named_group(gang.index, pod)
+        if named and pod.scheduler != KAI_SCHEDULER:
+            yield named, pod
+
+
+def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
+    """Return the group of the Workload API that a pod is in, and how many pods it needs."""
+    if pod.workload_group:
+        group = index.workload_groups.get((pod.namespace, pod.workload_group))
+        if group and group.minimum:
+            return Ref("PodGroup", pod.namespace, pod.workload_group), group.minimum
+    if pod.workload:
+        workload = index.workloads.get((pod.namespace, pod.workload))
+        minimum = dict(workload.minimums).get(pod.workload_part, 0) if workload else 0
+        if minimum:
+            name = f"{pod.workload}/{pod.workload_part}"
+            return Ref("Workload", pod.namespace, name), minimum
+    return None
+
+
+def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
+    """Return the pods of parts that have failed or are terminating.
+
+    Grove makes none in their place.
+    """
+    pod_gang = gang.pod_gang
+    if not pod_gang:
+        return []
+    return [
+        pod
+        for member in members
+        for pod in pods_of_part(gang.index, pod_gang, member.name)
+        if not pod.is_alive
+    ]
+
+
+def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
+    """Return what makes room for other pods in the place of those that are gone; "" if none are."""
+    terminating = [pod for pod in gone if pod.deleting is not None]
+    if terminating:
+        return _end_of(gang, terminating)
+    if gone:
+        failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
+        return f"delete what has ended, so that Grove makes others: {failed}"
+    return ""
+
+
+def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
+    """Return what ends pods that are terminating."""
+    since = ago(gang.facts.now - (pods[0].deleting or 0.0))
+    names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
+    held_by = sorted({name for pod in pods for name in pod.finalizers})
+    if held_by:
+        return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
+    dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
+    if dead:
+        return (
+            f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
+            f" ends {names}"
+        )
+    return f"wait for the end of {names}"
+
+
+def _short_of_pods(gang: Gang) -> list[Member]:
+    """Return the parts that lack pods, if Grove's gates hold none.
+
+    Those that could have them are enough.
+    """
+    if any(GROVE_GATE in pod.gates for pod in gang.pods):
+        return []
+    if gang.pcs is not None and gang.pcs.deleted_at is not None:
+        return []  # as in a namespace that ends: nothing more is made
+    short = [member for member in gang.members if len(member.pods) < member.minimum]
+    return [member for member in short if member.minimum <= member.replicas] or short
+
+
+def _last_errors(members: Iterable[Member], now: float) -> str:
+    """Return what Grove said of the PodCliques, with its age."""
+    cliques = (member.clique for member in members if member.clique)
+    said = (said_when(error, now) for clique in cliques for error in clique.errors)
+    first = next(said, "")
+    return f"; Grove said: {first}" if first else ""
+
+
+def _why_no_pods(gang: Gang) -> str:
+    """Return where to look if pods are not made, and nobody says why."""
+    if gang.is_of_grove:
+        return (
+            "See why the PodClique makes none: its status.lastErrors, and the quota of the"
+            " namespace"
+        )
+    owner = next((pod.controller for pod in gang.pods if pod.controller), None)
+    if owner:
+        see = f"kubectl describe {owner.kind.lower()} {owner.name} -n {owner.namespace}"
+        return f"See why {owner} makes no more pods: {see}"
+    if any(pod.workload or pod.workload_group for pod in gang.pods):
+        return "See why the owner of the Workload makes no more pods: its status and its events"
+    return "Create the missing pods, or lower the minimum of the PodGroup to those that exist"

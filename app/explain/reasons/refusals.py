@@ -1,0 +1,221 @@
+"""What a scheduler says, or does not say, about pods that wait: the answer where no rule knows.
+
+Words are quoted, with their age.
+"""
+
+import re
+import shlex
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang
+from app.explain.line.cycle import line_of
+from app.explain.placing.demand import where
+from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+    with_age,
+)
+from app.explain.reasons.said import (
+    did_you_mean,
+    latest_of_kai,
+    one_line,
+    refusal_of_kai,
+    scheduler_words,
+    schedulers,
+    waiting_for,
+)
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER
+
+SOON = 60.0
+"""Seconds after which a scheduler has said something about a pod, if it runs."""
+DEFAULT_SCHEDULER = "default-scheduler"
+_KUEUE_GATES = "kueue.x-k8s.io/"
+
+
+# Schedulers other than KAI.
+
+
+def scheduler_refuses(gang: Gang) -> Reasons:
+    """Another scheduler than KAI says why it does not place pods."""
+    pods = [pod for pod in gang.waiting if pod.scheduler != KAI_SCHEDULER and not pod.gates]
+    told = ((words, pod) for pod in pods if (words := scheduler_words(gang.index, pod)))
+    for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
+        newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
+        objects = refs(pod for _, pod in each)
+        text = f"{newest.quoted(gang.facts.now)}"
+        evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
+        remedy, who = _what_helps(newest.text, each[0][1])
+        see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
+        commands = () if remedy else see
+        yield about(
+            evidence,
+            "SchedulerRefuses",
+            text,
+            remedy or "Correct what the scheduler's words name.",
+            who,
+            objects=objects,
+            commands=commands,
+        )
+
+
+_ADVICE: tuple[tuple[str, str, Who], ...] = (
+    (
+        r"Insufficient (?P<what>[\w./-]+)",
+        "Request less {what} per pod, use fewer pods, or ask the platform team for nodes with more"
+        " of it.",
+        "you",
+    ),
+    (
+        r"untolerated taints?(?:\(s\))? \{(?P<what>[^}:]+)",
+        "Add a toleration for {what} to the pod template, or ask the platform team to remove that"
+        " taint from nodes.",
+        "you",
+    ),
+    (
+        r"anti-affinity",
+        "Use fewer groups, scale down the workload that the anti-affinity excludes, or change the"
+        " rule; the platform team can add nodes in another domain.",
+        "you",
+    ),
+    (
+        r"node affinity/selector|node selector",
+        "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
+        " team to label nodes.",
+        "you",
+    ),
+    (r"topology spread", "Relax topologySpreadConstraints in the pod template.", "you"),
+    (
+        r"PersistentVolumeClaim|volume node affinity|persistentvolumeclaim",
+        "Create or bind the PersistentVolumeClaim that the words name.",
+        "you",
+    ),
+    (r"free ports", "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
+    (
+        r"were unschedulable",
+        "Ask the platform team to uncordon nodes: kubectl uncordon NODE.",
+        "platform",
+    ),
+    (
+        r"resourceclaim|cannot allocate all claims|ResourceClaim",
+        "Read the ResourceClaim of the pod, and whether a node offers such a device:"
+        " kubectl get resourceslices.",
+        "you",
+    ),
+)
+"""What helps against the words of kube-scheduler's plugins, the first of the table that match."""
+
+
+def _what_helps(words: str, pod: Pod) -> tuple[str, Who]:
+    """Return what helps against a scheduler's words; "" if that is not known."""
+    helps = []
+    for pattern, remedy, who in _ADVICE:
+        match = re.search(pattern, words)
+        if match:
+            what = match.groupdict().get("what") or ""
+            helps.append((remedy.format(what=what.strip()), who))
+    if not helps:
+        return "", "you"
+    return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
+
+
+def scheduler_silent(gang: Gang) -> Reasons:
+    """Pods name a scheduler that has said nothing about them, and that may not exist."""
+    now = gang.facts.now
+    silent = (
+        (pod.scheduler, pod)
+        for pod in gang.waiting
+        if pod.scheduler != KAI_SCHEDULER and not pod.gates
+        if not scheduler_words(gang.index, pod)
+        if now and pod.created is not None and now - pod.created >= SOON
+    )
+    for name, pods in grouped(silent):
+        since = ago(now - min(pod.created or now for pod in pods))
+        objects = refs(pods)
+        use = counted(pods, "pod uses", "pods use")
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
+        known = schedulers(gang.index)
+        if name in known:
+            text = f'{use} scheduler "{name}", which has said nothing about them for {since}'
+            remedy = f"Ask the platform team whether {name} runs, and read its log."
+            yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
+            continue
+
+        text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
+        text += did_you_mean(name, known)
+        remedy = (
+            f"Set schedulerName to a scheduler that runs here ({listed(sorted(known))}) in the pod"
+            f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
+        )
+        yield about(evidence, "SchedulerSilent", text, remedy, "you", objects=objects)
+
+
+# KAI, where no rule knows why.
+
+
+def kai_refuses(gang: Gang) -> Reasons:
+    """KAI says that it can't place a gang, and no rule of ours knows why."""
+    words = refusal_of_kai(gang)
+    if not words:
+        return
+    said, time = words
+    now = gang.facts.now
+    text = with_age(f"KAI says: {one_line(said)}", time, now)
+    change = latest_change(gang)
+    if time is not None and change is not None and change[1] > time and now - change[1] < SOON:
+        return  # KAI looks again within seconds
+
+    turn = line_of(gang.index).get(gang.ref)
+    seems = ""
+    if turn and turn.used:
+        places = listed(where(gang.placements.domains, gang.demand, turn.used))
+        seems = f". By what we check it fits{f' in {places}' if places else ''}"
+    remedy = (
+        "Correct what KAI's words name. If something has changed since, ask again in a minute: KAI"
+        " looks at it every few seconds."
+    )
+    objects = (gang.ref, *refs(gang.waiting))
+    evidence = Evidence(gang.ref, "KAI's words", one_line(said))
+    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, "you", objects=objects[:1])
+
+
+def latest_change(gang: Gang) -> tuple[str, float] | None:
+    """Return the newest change that may let KAI place a gang, as far as objects have times."""
+    index = gang.index
+    times: list[tuple[str, float | None]] = [(str(pod.ref), pod.created) for pod in gang.waiting]
+    if gang.pod_group:
+        times.append((str(gang.pod_group.ref), gang.pod_group.created))
+        queue = index.queues.get(gang.pod_group.queue)
+        if queue:
+            times.append((str(queue.ref), queue.created))
+    known = [(what, time) for what, time in times if time is not None]
+    return max(known, key=lambda pair: pair[1], default=None)
+
+
+def kai_silent(gang: Gang) -> Reasons:
+    """KAI has said nothing about a gang for long, and no rule of ours knows why it waits."""
+    schedulers = {pod.scheduler for pod in gang.waiting}
+    age = waiting_for(gang)
+    if not schedulers or schedulers != {KAI_SCHEDULER} or age < SOON:
+        return
+    if latest_of_kai(gang) or any(pod.gates for pod in gang.waiting):
+        return
+
+    pool = f" for node pool {gang.pool}" if gang.pool else ""
+    text = f"Nothing we check is blocking it, and KAI has been silent for {ago(age)}"
+    turn = line_of(gang.index).get(gang.ref)
+    if turn and turn.used:
+        places = listed(where(gang.placements.domains, gang.demand, turn.used))
+        text += f"; it fits{f' in {places}' if places else ''}"
+    remedy = (
+        f"Ask the platform team whether KAI's scheduler runs{pool}, and read its log:"
+        " kubectl get pods -A | grep kai-scheduler"
+    )
+    evidence = Evidence(gang.ref, "KAI's words", "none")
+    yield about(evidence, "KaiSilent", text, remedy, "platform")

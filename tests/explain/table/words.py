@@ -1,0 +1,253 @@
+"""Reasons in the words of schedulers, kubelets, Kueue and of what makes pods."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podcliqueset import UserConstraint
+from app.facts.kai.podgroup import Said
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
+from tests.explain.fleet import (
+    GANG,
+    NAMESPACE,
+    NOW,
+    WORKERS,
+    gang,
+    occupant,
+    pcs,
+    placed,
+    pod_group,
+    pods,
+)
+from tests.explain.table.row import Row, domain
+
+KUEUE_GATE = ("kueue.x-k8s.io/admission",)
+UNBOUND: dict[str, Any] = {
+    "gangs": (gang(told=SchedulerConstraint(), groups=()),),
+    "sets": (pcs(asked=UserConstraint(), groups=()),),
+    "pod_groups": (),
+}
+"""The gang without constraints, and without KAI."""
+SHORT = "0/16 nodes are available: 16 Insufficient nvidia.com/gpu."
+NO_DRIVER = "failed to get DRA client: plugin compute-domain.nvidia.com not registered"
+
+
+def warned(about: Ref, uid: str, reason: str, message: str, source: str) -> Event:
+    return Event(uid, reason, message, NOW - 60, source, about, True)
+
+
+def starting(**changes: Any) -> tuple[Pod, ...]:
+    """All pods have had a node for ten minutes, and none is started."""
+    on_nodes = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    made = {"phase": "Pending", "waiting": ("ContainerCreating",), "bound": NOW - 600}
+    return tuple(replace(each, **{**made, **changes}) for each in on_nodes)
+
+
+def kueue(*conditions: KueueCondition, **changes: Any) -> dict[str, Any]:
+    workload = KueueWorkload(NAMESPACE, GANG, "lab", conditions=conditions)
+    return {
+        **UNBOUND,
+        "pods": pods(group="", scheduler="default-scheduler", gates=KUEUE_GATE),
+        "kueue_workloads": (replace(workload, **changes),),
+    }
+
+
+NO_QUOTA = KueueCondition(
+    "QuotaReserved", False, "Pending", "insufficient quota for nvidia.com/gpu in flavor h100", NOW - 600
+)  # fmt: skip
+ADMITTED = KueueCondition("Admitted", True, "Admitted", "", NOW - 5)
+RESERVED = KueueCondition("QuotaReserved", True, "QuotaReserved", "", NOW - 9)
+
+WAIT_FOR_EACH_OTHER = domain("gpu-00", "gpu-01", number=8)
+WAIT_FOR_EACH_OTHER |= {
+    "pods": (
+        *WAIT_FOR_EACH_OTHER["pods"],
+        replace(
+            WAIT_FOR_EACH_OTHER["pods"][-1],
+            name=f"{WORKERS}-9",
+            uid="uid-9",
+            node="",
+            waiting=(),
+            gates=("grove.io/podgang-pending-creation",),
+        ),
+    )
+}
+
+OF_CLIQUE = pods()[:3]
+CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
+
+WORDS = (
+    Row(
+        "SchedulerRefuses",
+        "the default scheduler says why it does not place pods",
+        {
+            **UNBOUND,
+            "pods": pods(
+                group="", scheduler="default-scheduler", unscheduled=SHORT, said_at=NOW - 120
+            ),
+        },
+        "default-scheduler says: 0/16 nodes are available: 16 Insufficient nvidia.com/gpu (2 minutes ago)",
+        "you",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "SchedulerRefuses",
+        "volcano says it in an event",
+        {
+            **UNBOUND,
+            "pods": pods(group="", scheduler="volcano"),
+            "events": tuple(
+                warned(
+                    each.ref,
+                    each.uid,
+                    "FailedScheduling",
+                    "all nodes are cordoned: 16 were unschedulable",
+                    "volcano",
+                )
+                for each in pods()
+            ),
+        },
+        "volcano says: all nodes are cordoned: 16 were unschedulable (60 seconds ago)",
+        "platform",
+        {
+            **UNBOUND,
+            "pods": pods(group="", scheduler="volcano", created=NOW - 5),
+            "events": tuple(
+                warned(each.ref, each.uid, "FailedScheduling", "no", "kubelet") for each in pods()
+            ),
+        },
+    ),
+    Row(
+        "SchedulerSilent",
+        "no scheduler has that name, which is nearly KAI's",
+        {**UNBOUND, "pods": pods(group="", scheduler="kai-schedular")},
+        '4 pods use scheduler "kai-schedular", and no scheduler of that name has acted for 14 minutes. Did you mean kai-scheduler?',
+        "you",
+        {**UNBOUND, "pods": pods(group="", scheduler="kai-schedular", created=NOW - 20)},
+    ),
+    Row(
+        "SchedulerSilent",
+        "the scheduler has placed others, and says nothing of these",
+        {
+            **UNBOUND,
+            "pods": (*pods(group="", scheduler="volcano"), occupant("gpu-00", scheduler="volcano")),
+        },
+        '4 pods use scheduler "volcano", which has said nothing about them for 14 minutes',
+        "platform",
+        {**UNBOUND, "pods": pods(group="", scheduler="volcano", gates=("example.com/wait",))},
+    ),
+    Row(
+        "KaiRefuses",
+        "KAI has no place for it, and we see one",
+        {"pod_groups": (pod_group(said=(Said("Other", "no luck", time=NOW - 61),)),)},
+        "KAI says: no luck (61 seconds ago). By what we check it fits in zone-a/rack-a1",
+        "you",
+        {
+            "pod_groups": (pod_group(said=(Said("Other", "no luck", time=NOW - 61),)),),
+            "pods": pods(created=NOW - 5),
+        },
+    ),
+    Row(
+        "KaiSilent",
+        "KAI has said nothing for a quarter of an hour",
+        {},
+        "Nothing we check is blocking it, and KAI has been silent for 14 minutes; it fits in zone-a/rack-a1",
+        "platform",
+        {"pods": pods(created=NOW - 59)},
+    ),
+    Row(
+        "KubeletRefuses",
+        "the DRA driver is not registered with the kubelet",
+        {
+            "pods": starting(),
+            "events": tuple(
+                warned(each.ref, each.uid, "FailedPrepareDynamicResources", NO_DRIVER, "kubelet")
+                for each in pods()
+            ),
+        },
+        "kubelet says: failed to get DRA client: plugin compute-domain.nvidia.com not registered (60 seconds ago). 4 pods have had a node for 10 minutes and did not start",
+        "platform",
+        {
+            "pods": starting(bound=NOW - 30),
+            "events": tuple(
+                warned(each.ref, each.uid, "FailedPrepareDynamicResources", NO_DRIVER, "kubelet")
+                for each in pods()
+            ),
+        },
+    ),
+    Row(
+        "KubeletRefuses",
+        "a Secret is missing",
+        {
+            "pods": starting(),
+            "events": (
+                warned(
+                    pods()[0].ref, pods()[0].uid, "FailedMount", 'secret "s" not found', "kubelet"
+                ),
+            ),
+        },
+        'kubelet says: secret "s" not found (60 seconds ago). 1 pod has had a node for 10 minutes and did not start',
+        "you",
+        {"pods": starting(bound=NOW - 5)},
+        also=("NotStarted",),
+    ),
+    Row(
+        "DomainDeadlock",
+        "a ComputeDomain of more nodes than pods that are not gated",
+        WAIT_FOR_EACH_OTHER,
+        "They wait for each other: ComputeDomain llm-0-cd asks for 8 nodes (numNodes), 1 of its 5 pods are gated until others are ready, and those don't start before the domain is ready",
+        "you",
+        domain("gpu-00", "gpu-01", number=8),
+        also=("GateNotInGang",),
+    ),
+    Row(
+        "DomainNotReady",
+        "a ComputeDomain of more nodes than pods exist",
+        domain("gpu-00", number=5),
+        "ComputeDomain llm-0-cd asks for 5 nodes (numNodes), and only 4 pods use it, so it never becomes ready",
+        "you",
+        domain("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+        also=("NotAsPreferred",),
+    ),
+    Row(
+        "GangIncomplete",
+        "a webhook that does not answer keeps pods from being made",
+        {
+            "pods": OF_CLIQUE,
+            "events": (
+                warned(CLIQUE, "uid-workers", "FailedCreate", "failed calling webhook x", "grove"),
+            ),
+        },
+        "3 of 4 pods exist; llm-0-pool-0-workers lacks 1. About PodClique llm-0-pool-0-workers, grove says: failed calling webhook x (60 seconds ago)",
+        "platform",
+        {"pods": pods()},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has no quota for it",
+        kueue(NO_QUOTA),
+        "Kueue holds 4 pods in queue lab: it waits for quota: insufficient quota for nvidia.com/gpu in flavor h100 (10 minutes ago)",
+        "you",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has just admitted it",
+        kueue(RESERVED, ADMITTED),
+        "Kueue holds 4 pods in queue lab: it is admitted, and Kueue opens its gates within seconds",
+        "wait",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue knows no Workload of it",
+        {**kueue(), "kueue_workloads": ()},
+        "Kueue holds 4 pods, and there is no Workload of Kueue for them",
+        "platform",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+)

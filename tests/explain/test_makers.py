@@ -1,0 +1,176 @@
+"""Pods that a gang lacks, in the words of what makes them, and pods that others have placed."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.answer import explain
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Snapshot
+from app.explain.reasons.reason import Reason
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.workload import Workload, WorkloadGroup
+from app.facts.named import Ref
+from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
+
+JOB = Ref("Job", NAMESPACE, "train")
+GROUP = KaiPodGroup(
+    NAMESPACE, "pg-train", "uid-pg", ("uid-job",), minimum=4, queue="team", created=NOW - 900
+)
+POD = Pod(
+    NAMESPACE,
+    "train-0",
+    "uid-0",
+    owner="uid-job",
+    scheduler="kai-scheduler",
+    shape=shape(8),
+    group="pg-train",
+    created=NOW - 900,
+    controller=JOB,
+)
+
+
+def facts(**changes: Any) -> Snapshot:
+    start: dict[str, Any] = {
+        "nodes": nodes(),
+        "pods": (POD,),
+        "pod_groups": (GROUP,),
+        "queues": (Queue("team"),),
+        "now": NOW,
+    }
+    return Snapshot(**{**start, **changes})
+
+
+def incomplete(snapshot: Snapshot, name: str = POD.name) -> Reason:
+    explained = explain(Index(snapshot), Ref("Pod", NAMESPACE, name))
+    assert explained
+    [reason] = [reason for reason in explained.reasons if reason.id == "GangIncomplete"]
+    return reason
+
+
+def failed(words: str, **changes: Any) -> Event:
+    event = Event("uid-job", "FailedCreate", words, NOW - 60, "job-controller", JOB, warns=True)
+    return replace(event, **changes)
+
+
+QUOTA = 'pods "train-1" is forbidden: exceeded quota: rq, requested: pods=1, limited: pods=1'
+LEADER = "leader pod not yet scheduled, not creating follower pod train-1"
+LACKS = "1 of 4 pods exists; pg-train lacks 3"
+SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
+
+
+@pytest.mark.parametrize(
+    ("event", "text", "remedy", "who"),
+    [
+        (
+            failed(QUOTA),
+            SAID.format(QUOTA),
+            "Ask for less than the ResourceQuota of namespace inference leaves, or have it raised:"
+            " kubectl describe resourcequota -n inference",
+            "you",
+        ),
+        (
+            failed("failed calling webhook x: no endpoints available"),
+            SAID.format("failed calling webhook x: no endpoints available"),
+            "Ask the platform team to look at the webhook that the words name: it does not answer.",
+            "platform",
+        ),
+        (
+            failed("no such image policy"),
+            SAID.format("no such image policy"),
+            "Correct what these words name: kubectl describe job train -n inference",
+            "you",
+        ),
+        (
+            failed("all is well", warns=False),
+            LACKS,
+            "See why Job train makes no more pods: kubectl describe job train -n inference",
+            "you",
+        ),
+        (
+            failed(QUOTA, uid="uid-of-another"),
+            LACKS,
+            "See why Job train makes no more pods: kubectl describe job train -n inference",
+            "you",
+        ),
+    ],
+    ids=["the quota", "a webhook", "another cause", "no warning", "about another Job"],
+)
+def test_what_makes_the_pods_says_why_it_makes_no_more(
+    event: Event, text: str, remedy: str, who: str
+) -> None:
+    reason = incomplete(facts(events=(event,)))
+    assert (reason.text, reason.remedy, reason.who) == (text, remedy, who)
+
+
+def test_followers_that_wait_for_a_leader_that_waits_for_them_are_told_so() -> None:
+    reason = incomplete(facts(events=(failed(LEADER),)))
+    assert "They wait for each other" in reason.text
+    assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in reason.remedy
+
+
+@pytest.mark.parametrize("node", ["gpu-00", ""])
+def test_a_pod_of_the_workload_that_another_scheduler_has_does_not_count(node: str) -> None:
+    head = replace(
+        POD, name="train-head", uid="uid-h", scheduler="default-scheduler", group="", node=node
+    )
+    reason = incomplete(facts(pods=(POD, head)))
+    has = "has placed" if node else "places"
+    assert reason.text == (
+        f"{LACKS}. train-head exists, but default-scheduler {has} it, so KAI does not count it"
+    )
+    assert reason.remedy.startswith("Set schedulerName: kai-scheduler in the pod template of")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"owner": "uid-of-another"}, {"namespace": "elsewhere"}, {"phase": "Succeeded"}],
+    ids=["of another owner", "in another namespace", "that has ended"],
+)
+def test_other_pods_of_other_schedulers_are_not_named(other: dict[str, Any]) -> None:
+    head = replace(POD, name="head", uid="uid-h", scheduler="default-scheduler", group="", **other)
+    assert "head" not in incomplete(facts(pods=(POD, head))).text
+
+
+RING = tuple(
+    replace(
+        POD,
+        name=f"ring-{number}",
+        uid=f"uid-{number}",
+        scheduler="default-scheduler",
+        group="",
+        workload_group="ring",
+        controller=Ref("StatefulSet", NAMESPACE, "ring"),
+    )
+    for number in range(3)
+)
+
+
+def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=5)
+    reason = incomplete(facts(pods=RING, pod_groups=(), workload_groups=(group,)), "ring-0")
+    assert reason.text == (
+        "PodGroup ring needs 5 pods together (minCount), and only 3 pods of it exist"
+    )
+    assert "make 5 pods (replicas or parallelism of StatefulSet ring)" in reason.remedy
+    assert "minCount: 3" in reason.remedy
+
+
+def test_a_group_of_a_workload_of_kubernetes_1_35_is_told_its_numbers() -> None:
+    own = tuple(replace(pod, workload_group="", workload="w", workload_part="ring") for pod in RING)
+    workload = Workload(NAMESPACE, "w", ("ring",), (("ring", 4),))
+    reason = incomplete(facts(pods=own, pod_groups=(), workloads=(workload,)), "ring-0")
+    assert reason.text.startswith("Workload w/ring needs 4 pods together (minCount)")
+
+
+@pytest.mark.parametrize("minimum", [0, 3])
+def test_a_group_of_kubernetes_that_has_its_pods_is_not_incomplete(minimum: int) -> None:
+    group = WorkloadGroup(NAMESPACE, "ring", minimum=minimum)
+    snapshot = facts(pods=RING, pod_groups=(), workload_groups=(group,))
+    explained = explain(Index(snapshot), Ref("Pod", NAMESPACE, "ring-0"))
+    assert explained
+    assert "GangIncomplete" not in {reason.id for reason in explained.reasons}
