@@ -17,7 +17,7 @@ from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, NEIGHBOURS
 from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, TOPOLOGIES, Row
 from app.kube.api import Client, ClusterError, Object, Objects
-from app.kube.discovery import Discovery
+from app.kube.discovery import Discovery, unknown_version
 from app.kube.store import WatchStore
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
@@ -110,6 +110,8 @@ class Cluster:
         notes = {
             f"api/{resource}": version or NOT_INSTALLED for resource, version in versions.items()
         }
+        for resource, version in self.discovery.unknown.items():
+            notes[f"api/{resource}"] = unknown_version(resource, version)
         return {**notes, "dialect": self.facts.dialect().name, **self._stale()}
 
     def _stale(self) -> dict[str, str]:
@@ -125,6 +127,11 @@ class Cluster:
     def samples(self) -> Iterator[Sample]:
         text = "1 for the dialect of Grove's topology API that is in force."
         yield gauge("dialect_info", text, 1, dialect=self.facts.dialect().name)
+
+        text = "1 for an API that is served only in a version that this release doesn't know."
+        for resource, version in self.discovery.unknown.items() if self.discovery else ():
+            labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
+            yield gauge("api_version_unknown", text, 1, **labels)
 
         text = "Levels that the labels of the nodes don't carry, or not as a tree."
         for name, problems in self.facts.level_problems().items():

@@ -155,7 +155,7 @@ class MnnvlOwners:
         if not adoptable or not await self._may_adopt(gang, dry_run=dry_run):
             return []
 
-        reference = POD_GANG.owner_reference(gang.name, gang.uid)
+        reference = self._served(POD_GANG).owner_reference(gang.name, gang.uid)
         if dry_run:
             return [_owned(stored, reference) for stored in adoptable]
         return await _all(self._write(stored, reference) for stored in adoptable)
@@ -208,7 +208,7 @@ class MnnvlOwners:
         Returns the changed object, or None if it needs that no more. If `stored` is not the
         current version, it is read again. Conflict if it keeps changing.
         """
-        reference = POD_CLIQUE_SET.owner_reference(pcs.name, pcs.uid)
+        reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
         current = stored
         for _ in range(TRIES):
             # what nobody owns was orphaned with its set, which the cache may still have
@@ -229,6 +229,13 @@ class MnnvlOwners:
             current = read
 
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
+
+    def _served(self, resource: Resource) -> Resource:
+        """Return `resource` in the version that the cluster serves.
+
+        The garbage collector of another one would not find the owner.
+        """
+        return resource.in_version(self._client.served_version(resource))
 
     async def _lives(self, pcs: PodCliqueSet) -> bool:
         """Return whether the API server has `pcs`, and it is not being deleted."""

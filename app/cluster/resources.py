@@ -234,6 +234,10 @@ class MnnvlResources:
         A created one is added to `created`. Raise Unavailable if the other one is gone again.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
+        if not plan.is_of_pods:
+            # the garbage collector would not find an owner in a version that is not served
+            served = plan.owner.in_version(self._client.served_version(plan.owner))
+            plan = plan.owned_by(plan.owner_uid, served)
         desired = desired_resource(plan, needed.resource, version)
         if not dry_run:
             try:

@@ -5,8 +5,6 @@ The API server is asked, because what a Pod says of its owner is only its word.
 
 import contextlib
 
-from msgspec.structs import replace
-
 from app.cluster.view import WHOLE, Known
 from app.facts.carrier import Carrier
 from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
@@ -45,7 +43,7 @@ class UnitOwners:
     def __init__(self, client: Objects, known: Known = WHOLE) -> None:
         self._client = client
         self._known = known
-        self._owners = Owners(client, _find_kind)
+        self._owners = Owners(client, self._find_kind)
 
     async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
         """Return the plan of a Pod with the owner that it names, and its controllers.
@@ -64,15 +62,15 @@ class UnitOwners:
             if group is None:
                 self._known.check(resource, named.name)
                 return None, []
-            return plan.owned_by(group["metadata"]["uid"], _in(resource, version)), []
+            return plan.owned_by(group["metadata"]["uid"], resource.in_version(version)), []
 
         chain = await self._owners.chain(plan.namespace, controller) if controller else []
         for obj in chain:
             if obj["kind"] in named.kind.resource_kinds and obj["metadata"]["name"] == named.name:
-                kind = await _find_kind(obj["apiVersion"], obj["kind"])
+                kind = await self._find_kind(obj["apiVersion"], obj["kind"])
                 return plan.owned_by(obj["metadata"]["uid"], kind), chain
         missing = controller_of(chain[-1]) if chain else controller
-        above = missing and await _find_kind(missing.api_version, missing.kind)
+        above = missing and await self._find_kind(missing.api_version, missing.kind)
         if missing and above:
             self._known.check(above, missing.name)
         return None, []
@@ -109,7 +107,7 @@ class UnitOwners:
         False if that is no owner of Pods' units. Raise ClusterError.
         """
         owner = controller_of(domain)
-        resource = owner and await _find_kind(owner.api_version, owner.kind)
+        resource = owner and await self._find_kind(owner.api_version, owner.kind)
         if not owner or not resource:
             return False
 
@@ -122,6 +120,17 @@ class UnitOwners:
             for kind in OWNER_KINDS
             if resource.kind in kind.resource_kinds
         )
+
+    async def _find_kind(self, api_version: str, kind: str) -> Resource | None:
+        """Return a kind of CONTROLLERS.
+
+        It has the version that is served: the one that an owner reference names may be gone.
+        """
+        group, _, version = api_version.rpartition("/")
+        for resource in CONTROLLERS:
+            if (resource.group, resource.kind) == (group, kind):
+                return resource.in_version(self._client.served_version(resource) or version)
+        return None
 
 
 def not_owned(plan: Plan) -> FieldError:
@@ -141,17 +150,3 @@ def _rival(pod: Carrier, position: int) -> FieldError:
         " and the ComputeDomain that was made for it"
     )
     return forbidden(pod.at.path.child("resourceClaims").index(position), detail)
-
-
-async def _find_kind(api_version: str, kind: str) -> Resource | None:
-    group, _, version = api_version.rpartition("/")
-    found = (r for r in CONTROLLERS if (r.group, r.kind) == (group, kind))
-    resource = next(found, None)
-    return resource and _in(resource, version)
-
-
-def _in(resource: Resource, version: str | None) -> Resource:
-    """Return `resource` in `version`."""
-    if version in (None, resource.versions[0]):
-        return resource
-    return replace(resource, versions=(version,))

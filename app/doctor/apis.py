@@ -14,9 +14,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.doctor.report import Check, Checks, Status, ok, problem
+from app.doctor.report import Check, Checks, Status, ok, problem, warning
 from app.facts import kinds
 from app.kube.api import Client, NotFound, Object, Selection, every
+from app.kube.discovery import unknown_version
 from app.objects.conditions import condition_of
 from app.objects.resource import CRD, Resource
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
@@ -44,6 +45,10 @@ _GROVE = "Install Grove, unless nothing here is to use it."
 _KAI = "Install the KAI Scheduler, unless nothing here is to use it."
 _BINDINGS = f"Apply the CRD {kinds.CLUSTER_TOPOLOGY_BINDING} of your release of Grove."
 _MNNVL = "PodCliques that ask for MNNVL are refused"
+_NEWER = (
+    "Try your workloads with grove-admission check, and install a release of grove-admission that"
+    " knows this version."
+)
 
 APIS = (
     Api(
@@ -126,6 +131,8 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
     """Return a check; None if the CRD is `broken`, because there is a check for it already."""
     resource = api.resource
     version = client.served_version(resource)
+    if version is not None and version not in resource.versions:
+        return warning(f"{resource}: {unknown_version(resource, version)}", _NEWER)
     if version is not None:
         return ok(f"{resource}: {version}")
     if str(resource) in broken:

@@ -4,7 +4,7 @@ from app.objects.resource import JOB, OF_KUBERNETES, STATEFUL_SET, Resource, bui
 
 
 def _of_grove(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
-    return Resource("grove.io", plural, kind, namespaced, ("v1alpha1",))
+    return Resource("grove.io", plural, kind, namespaced, ("v1beta1", "v1alpha1"))
 
 
 CLUSTER_TOPOLOGY = _of_grove("clustertopologies", "ClusterTopology", namespaced=False)

@@ -165,9 +165,9 @@ class HttpClient(Part):
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         path = self._path(resource, namespace)
         body = {
+            **obj,
             "apiVersion": resource.api_version(self._version(resource)),
             "kind": resource.kind,
-            **obj,
         }
         return await self.call(
             ApiRequest("create", str(resource), "POST", path, _WRITING, body=body)

@@ -2,12 +2,16 @@
 
 It reads /apis and the resource lists of known group versions. It does not use aggregated discovery,
 which some API servers lack.
+
+A neighbour may be upgraded to a version of its API that is not known here. A resource that is
+served in none of its known versions counts as served in a later one, so that rules go on; what is
+read of it is judged as the newest known version. `unknown` has these resources.
 """
 
 import asyncio
 import logging
 import random as system_random
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, NoReturn
 
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection
@@ -79,13 +83,23 @@ class Discovery:
     def served_version(self, resource: Resource) -> str | None:
         return self._served.get(resource)
 
+    @property
+    def unknown(self) -> dict[Resource, str]:
+        """The resources that are served in no known version, with the version that is used."""
+        return {
+            resource: version
+            for resource, version in self._served.items()
+            if version is not None and version not in resource.versions
+        }
+
     async def served_now(self, resources: Collection[Resource]) -> set[Resource]:
         """Ask the API server which of `resources` it serves.
 
         If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
         """
         lists: Lists = {}
-        for group_version in _known_groups(resources):
+        later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}
+        for group_version in _known_groups(resources) | {each for each in later if each[1]}:
             try:
                 lists[group_version] = await self._plurals(group_version)
             except NotFound:
@@ -93,7 +107,14 @@ class Discovery:
                 if group_version in self._lists:
                     raise
 
-        served = {resource for resource in resources if _best(resource, lists) is not None}
+        served = {
+            resource
+            for resource in resources
+            if any(
+                group == resource.group and resource.plural in plurals
+                for (group, _), plurals in lists.items()
+            )
+        }
         if any(self.served_version(resource) is None for resource in served):
             self.trigger()
         return served
@@ -174,9 +195,18 @@ class Discovery:
         """
         async with self._refreshing:
             served = await self._served_groups()
-            unread = await self._read_lists(served & _known_groups(self.resources))
+            unread = await self._read_lists(set(served) & _known_groups(self.resources))
+            later, also_unread = await self._read_later(served)
+            unread |= also_unread
             self._has_refreshed.set()
-            versions = {r: _best(r, self._lists) or self._former(r, unread) for r in self.resources}
+            versions = {
+                r: _best(r, self._lists) or self._former(r, unread) or later.get(r)
+                for r in self.resources
+            }
+            for resource, version in later.items():
+                if versions[resource] == version != self.served_version(resource):
+                    told = unknown_version(resource, version)
+                    logger.warning("%s is served as %s", resource, told)
             self._set_served(versions)
             if unread:
                 raise next(iter(unread.values()))
@@ -207,6 +237,36 @@ class Discovery:
 
         return unread
 
+    async def _read_later(
+        self, served: Sequence[GroupVersion]
+    ) -> tuple[dict[Resource, str], dict[GroupVersion, ClusterError]]:
+        """Return later versions of the resources that are served in no known one.
+
+        Also return which lists can't be read: what was served by them counts as served.
+        """
+        later: dict[Resource, str] = {}
+        lists: Lists = {}
+        unread: dict[GroupVersion, ClusterError] = {}
+        for resource in self.resources:
+            if _best(resource, self._lists) is not None:
+                continue
+            for group_version in _later_versions(resource, served):
+                if group_version not in {*lists, *unread}:
+                    try:
+                        lists[group_version] = await self._plurals(group_version)
+                    except ClusterError as error:
+                        unread[group_version] = error
+
+                version = group_version[1]
+                was_served = version == self.served_version(resource)
+                if resource.plural in lists.get(group_version, ()) or (
+                    group_version in unread and was_served
+                ):
+                    later[resource] = version
+                    break
+
+        return later, unread
+
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """Return the former version of `resource`, None if it counts as gone.
 
@@ -223,22 +283,20 @@ class Discovery:
         """
         groups = await self._served_groups()
         self._has_refreshed.set()
-        self._set_served(
-            {
-                r: next((version for version in r.versions if (r.group, version) in groups), None)
-                for r in self.resources
-            }
-        )
+        self._set_served({resource: _assumed(resource, groups) for resource in self.resources})
 
-    async def _served_groups(self) -> set[GroupVersion]:
-        """Return the group versions that the cluster names, and the core one."""
+    async def _served_groups(self) -> list[GroupVersion]:
+        """Return the group versions that the cluster names, and the core one.
+
+        Of each group, they are in the order of the API server, with the preferred one first.
+        """
         answer = await self._read("/apis")
-        named = {
+        named = [
             (str(group.get("name", "")), str(version.get("version", "")))
             for group in answer.get("groups") or []
             for version in group.get("versions") or []
-        }
-        return named | {("", "v1")}
+        ]
+        return [*named, ("", "v1")]
 
     async def _plurals(self, group_version: GroupVersion) -> frozenset[str]:
         group, version = group_version
@@ -283,8 +341,35 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
     await run_store(client, store, Selection(CRD, metadata_only=True))
 
 
+def unknown_version(resource: Resource, version: str) -> str:
+    """Return what it means that `resource` is served in no known version, but in `version`."""
+    return (
+        f"{version}, which this version of grove-admission doesn't know: it is judged as"
+        f" {resource.newest}"
+    )
+
+
 def _known_groups(resources: Iterable[Resource]) -> set[GroupVersion]:
     return {(resource.group, version) for resource in resources for version in resource.versions}
+
+
+def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Iterable[GroupVersion]:
+    """Yield the group versions that may have `resource` in a form that is not known yet."""
+    return (
+        (group, version)
+        for group, version in served
+        if resource.optional
+        and group == resource.group
+        and version not in resource.versions
+        and resource.may_follow(version)
+    )
+
+
+def _assumed(resource: Resource, served: Sequence[GroupVersion]) -> str | None:
+    """Return the version in which `resource` is served if the cluster has it."""
+    known = (version for version in resource.versions if (resource.group, version) in served)
+    later = (version for _, version in _later_versions(resource, served))
+    return next(known, None) or next(later, None)
 
 
 def _best(resource: Resource, lists: Lists) -> str | None:

@@ -1,14 +1,21 @@
 """Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
 
+import re
+
+from msgspec.structs import replace
+
 from app.base.value import Value
 from app.objects.shape import Object
+
+_VERSION = re.compile(r"v([0-9]{1,9})(?:(alpha|beta)([0-9]{1,9}))?")
 
 
 class Resource(Value, cache_hash=True):
     """A resource of the Kubernetes API.
 
-    `versions` are those that this program can read and write, the preferred one first. Discovery
-    finds which of them a cluster serves. An `optional` resource may be missing from a cluster.
+    `versions` are those that this program knows, the preferred one first. Discovery finds which of
+    them a cluster serves, and takes a later one that is not known if it serves none of them. An
+    `optional` resource may be missing from a cluster.
     """
 
     group: str
@@ -29,6 +36,34 @@ class Resource(Value, cache_hash=True):
         chosen = version or self.versions[0]
         return f"{self.group}/{chosen}" if self.group else chosen
 
+    @property
+    def newest(self) -> str:
+        """The newest of the known versions, as which a later one is judged."""
+        return max(self.versions, key=age_of_version)
+
+    @property
+    def rule_versions(self) -> list[str]:
+        """The versions in the rules of webhooks and policies.
+
+        Of a neighbour's CRD, all versions: none is written unseen in one that comes later.
+        Kubernetes itself converts to the versions that a rule names.
+        """
+        is_kubernetes = not self.optional or self.group.endswith(".k8s.io")
+        return list(self.versions) if is_kubernetes else ["*"]
+
+    def may_follow(self, version: str) -> bool:
+        """Return whether an unknown `version` can be judged as the newest known one.
+
+        An older one than all known versions has another form.
+        """
+        return age_of_version(version) > min(map(age_of_version, self.versions))
+
+    def in_version(self, version: str | None) -> "Resource":
+        """Return this resource with `version` as the only one; as it is for None."""
+        if version in (None, self.versions[0]):
+            return self
+        return replace(self, versions=(version,))
+
     def owner_reference(self, name: str, uid: str, *, blocks: bool = True) -> Object:
         """Return an owner reference to an object of this resource, as the controller.
 
@@ -43,6 +78,18 @@ class Resource(Value, cache_hash=True):
             "controller": True,
             "blockOwnerDeletion": blocks,
         }
+
+
+def age_of_version(version: str) -> tuple[int, int, int]:
+    """Return what orders versions of an API, older ones first, as API servers order those of CRDs.
+
+    Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
+    """
+    parts = _VERSION.fullmatch(version)
+    if not parts:
+        return (-1, 0, 0)
+    stage = {"alpha": 0, "beta": 1, None: 2}[parts[2]]
+    return (stage, int(parts[1]), int(parts[3] or 0))
 
 
 def built_in(group: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource:

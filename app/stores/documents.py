@@ -63,12 +63,16 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the preferred version.
+        """Return the version of the first document, or the preferred one if there is none.
 
         None for an API of a later release of Grove that no document belongs to.
         """
-        served = resource not in _LATER_APIS or resource in self._later
-        return resource.versions[0] if served else None
+        if resource in _LATER_APIS and resource not in self._later:
+            return None
+        for stored in self._objects.get(resource, {}).values():
+            version = text_at(stored, "apiVersion").rpartition("/")[2]
+            return version or resource.versions[0]
+        return resource.versions[0]
 
     @property
     def names_grove(self) -> bool:

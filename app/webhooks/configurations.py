@@ -84,7 +84,7 @@ def _entry(webhook: Webhook, target: Target, namespaces: list[str]) -> Object:
     suffix = f"/{webhook.subresource}" if webhook.subresource else ""
     rule = {
         "apiGroups": [resource.group],
-        "apiVersions": [resource.versions[0]],
+        "apiVersions": resource.rule_versions,
         "operations": list(webhook.operations),
         "resources": [
             f"{plural}{suffix}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.doctor.apis import APIS, check_apis
+from app.doctor.apis import APIS, Api, check_apis
 from app.doctor.report import Check
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, WORKLOAD
 from app.kube.api import NotFound, Object
@@ -30,8 +30,8 @@ async def test_all_there() -> None:
     checks = await check_apis(MemoryClient(), read)
     assert {check.status for check in checks} == {"ok"}
     assert [check.message for check in checks][:2] == [
-        "clustertopologies.grove.io: v1alpha1",
-        "podcliquesets.grove.io: v1alpha1",
+        "clustertopologies.grove.io: v1beta1",
+        "podcliquesets.grove.io: v1beta1",
     ]
 
 
@@ -74,6 +74,19 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
         "ok",
         "workloads.scheduling.k8s.io is not installed: there are no Workloads to map",
     )
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: str(api.resource))
+async def test_an_api_in_a_version_that_is_not_known_is_judged_and_said(api: Api) -> None:
+    client = MemoryClient()
+    client.served[api.resource] = "v9"
+    checks = [check for check in await check_apis(client, read) if check.status != "ok"]
+    message = (
+        f"{api.resource}: v9, which this version of grove-admission doesn't know: it is judged as"
+        f" {api.resource.newest}"
+    )
+    assert [(check.status, check.message) for check in checks] == [("warning", message)]
+    assert "grove-admission check" in checks[0].remedy
 
 
 async def test_without_any_neighbour_everything_says_why_it_matters() -> None:

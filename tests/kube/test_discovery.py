@@ -102,8 +102,35 @@ NOTHING_OPTIONAL: dict[str, str | None] = {
         ),
         pytest.param(
             ApiServer(resource_nvidia_com={"v2": ["computedomains"]}),
-            {},
+            {"computedomains.resource.nvidia.com": "v2"},
             id="only a version that we don't know",
+        ),
+        pytest.param(
+            ApiServer(resource_nvidia_com={"v2": ["computedomains"], "v1beta1": ["others"]}),
+            {"computedomains.resource.nvidia.com": "v2"},
+            id="only a version that we don't know, beside other resources in a known one",
+        ),
+        pytest.param(
+            ApiServer(
+                resource_nvidia_com={"v2": ["computedomains"], "v1beta1": ["computedomains"]}
+            ),
+            {"computedomains.resource.nvidia.com": "v1beta1"},
+            id="a version that we don't know beside one that we do",
+        ),
+        pytest.param(
+            ApiServer(resource_nvidia_com={"v2": ["computedomains"], "v3": ["computedomains"]}),
+            {"computedomains.resource.nvidia.com": "v2"},
+            id="of several unknown versions the one that the API server prefers",
+        ),
+        pytest.param(
+            ApiServer(resource_k8s_io={"v1alpha3": ["resourceclaims"]}),
+            {},
+            id="only a version that is older than all that we know",
+        ),
+        pytest.param(
+            ApiServer(resource_nvidia_com={"edge": ["computedomains"]}),
+            {},
+            id="only a version whose age is not known",
         ),
     ],
 )
@@ -115,6 +142,50 @@ def test_served_versions(server: ApiServer, expected: dict[str, str]) -> None:
         assert (discovery.known, answers(discovery)) == (True, NOTHING_OPTIONAL | expected)
 
     virtual.run(main())
+
+
+@pytest.mark.parametrize("refresh", ["refresh", "assume"])
+def test_an_unknown_version_is_told_from_the_known_ones(refresh: str) -> None:
+    async def main() -> None:
+        server = ApiServer(
+            resource_nvidia_com={"v2": ["computedomains"]},
+            resource_k8s_io={"v1": ["resourceclaims"]},
+        )
+        discovery = discovery_of(server)
+        await getattr(discovery, refresh)()
+        assert discovery.unknown == {COMPUTE_DOMAIN: "v2"}
+        assert await discovery.served_now([COMPUTE_DOMAIN]) == {COMPUTE_DOMAIN}
+
+    virtual.run(main())
+
+
+def test_an_unknown_version_gives_way_to_a_known_one_and_back() -> None:
+    async def main() -> None:
+        heard: list[str | None] = []
+        server = ApiServer(resource_nvidia_com={"v2": ["computedomains"]})
+        discovery = discovery_of(server)
+        discovery.subscribe(lambda _, version: heard.append(version))
+        await discovery.refresh()
+        server.groups["resource.nvidia.com"]["v1beta1"] = ["computedomains"]
+        await discovery.refresh()
+        del server.groups["resource.nvidia.com"]["v1beta1"]
+        await discovery.refresh()
+        assert heard == ["v2", "v1beta1", "v2"]
+
+    virtual.run(main())
+
+
+def test_an_unknown_version_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        discovery = discovery_of(ApiServer(resource_nvidia_com={"v2": ["computedomains"]}))
+        await discovery.refresh()
+        await discovery.refresh()
+
+    virtual.run(main())
+    assert [record.message for record in caplog.records] == [
+        "computedomains.resource.nvidia.com is served as v2, which this version of grove-admission"
+        " doesn't know: it is judged as v1beta1"
+    ]
 
 
 def test_commands_take_no_workloads_for_served_in_the_version_of_priority_classes() -> None:
@@ -154,6 +225,13 @@ def test_only_groups_that_we_know_are_read() -> None:
             RESOURCE_CLAIM,
             "v1",
             id="one of two versions, which gives way to no other",
+        ),
+        pytest.param(
+            {"resource_nvidia_com": {"v2": ["computedomains"]}},
+            "/apis/resource.nvidia.com/v2",
+            COMPUTE_DOMAIN,
+            "v2",
+            id="a version that we don't know",
         ),
     ],
 )

@@ -227,4 +227,4 @@ async def test_status_of_a_resource_told_to_have_none() -> None:
             ObjectRef(CLUSTER_TOPOLOGY, "grove"), {"status": {}}, subresource="status"
         )
     assert not raised.value.no_resource
-    assert client.served_version(POD_CLIQUE_SET) == "v1alpha1"
+    assert client.served_version(POD_CLIQUE_SET) == "v1beta1"

@@ -26,7 +26,7 @@ def owner(pcs: str) -> dict[str, Any]:
         GROUP: "95a7ce26-7125-4018-804f-438144974127",
     }
     return {
-        "apiVersion": "grove.io/v1alpha1",
+        "apiVersion": "grove.io/v1beta1",
         "kind": "PodCliqueSet",
         "name": pcs,
         "uid": uids[pcs],

@@ -41,6 +41,7 @@ def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> 
     """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
+    owner["apiVersion"] = cluster_topology["apiVersion"]
     return {
         "apiVersion": KAI_TOPOLOGY.api_version(),
         "kind": KAI_TOPOLOGY.kind,

@@ -6,7 +6,7 @@ The format is described in `tests/testdata/kai-lines/README.md`.
 import copy
 import gzip
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-lines"
+GPU_GROUP = "runai-gpu-group"
+RESERVATIONS = "kai-resource-reservation"
 NOW = 1_798_761_600.0
 """2027-01-01: after all times in the recordings."""
 
@@ -80,6 +82,7 @@ class LineRecording:
             items = [_after(copy.deepcopy(item), cycle, leaving) for item in items]
             items = [item for item in items if item["metadata"]["name"] not in gone]
             items += again
+            items = list(with_reservations(items))
             leaving = {name: left for name, left in leaving.items() if left > 0}
             coming -= gone
 
@@ -90,6 +93,9 @@ def evicted_again(items: Iterable[Object], gone: set[str], cycle: int) -> Iterat
         if item["kind"] == "Pod" and item["metadata"]["name"] in gone:
             made = copy.deepcopy(item)
             made["metadata"].pop("deletionTimestamp", None)
+            made["metadata"].get("annotations", {}).pop("received-resource-type", None)
+            for label in gpu_groups_of(made):
+                del made["metadata"]["labels"][label]
             made["spec"].pop("nodeName", None)
             made["status"] = {"phase": "Pending"}
             made["metadata"]["uid"] += "-again"
@@ -104,6 +110,7 @@ def _after(item: Object, cycle: Mapping[str, Any], leaving: Mapping[str, int]) -
         if name in cycle["placed"]:
             item["spec"]["nodeName"] = cycle["placed"][name]
             item["status"] = {**item.get("status", {}), "phase": "Running"}
+            _share(item, cycle.get("groups", {}).get(name, []))
         if name in leaving:
             item["metadata"]["deletionTimestamp"] = "2100-01-01T00:00:00Z"
     elif item["kind"] == "PodGroup":
@@ -111,6 +118,52 @@ def _after(item: Object, cycle: Mapping[str, Any], leaving: Mapping[str, int]) -
         status = {**item.get("status", {}), "schedulingConditions": conditions}
         item["status"] = status if conditions else {}
     return item
+
+
+def _share(pod: Object, groups: Sequence[str]) -> None:
+    """Write down of which GPUs a placed pod has a part, as KAI's binder does."""
+    if not groups:
+        return
+    metadata = pod["metadata"]
+    metadata["annotations"]["received-resource-type"] = "Fraction"
+    has_several = "gpu-fraction-num-devices" in metadata["annotations"]
+    labels = {f"{GPU_GROUP}/{group}": group for group in groups}
+    metadata.setdefault("labels", {}).update(labels if has_several else {GPU_GROUP: groups[0]})
+
+
+def gpu_groups_of(pod: Object) -> dict[str, str]:
+    """Return the labels of a pod that name the shared GPUs of which it has a part."""
+    labels = pod["metadata"].get("labels", {})
+    return {label: value for label, value in labels.items() if label.startswith(GPU_GROUP)}
+
+
+def with_reservations(items: Sequence[Object]) -> Iterator[Object]:
+    """Yield `items` with one reservation pod of KAI for each GPU that is shared."""
+    nodes = {
+        group: item["spec"]["nodeName"]
+        for item in items
+        if item["kind"] == "Pod"
+        and item["metadata"].get("namespace") != RESERVATIONS
+        and "nodeName" in item["spec"]
+        for group in gpu_groups_of(item).values()
+    }
+    for item in items:
+        reserved = item["metadata"].get("namespace") == RESERVATIONS
+        if not reserved or nodes.pop(item["metadata"]["labels"][GPU_GROUP], None):
+            yield item
+
+    for group, node in sorted(nodes.items()):
+        labels = {"app": RESERVATIONS, GPU_GROUP: group}
+        name = f"gpu-reservation-{node}-{group}"
+        gpu = {"nvidia.com/gpu": "1"}
+        container = {"name": "resource-reservation", "resources": {"limits": gpu, "requests": gpu}}
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": RESERVATIONS, "uid": name, "labels": labels},
+            "spec": {"nodeName": node, "containers": [container]},
+            "status": {"phase": "Running"},
+        }
 
 
 def _is_deleted(item: Object) -> bool:

@@ -21,8 +21,12 @@ HOST = Level("host", "kubernetes.io/hostname")
 NUMA = Level("numa", "k/numa")
 
 
-def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
-    stored = {"metadata": {"name": "grove-topology", "uid": "u1"}, "spec": {}}
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v9"])
+def test_it_has_the_levels_broadest_first_and_its_owner(version: str) -> None:
+    """The owner has the version in which it was read, which is served."""
+    api_version = f"grove.io/{version}"
+    metadata = {"name": "grove-topology", "uid": "u1"}
+    stored = {"apiVersion": api_version, "metadata": metadata, "spec": {}}
     assert desired_kai_topology(stored, [RACK, HOST]) == {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
@@ -30,7 +34,7 @@ def test_it_has_the_levels_broadest_first_and_its_owner() -> None:
             "name": "grove-topology",
             "ownerReferences": [
                 {
-                    "apiVersion": "grove.io/v1alpha1",
+                    "apiVersion": api_version,
                     "kind": "ClusterTopology",
                     "name": "grove-topology",
                     "uid": "u1",
