@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.objects.shape import Object
 
-_VERSION = re.compile(r"v([0-9]{1,9})(?:(alpha|beta)([0-9]{1,9}))?")
+_VERSION = re.compile(r"v([1-9][0-9]{0,8})(?:(alpha|beta)([1-9][0-9]{0,8}))?")
 
 
 class Resource(Value, cache_hash=True):

@@ -46,10 +46,12 @@ SUBGROUP_MESSAGES = {
 }
 
 
-async def judged(name: str, caller: Caller | None = None) -> dict[str, Any]:
-    """What the server answers and does, without the uid."""
+async def judged(
+    name: str, caller: Caller | None = None, review: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """What the server answers and does, without the uid. `review` is asked in place of `name`."""
     caller = caller or Caller()
-    response = await caller.ask(path_of(name), load(name))
+    response = await caller.ask(path_of(name), review or load(name))
     result: dict[str, Any] = {"allowed": response["allowed"]}
     if "status" in response:
         result["status"] = response["status"]
