@@ -431,7 +431,7 @@ class ClientContract:
         label = unique("streamed")
         names = [unique("streamed") for _ in range(3)]
         for name in names:
-            await client.create(SECRET, secret(name, {"of": label}), NAMESPACE)
+            await client.create(SECRET, secret(name, {"of": label}, a="eA=="), NAMESPACE)
         other = await client.create(SECRET, secret(unique("other")), NAMESPACE)
         selection = Selection(SECRET, NAMESPACE, labels=f"of={label}", metadata_only=metadata_only)
         watch = client.watch(selection, resource_version="", list_first=True)
