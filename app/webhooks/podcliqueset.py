@@ -14,6 +14,7 @@ from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
 from app.rules.queue_warnings import warnings_of_set
 from app.rules.set_mistakes import minimum_findings, mistake_warnings
+from app.rules.set_size import size_findings
 from app.rules.topology.capacity import apart_warnings, capacity_warnings
 
 
@@ -21,6 +22,10 @@ class PodCliqueSetWebhook(Value):
     facts: ClusterView
 
     def __call__(self, request: Request) -> Verdict:
+        too_large = size_findings(request.object, request.old)
+        if too_large:
+            return judged(too_large)
+
         dialect = self.facts.dialect()
         groups_read = self.facts.reads_groups
         template = read_template(request.object, groups_read=groups_read)

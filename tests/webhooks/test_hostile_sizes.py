@@ -9,9 +9,11 @@ import pytest
 from app.admission.exchange import Exchange
 from app.cluster.cluster import cluster_of
 from app.config.schema import Configuration
+from app.facts.grove.podcliqueset import read_bounded_set
 from app.facts.named import read_place
 from app.objects.fields import MOST_ITEMS
 from app.rules.dialects.bindings.podgangs import gang_warnings
+from app.rules.set_size import size_findings
 from app.webhooks.registry import routes_over
 from tests.reviews import JSON_HEADERS, Seen
 
@@ -30,7 +32,9 @@ LONG = "a" * 1_000_000
 ENABLED = {"grove.io/mnnvl-enabled": "true"}
 
 
-def asked(path: str, kind: tuple[str, str, str], obj: Any, facts: Any = ()) -> dict[str, Any]:
+def asked(
+    path: str, kind: tuple[str, str, str], obj: Any, facts: Any = (), old: Any = None
+) -> dict[str, Any]:
     """The response to a review of `obj`, whose kind is a group, a kind and a plural."""
     levels = {"clusterTopology": {"enabled": True, "levels": LEVELS}}
     configuration = Configuration.model_validate(levels)
@@ -38,12 +42,13 @@ def asked(path: str, kind: tuple[str, str, str], obj: Any, facts: Any = ()) -> d
     group, name, plural = kind
     request = {
         "uid": "u",
-        "operation": "CREATE",
+        "operation": "UPDATE" if old else "CREATE",
         "kind": {"group": group, "version": "v1alpha1", "kind": name},
         "resource": {"group": group, "version": "v1alpha1", "resource": plural},
         "namespace": "a",
         "object": {"metadata": {"name": "x"}, **obj},
     }
+    request |= {"oldObject": old} if old else {}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
     exchange = Exchange(routes, Seen())
     answer = exchange.answer(routes[path], b"", JSON_HEADERS, json.dumps(review).encode())
@@ -59,12 +64,6 @@ def of_set(template: Any, facts: Any = (), **metadata: Any) -> dict[str, Any]:
 
 
 LISTS = {
-    "cliques": (
-        "/validate/podcliqueset",
-        ("grove.io", "PodCliqueSet", "podcliquesets"),
-        lambda items: {"template": {"cliques": items}},
-        "spec.template.cliques",
-    ),
     "SubGroups": (
         "/validate/podgroup",
         ("scheduling.run.ai", "PodGroup", "podgroups"),
@@ -179,3 +178,63 @@ def test_places_of_long_texts_are_not_kept() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 5_000_000
+
+
+# Sets of hundreds of parts.
+
+
+def cliques(number: int) -> Any:
+    return {"cliques": [{"name": f"c{n}", "spec": {"replicas": 1}} for n in range(number)]}
+
+
+def groups(number: int, names: int = 1) -> Any:
+    held = [{"name": f"g{n}", "cliqueNames": ["c0"] * names} for n in range(number)]
+    return {**cliques(1), "podCliqueScalingGroups": held}
+
+
+TOO_MANY = "a PodCliqueSet must have at most 128 cliques and scaling groups"
+
+
+@pytest.mark.parametrize(
+    ("template", "refusal"),
+    [
+        (cliques(128), ""),
+        (cliques(129), f"spec.template.cliques: Too many: 129: {TOO_MANY}"),
+        (groups(127), ""),
+        (groups(128), f"spec.template.cliques: Too many: 129: {TOO_MANY}"),
+        (
+            groups(2, 65),
+            "spec.template.podCliqueScalingGroups: Too many: 130: the scaling groups of a"
+            " PodCliqueSet must have at most 128 cliqueNames",
+        ),
+    ],
+    ids=["128 cliques", "129 cliques", "128 with groups", "129 with groups", "many names"],
+)
+def test_sets_of_hundreds_of_parts_are_refused(template: Any, refusal: str) -> None:
+    response = of_set(template)
+    assert response["allowed"] == (not refusal)
+    assert refusal in response.get("status", {}).get("message", "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "allowed"),
+    [(200, 200, True), (200, 150, True), (200, 100, True), (200, 201, False), (100, 129, False)],
+)
+def test_a_set_that_is_older_than_the_bound_may_not_grow(
+    before: int, after: int, allowed: bool
+) -> None:
+    kind = ("grove.io", "PodCliqueSet", "podcliquesets")
+    old = {"metadata": {"name": "x"}, "spec": {"template": cliques(before)}}
+    obj = {"spec": {"replicas": 2, "template": cliques(after)}}
+    response = asked("/validate/podcliqueset", kind, obj, old=old)
+    assert response["allowed"] == allowed
+
+
+def test_the_parts_of_a_set_that_is_too_large_are_not_looked_at() -> None:
+    class Unread(list[Any]):
+        def __iter__(self) -> Any:
+            raise AssertionError("the list was read")
+
+    many = {"spec": {"template": {"cliques": Unread([1] * 9_990)}}}
+    assert len(size_findings(many, None)) == 1
+    assert read_bounded_set(many).is_cut

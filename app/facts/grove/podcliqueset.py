@@ -341,9 +341,16 @@ def number_of_parts(obj: JsonMap) -> int:
     return sum(len(items) for items in lists if isinstance(items, list))
 
 
+def number_of_clique_names(obj: JsonMap) -> int:
+    """Return the number of cliqueNames of all scaling groups of a PodCliqueSet."""
+    groups = maps_at(obj, "spec", "template", "podCliqueScalingGroups")
+    lists = (group.get("cliqueNames") for group in groups)
+    return sum(len(names) for names in lists if isinstance(names, list))
+
+
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet, without the parts of one that has more than MOST_PARTS."""
-    if number_of_parts(obj) <= MOST_PARTS:
+    """Read a stored PodCliqueSet, without its parts if they are more than MOST_PARTS."""
+    if max(number_of_parts(obj), number_of_clique_names(obj)) <= MOST_PARTS:
         return read_pod_clique_set(obj)
     spec = only(map_at(obj, "spec"), ("replicas",))
     return PodCliqueSet(**_spec({"metadata": obj.get("metadata"), "spec": spec}), is_cut=True)
