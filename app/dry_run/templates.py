@@ -13,7 +13,7 @@ from app.base.value import Value
 from app.facts.carrier import Carrier, read_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.node import GPUS
-from app.facts.labels import MNNVL_ENABLED
+from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
 from app.facts.unit_owners import OWNER_KINDS, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object
@@ -31,7 +31,7 @@ from app.rules.set_mistakes import (
     nearest,
     unknown_scheduler,
 )
-from app.rules.topology.coverage import GPU_COUNT, Nodes
+from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
 
 

@@ -39,8 +39,20 @@ NODE_POOL = "kai.scheduler/node-pool"
 KAI_QUEUE = "kai.scheduler/queue"
 """The label that leads to the queue of a workload, unless it is configured."""
 
+KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 SUBGROUP = "kai.scheduler/subgroup-name"
-GPU_FRACTION = "gpu-fraction"
+KAI_RESERVATION = "kai-resource-reservation"
+"""The label `app` of KAI's pods that stand for a shared GPU."""
+
+KAI_SCALE_ADJUST = "kai-scale-adjust"
+"""The label `app` of KAI's pods that have a cluster autoscaler add nodes."""
+
+GPU_COUNT = "nvidia.com/gpu.count"
+"""The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
+
+KAI_BACKGROUND = "kai.scheduler/background"
+"""The label of pods that KAI evicts for any other pod, from 0.18 on."""
+
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""
 

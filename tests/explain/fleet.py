@@ -30,6 +30,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import DeviceClass
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Place, Ref
 from app.objects.owners import OwnerRef
 
@@ -117,6 +118,7 @@ def occupant(node: str, number: int = 0, gpus: int = 8, **changes: Any) -> Pod:
         name,
         f"uid-{name}",
         node=node,
+        scheduler=KAI_SCHEDULER,
         phase="Running",
         shape=shape(gpus),
         group="batch-eval",

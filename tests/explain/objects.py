@@ -16,13 +16,15 @@ from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
-from app.facts.labels import KAI_QUEUE
+from app.facts.labels import KAI_QUEUE, NODE_POOL
 from app.facts.named import Place
 from app.facts.nvidia.computedomain import ComputeDomain
 
@@ -156,22 +158,29 @@ def priority_class(fact: PriorityClass) -> Object:
 
 def queue(fact: Queue) -> Object:
     bounds = {"quota": fact.quota, "limit": fact.limit}
-    gpu = {name: -1 if value is None else value // 1000 for name, value in bounds.items()}
+    gpu = {
+        name: -1 if value is None else value / 1000
+        for name, value in bounds.items()
+        if name not in fact.unset
+    }
     resources: Object = {"gpu": {**gpu, "overQuotaWeight": fact.weight}}
     allocated: Object = {"nvidia.com/gpu": str(fact.allocated // 1000)}
     fixed: Object = {"nvidia.com/gpu": str(fact.allocated_fixed // 1000)}
     for name, share, unit in (("cpu", fact.cpu, 1), ("memory", fact.memory, MEGABYTE)):
+        amounts = {"quota": share.quota, "limit": share.limit}
+        resources[name] = {
+            key: -1 if value is None else value / unit
+            for key, value in amounts.items()
+            if key not in share.unset
+        } | {"overQuotaWeight": share.weight}
         if share != NO_SHARE:
-            amounts = {"quota": share.quota, "limit": share.limit}
-            resources[name] = {
-                key: -1 if value is None else value / unit for key, value in amounts.items()
-            } | {"overQuotaWeight": share.weight}
             allocated[name] = f"{share.allocated}m"
             fixed[name] = f"{share.allocated_fixed}m"
     spec: Object = {"resources": resources, "priority": fact.priority}
     spec |= {"parentQueue": fact.parent} if fact.parent else {}
     status = {"allocated": allocated, "allocatedNonPreemptible": fixed}
-    fields: Object = {"metadata": time_of(fact.created), "spec": spec, "status": status}
+    metadata = {**time_of(fact.created), "labels": {NODE_POOL: fact.pool} if fact.pool else {}}
+    fields: Object = {"metadata": metadata, "spec": spec, "status": status}
     return made("scheduling.run.ai/v2", "Queue", "", fact.name, **fields)
 
 
@@ -275,12 +284,13 @@ def term(requirements: Term) -> Object:
 
 def pod_spec(shape: Shape, claims: Iterable[PodClaim] = ()) -> Object:
     """`selector` becomes required affinity if it isn't plain."""
+    requests = [(name, ask) for name, ask in shape.requests if not (shape.part and name == GPU)]
     container = {
         "name": "main",
         "image": "registry.example/main:1",
-        "resources": {"requests": quantities(shape.requests)},
+        "resources": {"requests": quantities(requests)},
     }
-    devices = {name: value for name, value in quantities(shape.requests).items() if "/" in name}
+    devices = {name: value for name, value in quantities(requests).items() if "/" in name}
     container["resources"] |= {"limits": devices} if devices else {}  # type: ignore[operator]
     spec: Object = {"containers": [container]}
     if shape.selector:
@@ -658,6 +668,14 @@ OPTED_OUT_AND_MARKED = {
 }
 
 
+def sharing(part: GpuPart | None) -> Object:
+    """The annotations of a pod that shares GPUs."""
+    if part is None:
+        return {}
+    asked = {"gpu-memory": str(part.memory)} if part.memory else {"gpu-fraction": str(part.portion)}
+    return {**asked, "gpu-fraction-num-devices": str(part.devices)}
+
+
 def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {
         "schedulerName": fact.scheduler,
@@ -701,11 +719,18 @@ def pod(fact: Pod) -> Object:
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": at}
         status["conditions"] = [scheduled]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
+    marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
+    marks |= {"kai.scheduler/background": "true"} if fact.background else {}
+    for group in fact.gpu_groups:
+        marks["runai-gpu-group" if group == fact.gpu_groups[0] else f"runai-gpu-group/{group}"] = (
+            group
+        )
     metadata: Object = {
         "labels": labels(fact.place) | marks,
         "annotations": {
             **({"pod-group-name": fact.group} if fact.group else {}),
             **(OPTED_OUT_AND_MARKED if fact.skipped else {}),
+            **sharing(fact.shape.part),
         },
         **time_of(fact.created),
     }

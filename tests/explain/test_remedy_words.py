@@ -45,7 +45,7 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.refused import IGNORED, dotted
-from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues
+from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
 
 pytestmark = pytest.mark.untraced
 
@@ -243,8 +243,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
      "wait until pods of others leave room for 3 more in zone-a/rack-a1"),
-    ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000, allocated=41_000)},
-     "wait until others of the queue end, ask for less, or have the limit raised"),
+    ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
+     "wait until research/held end, or ask for a higher limit on queue team-llm"),
+    ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
+     "request at most 16 GPUs, or ask for a higher limit on queue team-llm"),
+    ("QueueLimit", "the limit is zero", {"queues": queues(limit=0)}, "ask for a higher limit on queue team-llm"),
+    ("QueueLimit", "a limit is not set", {"queues": queues(limit=0, unset=("limit",))},
+     "set quota and limit of gpu in queue team-llm to -1, which is unlimited"),
 ]  # fmt: skip
 
 
@@ -433,9 +438,14 @@ def test_who_makes_a_podgroup_corrects_its_level(
 
 
 USES: list[tuple[str, Changes, str]] = [
-    ("pods run, and the status of the queue has nothing", RUNS, "no quota, use unknown"),
+    ("pods run, and the status of the queue has nothing", RUNS, "no quota, used 24"),
     ("no pod runs", {}, "no quota, used 0"),
-    ("the status has it", {**RUNS, "queues": queues(allocated=24_000)}, "no quota, used 24"),
+    ("the status says more", {**RUNS, "queues": queues(allocated=64_000)}, "no quota, used 24"),
+    (
+        "pods of other namespaces can't be seen, so the status counts",
+        {"unseen": {"room": "forbidden"}, "queues": queues(allocated=64_000)},
+        "no quota, used 64",
+    ),
     (
         "pods without GPUs run",
         {"pods": placed("gpu-00")},
@@ -460,4 +470,4 @@ def test_the_use_of_a_queue_is_not_0_if_pods_run_in_it(changes: Changes, words: 
 
 def test_queues_of_other_names_have_their_own_use() -> None:
     explained = answer(facts(**RUNS, queues=(Queue("team-llm", allocated=8_000),)), GANG_REF)
-    assert "team-llm: no quota, used 8" in str(explained.tree)
+    assert "team-llm: no quota, used 24" in str(explained.tree)

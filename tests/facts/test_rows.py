@@ -10,7 +10,7 @@ from app.explain.known import snapshot
 from app.facts import table
 from app.facts.grove.podgang import read_pod_gang, read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
-from app.facts.kai.queue import read_queue
+from app.facts.kai.queue import Share, read_queue
 from app.facts.kubernetes.claim import read_resource_claim
 from app.facts.kubernetes.node import read_node
 from app.facts.kubernetes.pod import read_pod
@@ -127,9 +127,18 @@ def test_parts_that_name_a_topology_and_no_level_of_it() -> None:
 
 
 def test_a_bound_that_is_no_number_of_devices() -> None:
-    gpu = {"quota": float("inf"), "limit": -1}
-    queue = read_queue({**NAMED, "spec": {"resources": {"gpu": gpu}}})
-    assert (queue.quota, queue.limit) == (None, None)
+    """KAI reads only -1 as unlimited, and a bound that is not set as 0."""
+    gpu = {"quota": "8", "limit": -1}
+    queue = read_queue({**NAMED, "spec": {"resources": {"gpu": gpu, "cpu": {"quota": 5}}}})
+    assert (queue.quota, queue.limit, queue.unset) == (0, None, ())
+    assert queue.cpu == Share(5, 0, weight=0, unset=("limit",))
+    assert queue.memory == Share(0, 0, weight=0, unset=("quota", "limit"))
+
+
+def test_a_queue_is_of_the_node_pool_whose_label_it_has() -> None:
+    labels = {"labels": {"kai.scheduler/node-pool": "h100"}}
+    assert read_queue({"metadata": {**NAMED["metadata"], **labels}}).pool == "h100"
+    assert read_queue(NAMED).pool == ""
 
 
 @pytest.mark.parametrize("bound", [1e308, 10**400], ids=["1e308", "400 digits"])
@@ -144,7 +153,7 @@ def test_the_weight_of_a_queue_is_that_of_its_bounds() -> None:
     """KAI reads a weight that is not set as 0."""
     resources = {"gpu": {"quota": 8, "overQuotaWeight": 2.5}, "cpu": {"quota": 1000}}
     queue = read_queue({**NAMED, "spec": {"resources": resources, "priority": 5}})
-    assert [share.weight for share in queue.shares.values()] == [2.5, 0, 1]
+    assert [share.weight for share in queue.shares.values()] == [2.5, 0, 0]
     assert (queue.priority, read_queue(NAMED).priority) == (5, 100)
 
 

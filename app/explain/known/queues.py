@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from app.explain.known.index import Index
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
+from app.facts.labels import NODE_POOL
 
 SEMI_PREEMPTIBLE = "semi-preemptible"
 """Preemptible but for the minimum, which is bound to the quota of the queue."""
@@ -18,28 +19,51 @@ DEFAULT_PRIORITY = 50
 """The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
 
 
-def chain(index: Index, name: str) -> Iterator[Queue]:
-    """Yield a queue and those above it, up to the root; a cycle ends where it closes."""
+def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
+    """Yield a queue and those above it, up to the root; a cycle ends where it closes.
+
+    Only queues of the node pool `pool`, by default that of the queue itself: the scheduler of a
+    pool knows no other ones (`ListQueues` in
+    `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
+    """
     seen = {""}
-    while name in index.queues and name not in seen:
-        seen.add(name)
-        yield index.queues[name]
-        name = index.queues[name].parent
+    queue = index.queues.get(name)
+    while queue and queue.name not in seen and pool in (None, queue.pool):
+        pool = queue.pool
+        seen.add(queue.name)
+        yield queue
+        queue = index.queues.get(queue.parent)
 
 
-def unusable_because(index: Index, name: str) -> str:
-    """Return why KAI places nothing in a queue; "" if it does."""
-    queues = list(chain(index, name))
-    if not queues:
+def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
+    """Return why the scheduler of a node pool places nothing in a queue; "" if it does.
+
+    The pool is that of the queue itself by default.
+    """
+    queue = index.queues.get(name)
+    if not queue:
         return "does not exist"
-    above = queues[-1].parent
+    if pool is not None and queue.pool != pool:
+        return f"{_has_label(queue)}, so it does not exist for the scheduler {_of_pool(pool)}"
+    above = [*chain(index, name)][-1].parent
+    parent = index.queues.get(above) if above else None
+    if parent and parent.pool == queue.pool:
+        return f"is below {above}, which is below itself: KAI hangs, and places nothing at all"
+    if parent:
+        return f"is below {above}, which {_has_label(parent)}: KAI ignores both"
     if above:
-        hangs = "which is below itself: KAI hangs, and places nothing at all"
-        ignores = "which does not exist: KAI ignores it"
-        return f"is below {above}, {hangs if above in index.queues else ignores}"
-    if any(other.parent == name for other in index.facts.queues):
+        return f"is below {above}, which does not exist: KAI ignores it"
+    if any(other.parent == name and other.pool == queue.pool for other in index.facts.queues):
         return "has queues below it, and KAI places nothing in such a queue"
     return ""
+
+
+def _has_label(queue: Queue) -> str:
+    return f"has the label {NODE_POOL}={queue.pool}" if queue.pool else f"has no label {NODE_POOL}"
+
+
+def _of_pool(pool: str) -> str:
+    return f"of node pool {pool}" if pool else "of the nodes without a node pool"
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:

@@ -8,6 +8,7 @@ cycle, and takes nothing that is free now.
 Evictions come after that: for whom KAI takes places from others is told by the reasons.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
@@ -19,11 +20,18 @@ from app.explain.gangs.assembly import gang_of, gang_of_pod_group
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.known.index import Index
 from app.explain.line.queues import Queues, Waiter, waiter
-from app.explain.line.shares import Quantities, quantities
+from app.explain.line.shares import (
+    NOTHING,
+    Quantities,
+    added,
+    quantities,
+    quantities_of_pod,
+)
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
 from app.facts.kai.queue import Queue
 from app.facts.named import Ref
+from app.facts.quantity import Amounts
 from app.facts.table import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
@@ -175,13 +183,26 @@ def _member_on(member: Member, nodes: Iterable[str]) -> Member:
 
 
 def _total(gang: Gang) -> Quantities:
-    """Return what the nodes of its pool have that take pods.
+    """Return what the ready nodes of its pool have, without what pods of other schedulers have.
 
-    KAI leaves out what pods of other schedulers have there, which hardly changes an order.
+    See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
     index = gang.index
-    names = ("cpu", "memory", *index.gpu_names)
-    has = index.allocatable(names)
-    nodes = (at for at in gang.placements.domains.everywhere.nodes if index.nodes[at].takes_pods)
-    sums = map(sum, zip(*map(has.__getitem__, nodes), strict=True))
-    return quantities(dict(zip(names, sums, strict=False)))
+    total = NOTHING
+    schedulers = {pod.scheduler for pod in gang.pods}
+    kinds: Counter[int] = Counter()
+    maps: dict[int, Amounts] = {}
+    for at in gang.placements.domains.everywhere.nodes:
+        node = index.nodes[at]
+        if not node.takes_pods:
+            continue
+        # nodes of one kind share a map
+        maps[id(node.allocatable)] = node.allocatable
+        kinds[id(node.allocatable)] += 1
+        for pod in index.pods_on.get(node.name, ()):
+            if pod.scheduler not in schedulers and not pod.reserves:
+                total = added(total, quantities_of_pod(pod.shape), -1)
+
+    for kind, count in kinds.items():
+        total = added(total, quantities(maps[kind]), count)
+    return total

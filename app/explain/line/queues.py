@@ -1,40 +1,40 @@
-"""The order in which KAI takes up what waits: the next queue, and the next gang in it.
+"""The order in which KAI takes up the gangs that wait in the queues of a node pool.
 
-See `pkg/scheduler/actions/utils/job_order_by_queue.go` of KAI, `plugins/priority` and
-`plugins/elastic`. Queues are compared anew after each gang, by what they have then.
+See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
+`plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
+KAI puts only the first queue of a heap in its place again, and only once it looks at that heap: a
+queue above others is compared by the gang that was best in it before.
 """
 
-from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
 
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
-from app.explain.known.queues import (
-    SEMI_PREEMPTIBLE,
-    chain,
-    group_is_preemptible,
-    priority_of,
-    unusable_because,
-)
-from app.explain.known.snapshot import PODS_OF_GROUP
+from app.explain.known.queues import chain, group_is_preemptible, priority_of, unusable_because
 from app.explain.line.shares import NOTHING, Account, Quantities, added, divide, quantities_of
+from app.explain.line.usage import memory_in_pool, new_accounts
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
-from app.facts.kubernetes.pod import Pod
 
+T = TypeVar("T")
 Rank = tuple[int, int, float, str, str]
 
 
 class Waiter(Value, dict=True):
-    """A gang that waits for KAI, with what KAI places of it next."""
+    """A gang that waits for KAI, with what KAI places of it next.
+
+    `asked` is what it counts as in the order of queues, and `bounded` at limits and quotas: they
+    differ only for pods that ask for GPU memory.
+    """
 
     gang: Gang
     group: KaiPodGroup
     rank: Rank
     asked: Quantities
+    bounded: Quantities
     preemptible: bool
 
     def __lt__(self, other: "Waiter") -> bool:
@@ -48,80 +48,174 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     state = 0 if min(placed) < 0 else 1 if max(placed) == 0 else 2
     priority = priority_of(index, group.priority_class)
     rank = (-priority, state, group.created or 0.0, group.name, gang.namespace)
-    asked = quantities_of(gang.demand.shapes)
-    return Waiter(gang, group, rank, asked, group_is_preemptible(index, group))
+    memory = memory_in_pool(index, group.pool)
+    shapes = gang.demand.shapes
+    asked = quantities_of(shapes, memory.least)
+    bounded = quantities_of(shapes, memory.most) if memory.most != memory.least else asked
+    return Waiter(gang, group, rank, asked, bounded, group_is_preemptible(index, group))
 
 
-def _placed_and_waiting(pods: Iterable[Pod]) -> tuple[Quantities, Quantities]:
-    """Return what pods ask for that have a node, and those that KAI could place."""
-    alive = [pod for pod in pods if pod.is_alive]
-    placed = quantities_of((pod.shape, 1) for pod in alive if pod.node)
-    return placed, quantities_of((pod.shape, 1) for pod in alive if not pod.node and not pod.gates)
+class Heap(Generic[T]):
+    """A binary heap that moves its items as Go's `container/heap` does.
+
+    What `less` says of items may change: they stay where they are until they are put right.
+    """
+
+    def __init__(self, less: Callable[[T, T], bool]) -> None:
+        self.items: list[T] = []
+        self._less = less
+
+    @property
+    def first(self) -> T:
+        return self.items[0]
+
+    def push(self, item: T) -> None:
+        self.items.append(item)
+        place = len(self.items) - 1
+        while place > 0:
+            above = (place - 1) // 2
+            if not self._less(self.items[place], self.items[above]):
+                break
+            self._swap(place, above)
+            place = above
+
+    def pop(self) -> T:
+        last = len(self.items) - 1
+        self._swap(0, last)
+        item = self.items.pop()
+        self.put_first_right()
+        return item
+
+    def put_first_right(self) -> None:
+        """Move the first item down to its place."""
+        place = 0
+        while (below := 2 * place + 1) < len(self.items):
+            if below + 1 < len(self.items) and self._less(self.items[below + 1], self.items[below]):
+                below += 1
+            if not self._less(self.items[below], self.items[place]):
+                break
+            self._swap(place, below)
+            place = below
+
+    def _swap(self, one: int, other: int) -> None:
+        self.items[one], self.items[other] = self.items[other], self.items[one]
+
+
+class _Place:
+    """A queue in the tree of queues with waiting gangs: with gangs in it, or queues below it."""
+
+    def __init__(self, account: Account, before: "Callable[[_Place, _Place], bool]") -> None:
+        self.account = account
+        self.gangs: Heap[Waiter] = Heap(lambda one, other: one < other)
+        self.below: Heap[_Place] = Heap(before)
+        self.above: _Place | None = None
+        self.is_changed = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.gangs.items or self.below.items)
+
+    @property
+    def best(self) -> Waiter:
+        """The gang by which the queue is compared with its siblings."""
+        place = self
+        while place.below.items:
+            place = place.below.first
+        return place.gangs.first
 
 
 class Queues:
-    """The queues of a node pool with what waits in them.
+    """The queues of a node pool with the gangs that wait in them.
 
-    `total` is what the ready nodes of the pool have.
+    `total` is what the ready nodes of the pool have for pods of KAI.
     """
 
     def __init__(
         self, index: Index, pool: str, total: Quantities, waiters: Iterable[Waiter]
     ) -> None:
         self._total = total
-        self._accounts = {name: Account(queue) for name, queue in index.queues.items() if name}
+        self._accounts = new_accounts(index, pool)
+        divide(self._accounts.values(), total)
+        usable = [own for own in waiters if not unusable_because(index, own.group.queue, pool)]
         self._above = {
             name: [self._accounts[queue.name] for queue in chain(index, name)]
-            for name in {group.queue for group in index.facts.pod_groups}
+            for name in {own.group.queue for own in usable}
         }
-        self._count(index, pool)
-        divide(self._accounts.values(), total)
-        usable = (own for own in waiters if not unusable_because(index, own.group.queue))
         self.waiting = by_key((own.group.queue, own) for own in sorted(usable))
-        """What waits in each queue: heaps, which are in order at first."""
-        self._below = by_key((account.queue.parent, account) for account in self._accounts.values())
-        self._best: dict[str, tuple[tuple[object, ...], Waiter] | None] = {}
-        self._changed = set(self.waiting)
+        """What waits in each queue, in order."""
+        self._siblings = by_key(
+            (account.queue.parent, account) for account in self._accounts.values()
+        )
+        self._places: dict[str, _Place] = {}
+        self._top: Heap[_Place] = Heap(self._comes_before)
+        for own in sorted(usable):
+            self.push(own)
 
-    def _count(self, index: Index, pool: str) -> None:
-        """Count what each queue has and asks for; KAI leaves out what it has given up."""
-        of_groups = index.lookup(PODS_OF_GROUP).each(_placed_and_waiting)
-        for group in index.facts.pod_groups:
-            if group.given_up or group.pool != pool or group.queue not in self._accounts:
-                continue
-            placed, waiting = of_groups.get(group.key, (NOTHING, NOTHING))
-            preemptible = group_is_preemptible(index, group)
-            for account in self._above[group.queue]:
-                account.take(placed, preemptible=preemptible)
-                account.requested = added(account.requested, added(placed, waiting))
-                if group.preemptibility == SEMI_PREEMPTIBLE:
-                    account.evictable = added(account.evictable, placed)
+    def _comes_before(self, one: _Place, other: _Place) -> bool:
+        if one.is_empty or other.is_empty:
+            return one.is_empty
+        return one.account.comes_before(
+            one.best.asked, other.account, other.best.asked, self._total
+        )
 
     def pop(self) -> Waiter | None:
         """Take out the gang that KAI takes up next."""
-        for queue in self._changed:
-            self._rank(queue)
-        best = self._best_below("")
-        if best:
-            heappop(self.waiting[best.group.queue])
-            self._changed = {best.group.queue}
-        return best
+        heap = self._top
+        if not heap.items:
+            return None
+        while True:
+            place = heap.first
+            if place.is_changed:
+                heap.put_first_right()
+                place.is_changed = False
+            elif place.below.items:
+                heap = place.below
+            else:
+                break
+        own = place.gangs.pop()
+        self._leave(place)
+        return own
+
+    def _leave(self, place: _Place) -> None:
+        """Remove queues without gangs, and mark the others whose gangs have changed."""
+        while place.is_empty:
+            siblings = place.above.below if place.above else self._top
+            siblings.pop()
+            del self._places[place.account.queue.name]
+            if not place.above:
+                return
+            place = place.above
+        self._mark(place)
+
+    def _mark(self, place: _Place | None) -> None:
+        while place:
+            place.is_changed = True
+            place = place.above
 
     def push(self, own: Waiter) -> None:
-        """Put the gang back that was taken out, because it has more pods to place."""
-        heappush(self.waiting[own.group.queue], own)
+        """Put in a gang: also again, because it has more pods to place."""
+        accounts = self._above[own.group.queue]
+        known = self._places.get(own.group.queue)
+        place = known or self._new_place(accounts[0])
+        place.gangs.push(own)
+        if not known:
+            self._link(place, accounts[1:])
+        self._mark(place)
 
-    def _rank(self, queue: str) -> None:
-        """Rank a queue and those above it, each by the next gang of it or of those below it."""
-        for account in self._above[queue]:
-            name = account.queue.name
-            waiting = self.waiting.get(name)
-            own = waiting[0] if waiting else self._best_below(name)
-            self._best[name] = (account.rank(own.asked, self._total), own) if own else None
+    def _new_place(self, account: Account) -> _Place:
+        place = self._places[account.queue.name] = _Place(account, self._comes_before)
+        return place
 
-    def _best_below(self, parent: str) -> Waiter | None:
-        ranked = (self._best.get(account.queue.name) for account in self._below.get(parent, ()))
-        return min(filter(None, ranked), key=itemgetter(0), default=(None, None))[1]
+    def _link(self, place: _Place, above: Iterable[Account]) -> None:
+        """Put a new queue below those above it, which are made if they have none yet."""
+        for account in above:
+            known = self._places.get(account.queue.name)
+            place.above = known or self._new_place(account)
+            place.above.below.push(place)
+            if known:
+                return
+            place = place.above
+        self._top.push(place)
 
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
         """Return the queue whose limit or quota keeps a gang out, "" if there is none.
@@ -129,7 +223,7 @@ class Queues:
         `evicted` is what KAI would take before from other queues below the same limits.
         """
         for account in self._above[own.group.queue]:
-            if account.exceeds(own.asked, evicted, preemptible=own.preemptible):
+            if account.exceeds(own.bounded, evicted, preemptible=own.preemptible):
                 return account.queue.name
         return ""
 
@@ -146,7 +240,7 @@ class Queues:
         for account in self._above[own.group.queue]:
             if not account.may_reclaim(own.asked):
                 break
-            for other in self._below[account.queue.parent]:
+            for other in self._siblings[account.queue.parent]:
                 above = other.above
                 if above and any(other.evictable):
                     found[other.queue] = above

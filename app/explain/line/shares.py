@@ -5,35 +5,82 @@ See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_divisi
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from app.base.groups import by_key
-from app.explain.known.amounts import gpus_of
+from app.base.value import Value
 from app.explain.placing.demand import Run, by_shape
 from app.facts.kai.queue import Queue
+from app.facts.kubernetes.pod import Shape
 from app.facts.quantity import Amounts
 
 Quantities = tuple[float, float, float]
 """GPUs, thousandths of CPUs and bytes, as KAI counts them."""
 
 NOTHING: Quantities = (0.0, 0.0, 0.0)
-_UNITS = (1000, 1, 1000)
+UNITS = (1000, 1, 1000)
 """How many thousandths a unit of each has."""
 _WITHOUT_SHARE = 1000
 """What KAI multiplies with that a queue has without any share."""
+_MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
+
+
+class GpuMemory(Value):
+    """The memory of a GPU on the nodes of a pool, in MiB: the least and the most; None if unknown.
+
+    KAI counts a pod that asks for memory by the least of it in the order of queues, and by the most
+    at limits (`capacity_policy.go`, `allocation_info.go`).
+    """
+
+    least: int | None = None
+    most: int | None = None
+
+
+UNKNOWN_MEMORY = GpuMemory()
 
 
 def quantities(amounts: Amounts) -> Quantities:
     """Return amounts of any resources as KAI counts them for queues."""
-    return gpus_of(amounts) / 1000, amounts.get("cpu", 0), amounts.get("memory", 0) / 1000
+    return _gpus(amounts), amounts.get("cpu", 0), amounts.get("memory", 0) / 1000
 
 
-def quantities_of(runs: Iterable[Run]) -> Quantities:
-    """Return what pods ask for together."""
+def _gpus(amounts: Amounts) -> float:
+    """Return the GPUs of amounts; a MIG device counts as its slices (`TotalGPUs` of KAI)."""
+    total = 0.0
+    for name, amount in amounts.items():
+        mig = _MIG.fullmatch(name)
+        if mig:
+            total += int(mig[1]) * amount / 1000
+        elif name.endswith("gpu"):
+            total += amount / 1000
+    return total
+
+
+def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quantities:
+    """Return what pods ask for together, one after the other as KAI adds them.
+
+    So parts of GPUs add up to what they do as floating-point numbers: 0.1 and 0.2 are more than
+    0.3. A pod that asks for memory counts by `memory_of_gpu`, and as nothing if that is not known.
+    """
     total = NOTHING
     for shape, count in by_shape(runs):
-        total = added(total, quantities(dict(shape.requests)), count)
+        one = quantities_of_pod(shape, memory_of_gpu)
+        if one[0].is_integer():
+            total = added(total, one, count)
+        else:
+            for _ in range(count):
+                total = added(total, one)
     return total
+
+
+def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantities:
+    """Return what a pod that waits asks for."""
+    gpus, cpus, memory = quantities(dict(shape.requests))
+    part = shape.part
+    if part and part.memory and memory_of_gpu:
+        gpus = part.devices * (part.memory / memory_of_gpu)
+    return gpus, cpus, memory
 
 
 def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quantities:
@@ -57,6 +104,13 @@ class Account:
         self.requested = NOTHING
         self.fair = [0.0, 0.0, 0.0]
 
+    def take_from_status(self) -> None:
+        """Count what the status of the queue says, because its pods can't be seen."""
+        shares = self.queue.shares.values()
+        self.allocated = _status(share.allocated for share in shares)
+        self.fixed = _status(share.allocated_fixed for share in shares)
+        self.requested = self.allocated
+
     def take(self, asked: Quantities, *, preemptible: bool) -> None:
         """Count what was allocated."""
         self.allocated = added(self.allocated, asked)
@@ -65,19 +119,22 @@ class Account:
         else:
             self.fixed = added(self.fixed, asked)
 
-    def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
-        """Return whether the limit would be exceeded, or the quota by what is not preemptible.
+    def over_limit(self, asked: Quantities, evicted: Quantities = NOTHING) -> list[int]:
+        """Return the positions of the resources whose limit would be exceeded.
 
-        What is `evicted` first no longer counts towards the limit.
+        What is `evicted` first no longer counts.
         """
-        bounds = [(self.limit, added(self.allocated, evicted, -1))]
-        if not preemptible:
-            bounds.append((self.quota, self.fixed))
-        return any(
-            ask and bound < used + ask
-            for bound_of, used_of in bounds
-            for bound, used, ask in zip(bound_of, used_of, asked, strict=True)
-        )
+        left = [max(0.0, has) for has in added(self.allocated, evicted, -1)]
+        return _exceeded(self.limit, left, asked)
+
+    def over_quota(self, asked: Quantities) -> list[int]:
+        """Return the positions of the resources whose quota non-preemptible pods would exceed."""
+        return _exceeded(self.quota, self.fixed, asked)
+
+    def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
+        """Return whether the limit would be exceeded, or the quota by what is not preemptible."""
+        over = self.over_limit(asked, evicted)
+        return bool(over or (not preemptible and self.over_quota(asked)))
 
     def may_reclaim(self, asked: Quantities) -> bool:
         """Return whether with so much more, it has no more of anything than its fair share."""
@@ -87,7 +144,7 @@ class Account:
     @property
     def above(self) -> tuple[str, int] | None:
         """A resource of which it has more than it may have: how much, in thousandths."""
-        rows = zip(self.queue.shares, self.allocated, self.may_have, _UNITS, strict=True)
+        rows = zip(self.queue.shares, self.allocated, self.may_have, UNITS, strict=True)
         over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
         return next(over, None)
 
@@ -97,24 +154,41 @@ class Account:
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
 
-    def rank(self, asked: Quantities, total: Quantities) -> tuple[object, ...]:
-        """Return the place of the queue among its siblings if its next gang asks for so much.
+    def comes_before(
+        self, asked: Quantities, other: "Account", others: Quantities, total: Quantities
+    ) -> bool:
+        """Return whether KAI takes up this queue before a sibling.
 
-        See `queue_order/queue_order.go`. If queues differ in nothing but what they may have, each
-        more of something else, KAI takes the older one, and here it is the one with fewer GPUs.
+        `asked` and `others` are what the next gang of each asks for. See `GetQueueOrderResult` in
+        `plugins/proportion/queue_order/queue_order.go` of KAI.
         """
+        own = self._rank(asked, total)
+        its = other._rank(others, total)
+        if own != its:
+            return own < its
+        may_have = self.may_have
+        others_may_have = other.may_have
+        if may_have != others_may_have:
+            pairs = list(zip(may_have, others_may_have, strict=True))
+            if all(mine <= its for mine, its in pairs):
+                return True
+            if all(mine >= its for mine, its in pairs):
+                return False
+        # of queues of one second KAI takes either
+        ages = ((each.queue.created or 0.0, each.queue.name) for each in (self, other))
+        own_age, other_age = ages
+        return own_age < other_age
+
+    def _rank(self, asked: Quantities, total: Quantities) -> tuple[object, ...]:
         after = added(self.allocated, asked)
         may_have = self.may_have
         return (
             all(fair < has for fair, has in zip(self.fair, self.allocated, strict=True)),
             any(quota < has for quota, has in zip(self.quota, after, strict=True)),
             -self.queue.priority,
-            any(has and not most for most, has in zip(may_have, after, strict=True)),
+            any(has > 0 and not most for most, has in zip(may_have, after, strict=True)),
             _dominant(after, may_have, total),
             _dominant(self.allocated, may_have, total),
-            may_have,
-            self.queue.created or 0.0,
-            self.queue.name,
         )
 
     def requestable(self, resource: int) -> float:
@@ -124,9 +198,23 @@ class Account:
         """Return what it asks for beyond its share."""
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
+    def is_satisfied(self, resource: int) -> bool:
+        fair = self.fair[resource]
+        return self.requested[resource] <= fair or self.limit[resource] <= fair
+
+
+def _exceeded(bounds: Sequence[float], used: Sequence[float], asked: Sequence[float]) -> list[int]:
+    rows = enumerate(zip(bounds, used, asked, strict=True))
+    return [position for position, (bound, has, ask) in rows if ask and bound < has + ask]
+
+
+def _status(allocated: Iterable[int]) -> Quantities:
+    gpus, cpus, memory = (amount / unit for amount, unit in zip(allocated, UNITS, strict=True))
+    return gpus, cpus, memory
+
 
 def _bounds(bounds: Iterable[int | None]) -> list[float]:
-    pairs = zip(bounds, _UNITS, strict=True)
+    pairs = zip(bounds, UNITS, strict=True)
     return [math.inf if bound is None else bound / unit for bound, unit in pairs]
 
 
@@ -161,24 +249,57 @@ def _promise(account: Account, resource: int, total: float) -> float:
 
 
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
-    """Divide what is beyond all quotas: by priority, then by weight."""
+    """Divide what is beyond all quotas: by priority, then by weight.
+
+    Shares are whole numbers, and at last one more goes to those that lost most by that. See
+    `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
+    """
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
-    for _, equal in sorted(by_priority.items()):
-        given = left
-        while given and left > 0:
-            given = _round(equal, resource, left)
-            left -= given
+    rounded: list[dict[str, float]] = []
+    ordered = [equal for _, equal in sorted(by_priority.items())]
+    for equal in ordered:
+        left, lost = _divide_among(equal, resource, left)
+        rounded.append(lost)
+
+    for equal, lost in zip(ordered, rounded, strict=True):
+        losers = (account for account in equal if account.queue.name in lost)
+        for account in sorted(
+            losers,
+            key=lambda own: (-lost[own.queue.name], own.queue.created or 0.0, own.queue.name),
+        ):
+            if left <= 0:
+                return
+            more = min(1.0, left)
+            account.fair[resource] += more
+            left -= more
 
 
-def _round(accounts: Iterable[Account], resource: int, left: float) -> float:
-    """Divide an amount once, and return what was given: some may want less than their share."""
-    wanting = [account for account in accounts if account.wants(resource) > 0]
-    weights = sum(account.weights[resource] for account in wanting)
-    given = 0.0
-    for account in wanting if weights else ():
-        wants = account.wants(resource)
-        share = left * account.weights[resource] / weights
-        gets = wants if wants <= share else round(share)
-        account.fair[resource] += gets
-        given += gets
-    return given
+def _divide_among(
+    accounts: Sequence[Account], resource: int, left: float
+) -> tuple[float, dict[str, float]]:
+    """Divide an amount in rounds between equal queues.
+
+    Return what is left, and what each queue that wants more lost when its share was rounded down.
+    """
+    lost: dict[str, float] = {}
+    again = True
+    while again and left:
+        again = False
+        amount = left
+        wanting = [own for own in accounts if own.wants(resource) > 0]
+        weights = sum(own.weights[resource] for own in wanting)
+        for own in wanting if weights else ():
+            weight = own.weights[resource]
+            if not left or not weight or own.is_satisfied(resource):
+                continue
+            wants = own.wants(resource)
+            share = amount * weight / weights
+            gets = wants if wants <= share else float(math.floor(share))
+            if wants <= share:
+                lost.pop(own.queue.name, None)
+            elif share > gets:
+                lost[own.queue.name] = share - gets
+            own.fair[resource] += gets
+            left -= gets
+            again = again or (gets > 0 and wants < share)
+    return left, lost

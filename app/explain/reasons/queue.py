@@ -4,16 +4,20 @@ They look at what a gang asks of its queue and of those above it, whether they h
 whom KAI evicts. See `pkg/scheduler/actions/preempt` of KAI.
 """
 
+import difflib
+import json
+import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of, requests
+from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.index import Index
 from app.explain.known.queues import (
+    NOT_PREEMPTIBLE,
     SEMI_PREEMPTIBLE,
     chain,
     group_is_preemptible,
@@ -21,6 +25,22 @@ from app.explain.known.queues import (
     unusable_because,
 )
 from app.explain.line.cycle import line_of
+from app.explain.line.shares import (
+    NOTHING,
+    UNITS,
+    Account,
+    Quantities,
+    added,
+    quantities_of,
+    quantities_of_pod,
+)
+from app.explain.line.usage import (
+    accounts_of,
+    gpus_of_claims,
+    memory_in_pool,
+    nodes_of_pool,
+    pods_are_known,
+)
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.reason import (
     Evidence,
@@ -35,21 +55,28 @@ from app.explain.reasons.reason import (
     plain,
 )
 from app.facts.kai.podgroup import KaiPodGroup, Said
-from app.facts.kai.queue import Queue, Share
-from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_QUEUE
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.labels import KAI_PREEMPTIBILITY, KAI_QUEUE, NODE_POOL
+
+TRAIN = "train"
+"""KAI's own PriorityClass for workloads that it may preempt."""
 
 # Shares: what queues have to give, and whom KAI evicts.
 
 
 class Excess(Value):
-    """A bound of a queue that a gang would exceed, in thousandths of a resource."""
+    """A bound of a queue that a gang would exceed, in thousandths of a resource.
+
+    If it `is_unset`, the queue has no such bound, which KAI reads as 0.
+    """
 
     queue: Queue
     resource: str
     bound: int
     used: int
     asked: int
+    is_unset: bool = False
 
     @property
     def words(self) -> str:
@@ -57,6 +84,11 @@ class Excess(Value):
         used = _number(self.resource, self.used)
         asked = _number(self.resource, self.asked)
         return f"{amount(self.resource, self.bound)}, {used} used, {asked} asked"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it fits in decimal numbers, and not as KAI adds them."""
+        return self.used + self.asked <= self.bound
 
 
 def _number(resource: str, thousandths: int) -> str:
@@ -66,53 +98,62 @@ def _number(resource: str, thousandths: int) -> str:
 def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
     """Yield the limits that the gang would exceed, in a queue or in one above it.
 
-    Pods that are `evicted` from the queue don't count. Its status may lack some of them.
+    Pods that are `evicted` from the queue don't count.
     """
-    less = requests(evicted)
+    less = quantities_of((pod.shape, 1) for pod in evicted)
+    asked = _asked(gang)
+    for account in _accounts(gang, name):
+        used = added(account.allocated, less, -1)
+        for at in account.over_limit(asked, less):
+            yield _excess(account, "limit", at, used, asked)
 
-    def bound_of(resource: str, share: Share) -> tuple[int | None, int]:
-        return share.limit, max(0, share.allocated - less.get(resource, 0))
 
-    return _exceeded(gang, name, bound_of)
+def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
+    """Yield the quotas that the gang would exceed, if it is bound to quotas."""
+    group = gang.pod_group
+    surplus = group and group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
+    if not group or surplus or group_is_preemptible(gang.index, group):
+        return
+    asked = _asked(gang)
+    for account in _accounts(gang, name):
+        for at in account.over_quota(asked):
+            yield _excess(account, "quota", at, account.fixed, asked)
 
 
 def over_quota(gang: Gang, name: str) -> Excess | None:
     """Return the first quota that the gang would exceed, if it is bound to quotas."""
-    group = gang.pod_group
-    surplus = group and group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
-    if not group or surplus or group_is_preemptible(gang.index, group):
-        return None
-    return next(_exceeded(gang, name, lambda _, share: (share.quota, share.allocated_fixed)), None)
+    return next(over_quotas(gang, name), None)
 
 
-def _exceeded(
-    gang: Gang, name: str, bound_of: Callable[[str, Share], tuple[int | None, int]]
-) -> Iterator[Excess]:
-    """Yield the bounds that the gang would exceed; `bound_of` gives each, and what is used."""
-    for queue in chain(gang.index, name):
-        for resource, share in queue.shares.items():
-            bound, used = bound_of(resource, share)
-            asked = gang.demand.asks(resource)
-            if bound is not None and asked and used + asked > bound:
-                yield Excess(queue, resource, bound, used, asked)
+def _accounts(gang: Gang, name: str) -> Iterator[Account]:
+    """Yield the accounts of a queue and of those above it, in the gang's node pool."""
+    accounts = accounts_of(gang.index, gang.pool)
+    queues = (queue.name for queue in chain(gang.index, name, gang.pool))
+    return (accounts[queue] for queue in queues if queue in accounts)
+
+
+def _asked(gang: Gang) -> Quantities:
+    """Return what KAI places of a gang next, as it counts at limits and quotas."""
+    return quantities_of(gang.demand.shapes, memory_in_pool(gang.index, gang.pool).most)
+
+
+def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quantities) -> Excess:
+    resource, share = list(account.queue.shares.items())[at]
+    unit = UNITS[at]
+    return Excess(
+        queue=account.queue,
+        resource=resource,
+        bound=getattr(share, bound) or 0,
+        used=max(0, round(used[at] * unit)),
+        asked=round(asked[at] * unit),
+        is_unset=bound in share.unset,
+    )
 
 
 def use_words(index: Index, queue: Queue) -> str:
-    """`used 16`, as the status of a queue says, unless pods show that it lacks them."""
-    if queue.allocated or not _has_placed(index, queue.name):
-        return f"used {plain(queue.allocated)}"
-    return "use unknown"
-
-
-def _has_placed(index: Index, name: str) -> bool:
-    """Return whether a pod with GPUs is placed in a queue."""
-
-    def look() -> bool:
-        groups = (group.key for group in index.facts.pod_groups if group.queue == name)
-        pods = (pod for group in groups for pod in index.pods_of_group.get(group, ()))
-        return any(pod.node and gpus_of(dict(pod.shape.requests)) for pod in pods)
-
-    return index.remembered(("placed in", name), look, of=("pod_groups", "pods"))
+    """`used 8`, in GPUs of the pods of a queue; as its status says, if they can't be seen."""
+    account = accounts_of(index, queue.pool).get(queue.name)
+    return f"used {plain(round(account.allocated[0] * 1000))}" if account else "use unknown"
 
 
 def losing_against(gang: Gang) -> list[Pod]:
@@ -151,7 +192,8 @@ def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
     Of a semi-preemptible one, these are the last of each part beyond its minimum. Whole SubGroups
     beyond `minSubGroup`, which KAI evicts too, are left out.
     """
-    placed = [pod for pod in index.pods_of_group.get(group.key, ()) if pod.node]
+    pods = index.pods_of_group.get(group.key, ())
+    placed = [pod for pod in pods if pod.node and pod.is_alive]
     if group.preemptibility != SEMI_PREEMPTIBLE:
         return placed if group_is_preemptible(index, group) else []
 
@@ -173,20 +215,63 @@ def _said(gang: Gang, reason: str) -> Said | None:
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """KAI places nothing in a queue that is not a leaf below a queue that exists."""
+    """KAI places nothing in a queue that is not a leaf below a queue that exists, in its pool."""
     group = gang.pod_group
     if not group or not group.queue:
         return
 
-    wrong = unusable_because(gang.index, group.queue)
-    if wrong:
-        names = sorted(queue.name for queue in gang.facts.queues)
-        usable = [name for name in names if not unusable_because(gang.index, name)]
-        others = f"there are {listed(usable)}" if usable else "there is no queue without others"
-        evidence = Evidence(group.ref, "spec.queue", group.queue)
-        remedy = f"set the label {KAI_QUEUE} of the workload to one of them"
-        text = f"Queue {group.queue} {wrong}; {others}"
-        yield about(evidence, "QueueMissing", text, remedy, "you")
+    index = gang.index
+    wrong = unusable_because(index, group.queue, group.pool)
+    if not wrong:
+        return
+    evidence = Evidence(group.ref, "spec.queue", group.queue)
+    text = f"Queue {group.queue} {wrong}"
+    queue = index.queues.get(group.queue)
+    if queue and queue.pool != group.pool:
+        remedy, who, commands = _into_one_pool(gang, group, queue)
+        yield about(evidence, "QueueMissing", text, remedy, who, commands=commands)
+        return
+
+    names = sorted(queue.name for queue in gang.facts.queues)
+    usable = [name for name in names if not unusable_because(index, name, group.pool)]
+    others = f"there are {listed(usable)}" if usable else "there is no queue without others"
+    meant = next(iter(difflib.get_close_matches(group.queue, usable, 1)), "")
+    likely = f'; did you mean "{meant}"?' if meant else ""
+    name = meant or (usable[0] if len(usable) == 1 else "QUEUE")
+    remedy = (
+        f"set the label {KAI_QUEUE} of the workload to one of them, and the queue of its PodGroup,"
+        " which KAI keeps as it was made"
+    )
+    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
+    commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
+    yield about(
+        evidence, "QueueMissing", f"{text}; {others}{likely}", remedy, "you", commands=commands
+    )
+
+
+def _into_one_pool(
+    gang: Gang, group: KaiPodGroup, queue: Queue
+) -> tuple[str, Who, tuple[str, ...]]:
+    """Return what brings a gang and its queue into one node pool: remedy, who acts, commands."""
+    if not group.pool:
+        label = shlex.quote(f"{NODE_POOL}={queue.pool}")
+        remedy = f"label the workload {NODE_POOL}={queue.pool}, and its PodGroup, which exists"
+        return remedy, "you", (f"kubectl label {_named(group)} {label}",)
+
+    nodes = sum(1 for _ in nodes_of_pool(gang.index, group.pool))
+    name = shlex.quote(queue.name)
+    label = shlex.quote(f"{NODE_POOL}={group.pool}")
+    overwrite = " --overwrite" if queue.pool else ""
+    labelling = f"label the queue and those above it {NODE_POOL}={group.pool}"
+    if not nodes:
+        labelling = f"use a queue of a node pool that has nodes ({group.pool} has none)"
+    remedy = f"{labelling}, or remove the label {NODE_POOL} from the workload and its PodGroup"
+    command = f"kubectl label queues.scheduling.run.ai {name} {label}{overwrite}"
+    return remedy, "platform" if nodes else "you", (command,) if nodes else ()
+
+
+def _named(group: KaiPodGroup) -> str:
+    return f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
 
 
 def given_up(gang: Gang) -> Reasons:
@@ -199,8 +284,7 @@ def given_up(gang: Gang) -> Reasons:
     text = f"KAI tries only once to place {group.name}: its schedulingBackoff is 1"
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
-    named = f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
-    commands = (f"kubectl patch {named} --type merge -p {patch}",)
+    commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
     remedy = "let KAI try again in each cycle"
     yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 
@@ -208,24 +292,123 @@ def given_up(gang: Gang) -> Reasons:
 def queue_limit(gang: Gang) -> Reasons:
     """The queue, or one above it, has reached a limit: each that has.
 
-    This is KAI's word for it, or the sum of what is allocated and asked. Until KAI says so, it may
-    evict others to keep within the limit.
+    The pods of the queue are counted. Until KAI says so, it may evict others to keep within the
+    limit. Its own words count if the pods can't be counted, or if it has newer facts.
     """
     group = gang.pod_group
     if not group:
         return
 
-    remedy = "ask for less, or have the limit raised"
-    waiting = f"wait until others of the queue end, {remedy}"
     exceeded = list(over_limits(gang, group.queue))
     said = _said(gang, "OverLimit")
     if exceeded and not any((*lower_priority(gang), *fair_share(gang))):
-        own = requests(gang.placed)
+        yield from _without_bound(exceeded, "limit", "QueueLimit")
         for over in exceeded:
-            alone = own.get(over.resource, 0) + over.asked
-            yield _at_limit(over, "QueueLimit", remedy if alone > over.bound else waiting, "you")
-    elif said:
-        yield _as_said(group, said, "QueueLimit", waiting)
+            if not over.is_unset:
+                yield _at_limit(over, "QueueLimit", _below_limit(gang, over), "you")
+    elif said and not _is_next(gang):
+        remedy = "wait until others of the queue end, or ask for a higher limit"
+        yield _as_said(group, said, "QueueLimit", remedy)
+
+
+def _is_next(gang: Gang) -> bool:
+    """Return whether KAI places the gang in its next cycle, by what is known now."""
+    turn = line_of(gang.index).get(gang.ref)
+    return bool(turn and turn.used)
+
+
+def _below_limit(gang: Gang, over: Excess) -> str:
+    """Return what helps against a limit that is reached."""
+    own = sum(dict(shape.requests).get(over.resource, 0) for shape in _shapes_placed(gang))
+    raised = f"ask for a higher limit on queue {over.queue.name}"
+    if over.is_exact:
+        return f"{raised}: a little is enough, because KAI refuses this only for rounding"
+    most = over.bound - own
+    if over.asked > most:
+        if most <= 0:
+            return raised
+        return f"request at most {amount(over.resource, most)}, or {raised}"
+    holders = listed(_holders(gang, over), 3)
+    return f"wait until {holders or 'others of the queue'} end, or {raised}"
+
+
+def _shapes_placed(gang: Gang) -> Iterator[Shape]:
+    return (pod.shape for pod in gang.placed if pod.is_alive)
+
+
+def _holders(gang: Gang, over: Excess) -> Iterator[str]:
+    """Yield the PodGroups that use a resource of a queue, those in queues below it too."""
+    index = gang.index
+    for group in sorted(gang.facts.pod_groups, key=lambda group: group.key):
+        is_below = over.queue in chain(index, group.queue, group.pool)
+        if not is_below or group == gang.pod_group:
+            continue
+        pods = index.pods_of_group.get(group.key, ())
+        if any(pod.node and pod.is_alive and _uses(index, pod, over.resource) for pod in pods):
+            yield f"{group.namespace}/{group.name}"
+
+
+def _uses(index: Index, pod: Pod, resource: str) -> bool:
+    if resource in dict(pod.shape.requests):
+        return True
+    return is_gpu(resource) and bool(quantities_of_pod(pod.shape)[0] + gpus_of_claims(index, pod))
+
+
+def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reasons:
+    """Yield a reason for each queue that does not set a bound, which KAI reads as 0."""
+    of_queues = by_key((over.queue, over) for over in exceeded if over.is_unset)
+    kai = f"which KAI reads as a {bound} of 0"
+    for queue, unset in of_queues.items():
+        names = [over.resource.rpartition("/")[2] for over in unset]
+        asked = listed(amount(over.resource, over.asked) for over in unset)
+        text = (
+            f"Queue {queue.name} sets no {bound} of {listed(names)}, {kai}; asked for are {asked}"
+        )
+        bounds = {name: {"quota": -1, "limit": -1} for name in names}
+        if bound == "quota":
+            bounds = {name: {"quota": -1} for name in names}
+        patch = shlex.quote(json.dumps({"spec": {"resources": bounds}}, separators=(",", ":")))
+        named = f"queues.scheduling.run.ai {shlex.quote(queue.name)}"
+        both = "quota and limit" if bound == "limit" else "the quota"
+        yield about(
+            Evidence(queue.ref, f"spec.resources.{names[0]}.{bound}", "absent"),
+            reason,
+            text,
+            f"set {both} of {listed(names)} in queue {queue.name} to -1, which is unlimited",
+            "platform",
+            commands=(f"kubectl patch {named} --type merge -p {patch}",),
+        )
+
+
+def queue_status_stale(gang: Gang) -> Reasons:
+    """By the status of a queue, a limit or quota is reached, and by its pods it is not.
+
+    KAI's scheduler counts pods. Its queue controller writes the status.
+    """
+    group = gang.pod_group
+    if not group or not pods_are_known(gang.index):
+        return
+    asked = _asked(gang)
+    bound_to_quota = not group_is_preemptible(gang.index, group)
+    for account in _accounts(gang, group.queue):
+        by_status = Account(account.queue)
+        by_status.take_from_status()
+        if account.exceeds(asked, NOTHING, preemptible=not bound_to_quota):
+            return
+        over = [*by_status.over_limit(asked), *(by_status.over_quota(asked) * bound_to_quota)]
+        for at in over[:1]:
+            resource = list(account.queue.shares)[at]
+            says, uses = (
+                amount(resource, round(own.allocated[at] * UNITS[at]))
+                for own in (by_status, account)
+            )
+            text = (
+                f"The status of queue {account.queue.name} says {says} in use, and its pods use"
+                f" {uses}: KAI counts the pods, so the queue has room"
+            )
+            remedy = "see the log of KAI's queue-controller, which writes the status"
+            evidence = Evidence(account.queue.ref, "status.allocated", says)
+            yield about(evidence, "QueueStatusStale", text, remedy, "platform", severity="warning")
 
 
 def lower_priority(gang: Gang) -> Reasons:
@@ -265,32 +448,53 @@ def queue_quota(gang: Gang) -> Reasons:
     if not group:
         return
     said = _said(gang, "NonPreemptibleOverQuota")
-    bound = _binding_quota(gang, group, said)
-    remedy = (
-        "make the workload preemptible, or use a queue with so much quota left, if there is one"
-    )
-    if bound is not None:
-        name, words = bound
-        semi = group.preemptibility == SEMI_PREEMPTIBLE
-        what = "minimum of the workload" if semi else "workload"
-        text = f"The {what} is not preemptible and so bound to the quota of queue {name}: {words}"
-        evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason if said else name)
+    exceeded = list(over_quotas(gang, group.queue))
+    yield from _without_bound(exceeded, "quota", "QueueQuota")
+    over = next((over for over in exceeded if not over.is_unset), None)
+    remedy = _beyond_quota(gang, group)
+    semi = group.preemptibility == SEMI_PREEMPTIBLE
+    what = "minimum of the workload" if semi else "workload"
+    because = _because_of_class(gang, group)
+    binds = f"The {what} is not preemptible{because} and so bound to the quota of queue"
+    evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason if said else "")
+    if over and over.is_exact:
+        exact = "that fits exactly, and KAI refuses it for rounding"
+        text = f"{binds} {over.queue.name}: {over.words}; {exact}"
+        remedy = f"ask for a slightly higher quota on queue {over.queue.name}, or {remedy}"
         yield about(evidence, "QueueQuota", text, remedy, "you")
-    elif said:
-        yield _as_said(group, said, "QueueQuota", remedy)
+    elif over:
+        text = f"{binds} {over.queue.name}: {over.words}"
+        yield about(evidence, "QueueQuota", text, remedy, "you")
+    elif said and not exceeded and not _is_next(gang):
+        numbers = _numbers_said(gang, group, said)
+        if numbers:
+            yield about(evidence, "QueueQuota", f"{binds} {numbers}", remedy, "you")
+        else:
+            yield _as_said(group, said, "QueueQuota", remedy)
 
 
-def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[str, str] | None:
-    """Return the name of the queue whose quota stands in the way, and its numbers.
+def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
+    """Return which PriorityClass makes a PodGroup non-preemptible, if nothing else does."""
+    if group.preemptibility or not group.priority_class:
+        return ""
+    value = priority_of(gang.index, group.priority_class)
+    return f" (PriorityClass {group.priority_class} has {value}, {NOT_PREEMPTIBLE} or more)"
 
-    These are ours, else KAI's, else those of its status.
-    """
-    over = over_quota(gang, group.queue)
-    if over:
-        return over.queue.name, over.words
-    if not said:
-        return None
 
+def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
+    """Return what helps a workload that is bound to a quota."""
+    preemptible = "make the workload preemptible"
+    below = sorted(each.name for each in gang.facts.priorities if 0 <= each.value < NOT_PREEMPTIBLE)
+    if group.preemptibility:
+        preemptible += f": label it {KAI_PREEMPTIBILITY}=preemptible"
+    elif below:
+        name = TRAIN if TRAIN in below else below[-1]
+        preemptible += f": label it priorityClassName={name}"
+    return f"{preemptible}, or use a queue with so much quota left, if there is one"
+
+
+def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
+    """Return the queue whose quota KAI says is exceeded with its numbers, "" if it says none."""
     name = said.queue or group.queue
     quota = gpus_of(said.quota)
     used = gpus_of(said.allocated)
@@ -298,7 +502,54 @@ def _binding_quota(gang: Gang, group: KaiPodGroup, said: Said | None) -> tuple[s
     if not quota and queue:
         quota = queue.quota or 0
         used = queue.allocated_fixed
-    return (name, f"{amount('/gpu', quota)}, {plain(used)} used") if quota else None
+    return f"{name}: {amount('/gpu', quota)}, {plain(used)} used" if quota else ""
+
+
+def within_quota(gang: Gang) -> Reasons:
+    """The gang's queue is below its quota, and KAI takes nothing from others within theirs."""
+    turn = line_of(gang.index).get(gang.ref)
+    group = gang.pod_group
+    if not group or not turn or turn.used or turn.above or turn.full or gang.placed:
+        return
+    asks = _asked(gang)
+    if not asks[0] or gang.placements.now.fits:
+        return
+    accounts = accounts_of(gang.index, gang.pool)
+    own = accounts.get(group.queue)
+    if not own or own.quota[0] < own.allocated[0] + asks[0] or own.quota[0] == math.inf:
+        return
+
+    leaves = [
+        each for each in accounts.values() if each is not own and not _children(each, accounts)
+    ]
+    holding = [each for each in leaves if each.allocated[0] > 0]
+    if not holding or any(each.allocated[0] > each.quota[0] for each in holding):
+        return
+    held = listed(
+        f"queue {each.queue.name} uses {_gpus(each.allocated[0])}, within its quota of"
+        f" {_gpus(each.quota[0])}"
+        for each in holding
+    )
+    promised = sum(each.quota[0] for each in (own, *leaves))
+    has = sum(gpus_of(node.allocatable) for node in nodes_of_pool(gang.index, gang.pool)) / 1000
+    more = ""
+    if has < promised < math.inf:
+        than = f"more than the {_gpus(has)} of the nodes"
+        more = f". The quotas of all queues are {_gpus(promised)}, {than}"
+    text = f"KAI reclaims nothing for it: {held}{more}"
+    remedy = "lower quotas until the nodes can keep them, or add nodes"
+    evidence = Evidence(
+        holding[0].queue.ref, "spec.resources.gpu.quota", _gpus(holding[0].quota[0])
+    )
+    yield about(evidence, "WithinQuota", text, remedy, "platform", severity="warning")
+
+
+def _children(account: Account, accounts: Mapping[str, Account]) -> bool:
+    return any(other.queue.parent == account.queue.name for other in accounts.values())
+
+
+def _gpus(count: float) -> str:
+    return "unlimited GPUs" if count == math.inf else amount("/gpu", round(count * 1000))
 
 
 def fair_share(gang: Gang) -> Reasons:
@@ -319,7 +570,8 @@ def fair_share(gang: Gang) -> Reasons:
         for queue, more in turn.above.items()
     )
     first, *_ = turn.above
-    evidence = Evidence(first.ref, "status.allocated", plain(first.allocated))
+    used = accounts_of(gang.index, gang.pool)[first.name].allocated[0]
+    evidence = Evidence(first.ref, "GPUs of its pods", plain(round(used * 1000)))
     remedy = (
         "wait: KAI may reclaim them; if it takes long, see preemptionDelay and minimum"
         " runtimes of the queues"

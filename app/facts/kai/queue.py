@@ -1,27 +1,30 @@
 """KAI's queues."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
 from app.facts.kubernetes.gpus import GPU
+from app.facts.labels import NODE_POOL
 from app.facts.named import ClusterScoped, read_name
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.objects.time import seconds_since_1970
 
 _GPU = (GPU, "gpu")
+UNLIMITED = -1
+"""The value of a bound without limit."""
 
+_MOST_BOUND = 10**30
 
 MEGABYTE = 1_000_000 * 1000
 """In thousandths of a byte: queues have memory in megabytes."""
 
 
 class Share(Value):
-    """What a queue may have of a resource and has, in thousandths. None is no bound.
+    """What a queue may use of one resource and what it uses, in thousandths.
 
-    What is beyond all quotas is divided between queues by their `weight`.
+    A bound of None is unlimited. Capacity beyond all quotas is divided by `weight`.
     """
 
     quota: int | None = None
@@ -29,15 +32,19 @@ class Share(Value):
     allocated: int = 0
     allocated_fixed: int = 0
     weight: float = 1.0
+    unset: tuple[str, ...] = ()
+    """The bounds (`quota`, `limit`) that the queue does not set. KAI reads them as 0."""
 
 
 NO_SHARE = Share()
 
 
 class Queue(ClusterScoped):
-    """A queue, with GPUs in thousandths. None is no limit; a quota of None is no promise.
+    """A queue of KAI.
 
-    `weight` is that of its share of GPUs.
+    The bounds and amounts are those of GPUs, in thousandths: `allocated` is what the status of the
+    queue says. `pool` is the node pool whose scheduler knows the queue, "" for the scheduler of the
+    nodes without a pool.
     """
 
     kind = "Queue"
@@ -51,32 +58,36 @@ class Queue(ClusterScoped):
     weight: float = 1.0
     priority: int = 100
     created: float | None = None
+    pool: str = ""
+    unset: tuple[str, ...] = ()
 
     @property
     def shares(self) -> Mapping[str, Share]:
         """By resource, in the order in which they are looked at."""
-        gpus = Share(self.quota, self.limit, self.allocated, self.allocated_fixed, self.weight)
+        gpus = Share(
+            self.quota, self.limit, self.allocated, self.allocated_fixed, self.weight, self.unset
+        )
         return {GPU: gpus, "cpu": self.cpu, "memory": self.memory}
 
 
 def read_queue(obj: JsonMap) -> Queue:
     metadata = map_at(obj, "metadata")
     spec = map_at(obj, "spec")
-    resources = map_at(spec, "resources")
-    gpus = map_at(resources, "gpu")
-    status = map_at(obj, "status")
+    gpus = _share(obj, "gpu", 1000)
     return Queue(
         name=read_name(obj),
         parent=text_at(spec, "parentQueue"),
-        quota=_bound(gpus.get("quota"), 1000),
-        limit=_bound(gpus.get("limit"), 1000),
-        allocated=_gpus(status.get("allocated")),
-        allocated_fixed=_gpus(status.get("allocatedNonPreemptible")),
-        cpu=_share(resources, status, "cpu", 1),
-        memory=_share(resources, status, "memory", MEGABYTE),
-        weight=_weight(gpus),
+        quota=gpus.quota,
+        limit=gpus.limit,
+        allocated=gpus.allocated,
+        allocated_fixed=gpus.allocated_fixed,
+        weight=gpus.weight,
+        unset=gpus.unset,
+        cpu=_share(obj, "cpu", 1),
+        memory=_share(obj, "memory", MEGABYTE),
         priority=int_of(spec.get("priority"), 100),
         created=seconds_since_1970(metadata.get("creationTimestamp")),
+        pool=text_at(map_at(metadata, "labels"), NODE_POOL),
     )
 
 
@@ -85,37 +96,43 @@ def read_queue_names(obj: JsonMap) -> frozenset[str]:
     return frozenset(map_at(obj, "spec", "names"))
 
 
-def _share(resources: JsonMap, status: JsonMap, name: str, unit: int) -> Share:
-    """Return the share of a resource whose bounds are in a unit of this many thousandths."""
-    bounds = map_at(resources, name)
+def _share(queue: JsonMap, name: str, unit: int) -> Share:
+    """Return the share of a resource whose bounds are in a unit of this many thousandths.
+
+    KAI reads a bound that is not set as 0, and only -1 as unlimited: `getQueueQuota` in
+    `pkg/scheduler/api/queue_info/queue_info.go`, and `isOverLimit` in
+    `pkg/scheduler/plugins/proportion/capacity_policy/max_allowed_check.go`.
+    """
+    bounds = map_at(queue, "spec", "resources", name)
+    status = map_at(queue, "status")
+    allocated = amounts(status.get("allocated"))
+    fixed = amounts(status.get("allocatedNonPreemptible"))
+    names = _GPU if name == "gpu" else (name,)
     share = Share(
-        _bound(bounds.get("quota"), unit),
-        _bound(bounds.get("limit"), unit),
-        amounts(status.get("allocated")).get(name, 0),
-        amounts(status.get("allocatedNonPreemptible")).get(name, 0),
-        _weight(bounds),
+        quota=_bound(bounds.get("quota"), unit),
+        limit=_bound(bounds.get("limit"), unit),
+        allocated=next((allocated[each] for each in names if each in allocated), 0),
+        allocated_fixed=next((fixed[each] for each in names if each in fixed), 0),
+        weight=max(0, _number(bounds.get("overQuotaWeight"))),
+        unset=unset_bounds(bounds),
     )
     return NO_SHARE if share == NO_SHARE else share
 
 
-def _weight(bounds: JsonMap) -> float:
-    """Return the weight of bounds, which is 0 if it is not set: only what is promised is its share.
+def unset_bounds(bounds: JsonMap) -> tuple[str, ...]:
+    """Return which of `quota` and `limit` are not set in the bounds of one resource."""
+    return tuple(name for name in ("quota", "limit") if bounds.get(name) is None)
 
-    It is 1 if there are no bounds at all.
-    """
-    value = _bound(bounds.get("overQuotaWeight"), 1000)
-    return (value or 0) / 1000 if bounds else 1.0
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return 0
+    return max(-_MOST_BOUND, min(value, _MOST_BOUND))
 
 
 def _bound(value: Any, unit: int) -> int | None:
-    """Return a bound in thousandths, or None for -1, which is no bound, and for nothing."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    """Return a bound in thousandths, None for -1, which is unlimited."""
+    number = _number(value)
+    if number == UNLIMITED:
         return None
-    if not 0 <= value < math.inf:
-        return None
-    return round(min(value * unit, MOST_THOUSANDTHS))
-
-
-def _gpus(quantities: Any) -> int:
-    values = amounts(quantities)
-    return next((values[name] for name in _GPU if name in values), 0)
+    return round(max(-1, min(number * unit, MOST_THOUSANDTHS)))

@@ -4,10 +4,19 @@ What decides on placement is kept; env, args and other annotations are not.
 """
 
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, shared
+from app.facts.kubernetes.gpu_sharing import (
+    FRACTION_DEVICES,
+    GPU_FRACTION,
+    GPU_MEMORY,
+    GpuPart,
+    groups_of,
+    read_part,
+)
 from app.facts.kubernetes.gpus import GPU, gpus_of_pod
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
@@ -18,16 +27,16 @@ from app.facts.kubernetes.selectors import (
     tolerations,
 )
 from app.facts.labels import (
-    GPU_FRACTION,
     GROVE_CLIQUE_NAME,
     IGNORE_WORKLOADS,
+    KAI_BACKGROUND,
+    KAI_RESERVATION,
     MNNVL_ENABLED,
     POD_GROUP_NAME,
     SKIP_PODGROUPER,
     SUBGROUP,
 )
 from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
-from app.facts.quantity import thousandths
 from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import OwnerRef, controller_of
@@ -113,12 +122,16 @@ class PodForm(TypedDict, total=False):
 
 
 class Shape(Value):
-    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
+    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it.
+
+    If it asks for a `part` of GPUs, the GPUs among its `requests` are what KAI counts in a queue.
+    """
 
     requests: tuple[tuple[str, int], ...] = ()
     selector: Term = ()
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    part: GpuPart | None = None
 
 
 NO_SHAPE = Shape()
@@ -159,6 +172,8 @@ def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]
     )
 
 
+NOTHING: JsonMap = MappingProxyType({})
+
 _OF_SHAPE = (
     "containers",
     "initContainers",
@@ -170,25 +185,34 @@ _OF_SHAPE = (
 )
 
 
-def read_shape(spec: JsonMap, share: Any = None) -> Shape:
-    """Return what the pods of a pod spec ask of a node.
+_OF_PART = (GPU_FRACTION, GPU_MEMORY, FRACTION_DEVICES)
+_WITHOUT_PART = ("", "", "")
 
-    Limits stand in for requests that are not set, as at admission. `share` is the part of a GPU
-    that a pod asks for by annotation.
+
+def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
+    """Return what the pods of a pod spec with these annotations ask of a node.
+
+    Limits stand in for requests that are not set, as at admission.
     """
-    return _read_shape(to_json(only(spec, _OF_SHAPE)), share if isinstance(share, str) else None)
+    part: tuple[str, ...] = _WITHOUT_PART
+    if GPU_FRACTION in annotations or GPU_MEMORY in annotations:
+        part = tuple(text_at(annotations, name) for name in _OF_PART)
+    return _read_shape(to_json(only(spec, _OF_SHAPE)), part)
 
 
 @lru_cache(maxsize=1024)
-def _read_shape(content: bytes, share: str | None) -> Shape:
+def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
     """Read the fields of a pod spec, as JSON.
 
     The pods of a gang have the same: for most of them, reading takes an eighth of the time.
     """
     spec = from_json(content)
     requests = pod_requests(spec)
-    if share is not None:
-        requests[GPU] = requests.get(GPU, 0) + thousandths(share)
+    part = read_part(dict(zip(_OF_PART, annotations, strict=True)))
+    if part:
+        requests = {name: ask for name, ask in requests.items() if not name.endswith("gpu")}
+        if part.gpus:
+            requests[GPU] = part.gpus
 
     shape: Shape = shared(
         Shape(
@@ -196,6 +220,7 @@ def _read_shape(content: bytes, share: str | None) -> Shape:
             node_selector(spec),
             required_affinity(spec),
             tolerations(spec),
+            part,
         )
     )
     return shape
@@ -247,6 +272,12 @@ class Pod(Namespaced):
     controller: Ref | None = None
     skipped: bool = False
     daemon_of: str = ""
+    gpu_groups: tuple[str, ...] = ()
+    """The GPUs that it shares, as KAI labels them."""
+    reserves: bool = False
+    """Whether KAI made it to reserve a GPU that other pods share."""
+    background: bool = False
+    """Whether KAI evicts it for any other pod."""
 
     @property
     def finished(self) -> bool:
@@ -275,7 +306,7 @@ def read_pod(obj: JsonMap) -> Pod:
         interned(spec.get("nodeName")),
         interned(spec.get("schedulerName")) or "default-scheduler",
         tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
-        read_shape(spec, annotations.get(GPU_FRACTION)),
+        read_shape(spec, annotations),
         interned(status.get("phase")) or "Pending",
         unscheduled,
         _waiting(status),
@@ -292,6 +323,9 @@ def read_pod(obj: JsonMap) -> Pod:
         _controller(metadata, owner),
         skipped=_opts_out(annotations) and annotations.get(SKIP_PODGROUPER) == "true",
         daemon_of=interned(labels.get(DAEMON_OF)),
+        gpu_groups=groups_of(labels),
+        reserves=labels.get("app") == KAI_RESERVATION,
+        background=labels.get(KAI_BACKGROUND) == "true",
     )
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.base.value import Value
 from app.facts.grove.template import SET, CountedClique, Owner, Template, owner_text
 from app.facts.grove.topology import Level
+from app.facts.labels import GPU_COUNT
 from app.objects.fields import listed
-from app.rules.topology.coverage import GPU_COUNT, Nodes, NodesWith, Room
+from app.rules.topology.coverage import Nodes, NodesWith, Room
 
 
 def capacity_warnings(

@@ -12,12 +12,10 @@ from typing import Any, TypeVar, TypeVarTuple
 from app.base.value import Value
 from app.facts.grove.topology import DOMAINS, Level
 from app.facts.kubernetes.node import GPUS
+from app.facts.labels import GPU_COUNT
 from app.objects.conditions import Condition
 from app.objects.fields import listed
 from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead, is_documented, pasted
-
-GPU_COUNT = "nvidia.com/gpu.count"
-"""The node label with the number of GPUs, which NVIDIA's GPU feature discovery writes."""
 
 LEVELS_COVERED = "LevelsCovered"
 

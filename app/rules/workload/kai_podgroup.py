@@ -14,7 +14,14 @@ from typing import Any
 from app.base.value import Value
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP
-from app.facts.labels import KAI_QUEUE, KAI_TOPOLOGY_NAME, MANAGED_BY, MANAGER, NODE_POOL
+from app.facts.labels import (
+    KAI_PREEMPTIBILITY,
+    KAI_QUEUE,
+    KAI_TOPOLOGY_NAME,
+    MANAGED_BY,
+    MANAGER,
+    NODE_POOL,
+)
 from app.objects.shape import JsonMap, Object, annotations_of, labels_of, only, string_map
 from app.rules.topology.placing import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
@@ -51,7 +58,7 @@ class LabelKeys(Value):
 
     queue: str = KAI_QUEUE
     priority_class: str = "priorityClassName"
-    preemptibility: str = "kai.scheduler/preemptibility"
+    preemptibility: str = KAI_PREEMPTIBILITY
     project: str = "project"
     user: str = "user"
     node_pool: str = NODE_POOL

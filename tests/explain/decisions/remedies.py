@@ -242,6 +242,11 @@ def _ask_less(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
                 container["resources"]["requests"][match["what"].lower()] = "1m"
 
 
+def _queue_empties(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    """End all that uses what a queue may have."""
+    cluster.delete_pods(lambda pod: True)
+
+
 def _raise_limit(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for queue in cluster.of("Queue"):
         queue["spec"]["resources"]["gpu"]["limit"] = -1
@@ -282,6 +287,8 @@ def _into_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     for group in cluster.of("PodGroup"):
         if group["metadata"]["name"] in cluster.groups():
             group["metadata"].setdefault("labels", {})["kai.scheduler/node-pool"] = match["pool"]
+    for queue in cluster.of("Queue"):
+        queue["metadata"].setdefault("labels", {})["kai.scheduler/node-pool"] = match["pool"]
 
 
 def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -312,7 +319,9 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
     (r"delete (?:.+ and then )?the claim: created again", _new_claim),
     (r"make the pods smaller|make the pods of one size", _smaller),
-    (r"have the limit raised", _raise_limit),
+    (r"ask for a higher limit on queue", _raise_limit),
+    (r"^request at most", _smaller),
+    (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*end$", _queue_empties),
     (r"make the workload preemptible", _preemptible),
     (r"have nodes labelled so", _label_alike),
     (r"correct the selector$", _select_all),

@@ -186,8 +186,13 @@ def test_each_node_pool_has_a_line_of_its_own() -> None:
     gangs.add("in-pool", 8, pool="p")
     gangs.add("in-none", 8)
     pooled = node("n1", labels={NODE_POOL: "p"})
-    assert gangs.placed(pooled) == ["in-pool"]
-    assert sorted(gangs.placed(pooled, node("n2"))) == ["in-none", "in-pool"]
+    assert gangs.placed(pooled) == []
+    queues = (*QUEUES, Queue("p", pool="p"))
+    gangs = Gangs()
+    gangs.add("in-pool", 8, pool="p", queue="p")
+    gangs.add("in-none", 8)
+    assert gangs.placed(pooled, queues=queues) == ["in-pool"]
+    assert sorted(gangs.placed(pooled, node("n2"), queues=queues)) == ["in-none", "in-pool"]
 
 
 def test_gates_missing_pods_and_unusable_queues_keep_out_of_the_line() -> None:

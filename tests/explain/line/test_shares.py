@@ -1,5 +1,6 @@
 """Fair shares as KAI divides them between queues."""
 
+from functools import cmp_to_key
 from typing import NamedTuple
 
 import pytest
@@ -78,8 +79,12 @@ def ranked(*accounts: Account, asked: float = 1.0) -> list[str]:
     """Return the queues in KAI's order, if the next gang of each asks for so many GPUs."""
     total = (10.0, 0.0, 0.0)
     divide(accounts, total)
-    in_order = sorted(accounts, key=lambda each: each.rank((asked, 0.0, 0.0), total))
-    return [each.queue.name for each in in_order]
+    asks = (asked, 0.0, 0.0)
+
+    def compare(one: Account, other: Account) -> int:
+        return -1 if one.comes_before(asks, other, asks, total) else 1
+
+    return [each.queue.name for each in sorted(accounts, key=cmp_to_key(compare))]
 
 
 def having(has: float, made: Account) -> Account:

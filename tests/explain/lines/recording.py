@@ -185,5 +185,9 @@ def line_recordings_of(files: Iterable[Path]) -> Iterator[LineRecording]:
         content = file.read_bytes()
         if file.suffix == ".gz":
             content = gzip.decompress(content)
-        texts = content.decode().splitlines() if file.name.endswith(".jsonl.gz") else [content]
+        texts = (
+            content.decode().splitlines()
+            if file.name.endswith((".jsonl", ".jsonl.gz"))
+            else [content]
+        )
         yield from (LineRecording(json.loads(text)) for text in texts)

@@ -7,13 +7,15 @@ from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.workload import PriorityClass
 from tests.explain.fleet import (
     GPU,
+    NOW,
     fill,
     nodes,
+    occupant,
     pod_group,
     pods,
     shape,
 )
-from tests.explain.table.row import FULL, Changes, Row, labelled, queues, said
+from tests.explain.table.row import FULL, Changes, Row, labelled, part_of, queues, said, using
 
 GIB = 1024**3 * 1000
 LARGE = pods(shape=shape(8, memory=4 * 1024**3))
@@ -36,6 +38,36 @@ def batch(queue: str, preemptibility: str = "") -> KaiPodGroup:
     return KaiPodGroup("research", "batch-eval", queue=queue, preemptibility=preemptibility)
 
 
+LIMITED_ROOT = (Queue("root", "", None, 64_000), Queue("team-llm", "root"), Queue("b", "root"))
+UNSET = Share(0, 0, weight=0, unset=("quota", "limit"))
+
+
+POOLED_NODES = labelled(tuple(n.name for n in nodes()), pool="h100")
+OF_POOL = (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100"))
+
+
+def ending(gpus: int) -> Changes:
+    """The same as `using`, and the pod is ending."""
+    changes = using(gpus)
+    *others, held = changes["pods"]
+    return {**changes, "pods": (*others, replace(held, deleting=NOW))}
+
+
+def shared(quota: int) -> Changes:
+    """All pods ask for 0.2 GPUs together, and another one has 0.1."""
+    held = occupant("gpu-00", shape=part_of(0.1), group="held")
+    group = KaiPodGroup("research", "held", queue="team-llm", preemptibility=FIXED)
+    return {
+        "queues": queues(quota=quota),
+        "pods": (*pods(shape=part_of(0.05)), held),
+        "pod_groups": (pod_group(preemptibility=FIXED), group),
+    }
+
+
+def full(changes: Changes) -> Changes:
+    return {**changes, "pods": (*pods(), *FULL)}
+
+
 def parted(preemptible: int) -> Changes:
     """A sibling has HALF of the GPUs, and of its pods so many are preemptible."""
     others = fill("rack-a1", "rack-a2")
@@ -53,7 +85,7 @@ QUEUES = (
         "QueueMissing",
         "the queue does not exist",
         {"pod_groups": (pod_group(queue="team-x"),)},
-        "Queue team-x does not exist; there are research and team-llm",
+        'Queue team-x does not exist; there are research and team-llm; did you mean "team-llm"?',
         "you",
         {},
     ),
@@ -72,6 +104,59 @@ QUEUES = (
         "Queue team-llm is below a, which is below itself: KAI hangs, and places nothing at all; there are c",
         "you",
         {"queues": (Queue("team-llm", "a"), Queue("a", "b"), Queue("b"), Queue("c"))},
+    ),
+    Row(
+        "QueueMissing",
+        "the queue is of a node pool, and the workload of none",
+        {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100"))},
+        "Queue team-llm has the label kai.scheduler/node-pool=h100, so it does not exist for the"
+        " scheduler of the nodes without a node pool",
+        "you",
+        {},
+    ),
+    Row(
+        "QueueMissing",
+        "the workload is of a node pool, and its queue of none",
+        {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES},
+        "Queue team-llm has no label kai.scheduler/node-pool, so it does not exist for the scheduler"
+        " of node pool h100",
+        "platform",
+        {"pod_groups": (pod_group(pool="h100"),), "nodes": POOLED_NODES, "queues": OF_POOL},
+    ),
+    Row(
+        "QueueMissing",
+        "the queue above is of another node pool",
+        {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root"))},
+        "Queue team-llm is below root, which has the label kai.scheduler/node-pool=h100: KAI ignores"
+        " both; there is no queue without others",
+        "you",
+        {},
+    ),
+    Row(
+        "WithinQuota",
+        "a sibling keeps what is within its quota",
+        {
+            "pod_groups": (pod_group(), batch("team-b")),
+            "queues": (
+                Queue("root"),
+                Queue("team-llm", "root", 32_000),
+                Queue("team-b", "root", 128_000),
+            ),
+            "pods": (*pods(), *FULL),
+        },
+        "KAI reclaims nothing for it: queue team-b uses 128 GPUs, within its quota of 128 GPUs. The"
+        " quotas of all queues are 160 GPUs, more than the 128 GPUs of the nodes",
+        "platform",
+        {
+            "pod_groups": (pod_group(), batch("team-b")),
+            "queues": (
+                Queue("root"),
+                Queue("team-llm", "root", 32_000),
+                Queue("team-b", "root", 96_000),
+            ),
+            "pods": (*pods(), *FULL),
+        },
+        also=("NoDomainFits",),
     ),
     Row(
         "GivenUp",
@@ -93,84 +178,164 @@ QUEUES = (
     Row(
         "QueueLimit",
         "the queue's limit leaves room for 23 GPUs, and 24 are asked for",
-        {"queues": queues(limit=64_000, allocated=41_000)},
+        {"queues": queues(limit=64_000), **using(41)},
         "Queue team-llm: limit 64 GPUs, 41 used, 24 asked",
         "you",
-        {"queues": queues(limit=64_000, allocated=40_000)},
+        {"queues": queues(limit=64_000), **using(40)},
     ),
     Row(
         "QueueLimit",
         "the limit of the queue above",
-        {"queues": (Queue("root", "", None, 64_000, 60_000), Queue("team-llm", "root"))},
+        {"queues": LIMITED_ROOT, **using(60, queue="b")},
         "Queue root: limit 64 GPUs, 60 used, 24 asked",
         "you",
-        {"queues": (Queue("root", "", None, 64_000, 40_000), Queue("team-llm", "root"))},
+        {"queues": LIMITED_ROOT, **using(40, queue="b")},
+    ),
+    Row(
+        "QueueLimit",
+        "pods that end don't count, and the status of the queue lags behind",
+        {"queues": queues(limit=64_000, allocated=64_000), **using(41)},
+        "Queue team-llm: limit 64 GPUs, 41 used, 24 asked",
+        "you",
+        {"queues": queues(limit=64_000, allocated=64_000), **ending(41)},
+    ),
+    Row(
+        "QueueLimit",
+        "pods of a queue on nodes of another pool don't count",
+        {"queues": queues(limit=64_000), **using(41)},
+        "Queue team-llm: limit 64 GPUs, 41 used, 24 asked",
+        "you",
+        {
+            "queues": queues(limit=64_000),
+            "nodes": labelled((nodes()[-1].name,), pool="h100"),
+            **using(41),
+        },
+    ),
+    Row(
+        "QueueLimit",
+        "the queue sets no limit for CPUs and memory",
+        {"queues": queues(cpu=UNSET, memory=UNSET), "pods": LARGE},
+        "Queue team-llm sets no limit of cpu and memory, which KAI reads as a limit of 0; asked for are"
+        " 4 CPUs and 16 GiB",
+        "platform",
+        {"queues": queues(cpu=UNSET, memory=UNSET), "pods": pods(shape=shape(8, cpu=0))},
+    ),
+    Row(
+        "QueueQuota",
+        "the queue sets no quota for GPUs",
+        {
+            "queues": queues(quota=0, unset=("quota",)),
+            "pod_groups": (pod_group(preemptibility=FIXED),),
+        },
+        "Queue team-llm sets no quota of gpu, which KAI reads as a quota of 0; asked for are 24 GPUs",
+        "platform",
+        {"queues": queues(quota=0, unset=("quota",))},
+    ),
+    Row(
+        "QueueQuota",
+        "parts of GPUs fit exactly, and KAI adds them as floating-point numbers",
+        shared(quota=300),
+        "The workload is not preemptible and so bound to the quota of queue team-llm: 0.3 GPUs, 0.1 used,"
+        " 0.2 asked; that fits exactly, and KAI refuses it for rounding",
+        "you",
+        shared(quota=310),
+    ),
+    Row(
+        "QueueStatusStale",
+        "the status of the queue says that its limit is reached, and its pods use less",
+        {"queues": queues(limit=64_000, allocated=64_000), **using(40)},
+        "The status of queue team-llm says 64 GPUs in use, and its pods use 40 GPUs: KAI counts the"
+        " pods, so the queue has room",
+        "platform",
+        {"queues": queues(limit=64_000, allocated=40_000), **using(40)},
     ),
     Row(
         "QueueLimit",
         "the limit of CPUs",
-        {"queues": queues(cpu=Share(None, 23_000, 20_000))},
+        {"queues": queues(cpu=Share(None, 23_000)), **using(cpu=20)},
         "Queue team-llm: limit 23 CPUs, 20 used, 4 asked",
         "you",
-        {"queues": queues(cpu=Share(None, 24_000, 20_000))},
+        {"queues": queues(cpu=Share(None, 24_000)), **using(cpu=20)},
     ),
     Row(
         "QueueLimit",
         "the limit of memory",
-        {"queues": queues(memory=Share(None, 15 * GIB, GIB)), "pods": LARGE},
-        "Queue team-llm: limit 15 GiB, 1 GiB used, 16 GiB asked",
+        {"queues": queues(memory=Share(None, 15 * GIB)), "pods": LARGE},
+        "Queue team-llm: limit 15 GiB, 0 B used, 16 GiB asked",
         "you",
-        {"queues": queues(memory=Share(None, 17 * GIB, GIB)), "pods": LARGE},
+        {"queues": queues(memory=Share(None, 17 * GIB)), "pods": LARGE},
     ),
     Row(
         "QueueLimit",
         "KAI says so, in words only",
-        said("OverLimit"),
+        full(said("OverLimit")),
         "KAI says: KAI's words",
         "you",
-        said("Other"),
+        full(said("Other")),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "QueueLimit",
+        "KAI said so, and places the gang next by what is known now",
+        full(said("OverLimit")),
+        "KAI says: KAI's words",
+        "you",
+        said("OverLimit"),
+        also=("NoDomainFits",),
     ),
     Row(
         "QueueQuota",
         "KAI says that a workload that is not preemptible is over the quota",
-        said(
-            "NonPreemptibleOverQuota",
-            queue="team-llm",
-            quota={GPU: 64_000},
-            allocated={GPU: 60_000},
+        full(
+            said(
+                "NonPreemptibleOverQuota",
+                queue="team-llm",
+                quota={GPU: 64_000},
+                allocated={GPU: 60_000},
+            )
         ),
         "The workload is not preemptible and so bound to the quota of queue team-llm: 64 GPUs, 60 used",
         "you",
-        said("OverLimit"),
+        full(said("Other")),
+        also=("NoDomainFits",),
     ),
     Row(
         "QueueQuota",
         "KAI gives no numbers, the queue does",
-        {**said("NonPreemptibleOverQuota"), "queues": queues(quota=16_000, allocated_fixed=8_000)},
+        full(
+            {
+                **said("NonPreemptibleOverQuota"),
+                "queues": queues(quota=16_000, allocated_fixed=8_000),
+            }
+        ),
         "The workload is not preemptible and so bound to the quota of queue team-llm: 16 GPUs, 8 used",
         "you",
-        {"queues": queues(quota=16_000, allocated_fixed=8_000)},
+        full({"queues": queues(quota=16_000, allocated_fixed=8_000)}),
+        also=("NoDomainFits",),
     ),
     Row(
         "QueueQuota",
         "nobody gives numbers",
-        said("NonPreemptibleOverQuota"),
+        full(said("NonPreemptibleOverQuota")),
         "KAI says: KAI's words",
         "you",
-        said("x"),
+        full(said("x")),
+        also=("NoDomainFits",),
     ),
     Row(
         "QueueQuota",
         "the quota of CPUs, and KAI has said nothing yet",
         {
-            "pod_groups": (pod_group(preemptibility="non-preemptible"),),
-            "queues": queues(cpu=Share(7_000, None, 9_000, 4_000)),
+            **using(cpu=4, fixed=True),
+            "pod_groups": (pod_group(preemptibility=FIXED), using(fixed=True)["pod_groups"][1]),
+            "queues": queues(cpu=Share(7_000)),
         },
         "The workload is not preemptible and so bound to the quota of queue team-llm: 7 CPUs, 4 used, 4 asked",
         "you",
         {
-            "pod_groups": (pod_group(preemptibility="non-preemptible"),),
-            "queues": queues(cpu=Share(8_000, None, 9_000, 4_000)),
+            **using(cpu=4, fixed=True),
+            "pod_groups": (pod_group(preemptibility=FIXED), using(fixed=True)["pod_groups"][1]),
+            "queues": queues(cpu=Share(8_000)),
         },
     ),
     Row(
@@ -335,12 +500,14 @@ QUEUES = (
         "the gang is bound to a pool without nodes",
         {
             "pod_groups": (pod_group(pool="h100"),),
+            "queues": OF_POOL,
             "nodes": labelled(("gpu-00",), pool="h100"),
         },
         'Its node pool "h100" has 1 node and no place for it; of the others, 15 in none',
         "platform",
         {
             "pod_groups": (pod_group(pool="h100"),),
+            "queues": OF_POOL,
             "nodes": labelled(("gpu-00", "gpu-01", "gpu-02", "gpu-03"), pool="h100"),
         },
     ),

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from app.explain.known.snapshot import PodClique
 from app.facts.grove.podgang import GangPart, MapEntry, PodGangMap
-from app.facts.kai.podgroup import Said
+from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, ResourceClaim
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.pod import PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
 from app.objects.owners import OwnerRef
@@ -25,6 +26,7 @@ from tests.explain.fleet import (
     fill,
     gang,
     nodes,
+    occupant,
     placed,
     pod_group,
     pods,
@@ -77,6 +79,24 @@ def queues(**of_team: Any) -> tuple[Queue, ...]:
         replace(Queue("team-llm", "root"), **of_team),
         Queue("team-b", "root", 64_000, None, 96_000),
     )
+
+
+def using(
+    gpus: int = 0, *, fixed: bool = False, queue: str = "team-llm", **requests: int
+) -> Changes:
+    """A pod on the last node that uses so much of a queue, besides the pods of the gang."""
+    name = nodes()[-1].name
+    held = occupant(name, shape=shape(gpus, **{"cpu": 0, **requests}), group="held")
+    group = KaiPodGroup("research", "held", queue=queue)
+    group = replace(group, preemptibility="non-preemptible") if fixed else group
+    return {"pods": (*pods(), held), "pod_groups": (pod_group(), group)}
+
+
+def part_of(portion: float, devices: int = 1) -> Shape:
+    """What a pod asks for that shares GPUs."""
+    part = GpuPart(portion, devices=devices)
+    requests = dict(shape(0).requests)
+    return Shape(tuple(sorted({**requests, "nvidia.com/gpu": part.gpus}.items())), part=part)
 
 
 def said(reason: str, **details: Any) -> Changes:

@@ -38,7 +38,7 @@ from tests.explain.table.line import rival
 ROUTER_AND_WORKERS = ("gpu-08", "gpu-08", "gpu-09", "gpu-10")
 RUNNING = {"pods": placed(*ROUTER_AND_WORKERS)}
 FULL = {"pods": (*facts().pods, *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
-LIMITED = (Queue("root"), Queue("team-llm", "root", limit=8_000, allocated=8_000))
+LIMITED = (Queue("root"), Queue("team-llm", "root", limit=8_000))
 
 Case = tuple[dict[str, Any], Sequence[str], list[str], int]
 CASES: dict[str, Case] = {
@@ -119,7 +119,7 @@ CASES: dict[str, Case] = {
         [
             "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
             "1 gang gets a place:",
-            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue team-llm: limit 8 GPUs, 8 used, 24 asked (QueueLimit)",
+            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue team-llm: limit 8 GPUs, 0 used, 24 asked (QueueLimit)",
         ],
         0,
     ),

@@ -1,0 +1,131 @@
+"""What the queues of a node pool have and ask for: KAI counts pods, not the status of queues.
+
+See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from app.explain.known.index import Index
+from app.explain.known.queues import SEMI_PREEMPTIBLE, chain, group_is_preemptible
+from app.explain.line.shares import (
+    NOTHING,
+    UNKNOWN_MEMORY,
+    Account,
+    GpuMemory,
+    Quantities,
+    added,
+    quantities_of,
+    quantities_of_pod,
+)
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, memory_of_gpus
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import NODE_POOL
+from app.facts.table import ROOM
+
+Accounts = Mapping[str, Account]
+"""The accounts of the queues of a pool by name."""
+
+
+def pods_are_known(index: Index) -> bool:
+    """Return whether all pods and PodGroups of all namespaces were read."""
+    unread = index.facts.unseen.keys() | index.facts.skipped
+    return not unread & {ROOM, "pods", "pod_groups", "nodes"}
+
+
+def accounts_of(index: Index, pool: str) -> Accounts:
+    """Return what the queues of a pool have now. Nobody may change it.
+
+    If pods of other namespaces can't be seen, it is what the status of each queue says.
+    """
+    return index.remembered(("accounts", pool), lambda: new_accounts(index, pool))
+
+
+def new_accounts(index: Index, pool: str) -> Accounts:
+    """Return new accounts of the queues of a pool, with what they have and ask for."""
+    names = [name for name, queue in index.queues.items() if name and queue.pool == pool]
+    accounts = {name: Account(index.queues[name]) for name in names}
+    if not pods_are_known(index):
+        for account in accounts.values():
+            account.take_from_status()
+        return accounts
+
+    nodes = {node.name: node for node in nodes_of_pool(index, pool)}
+    memory = memory_in(nodes.values())
+    for group in index.facts.pod_groups:
+        if group.given_up or group.pool != pool or group.queue not in accounts:
+            continue
+        placed, waiting = _placed_and_waiting(index, group, nodes, memory)
+        preemptible = group_is_preemptible(index, group)
+        for queue in chain(index, group.queue):
+            account = accounts[queue.name]
+            account.take(placed, preemptible=preemptible)
+            account.requested = added(account.requested, added(placed, waiting))
+            if group.preemptibility == SEMI_PREEMPTIBLE:
+                account.evictable = added(account.evictable, placed)
+    return accounts
+
+
+def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
+    """Yield the nodes that the scheduler of a pool knows."""
+    return (node for node in index.nodes if node.labels.get(NODE_POOL, "") == pool)
+
+
+def memory_in_pool(index: Index, pool: str) -> GpuMemory:
+    return index.remembered(
+        ("GPU memory", pool), lambda: memory_in(nodes_of_pool(index, pool)), of=["nodes"]
+    )
+
+
+def memory_in(nodes: Iterable[Node]) -> GpuMemory:
+    """Return the least and the most memory that a GPU has on some nodes."""
+    known = {memory_of_gpus(node.labels) or 0 for node in nodes}
+    sizes = [memory for memory in known if memory > WITHOUT_LABEL]
+    return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY
+
+
+def _placed_and_waiting(
+    index: Index, group: KaiPodGroup, nodes: Mapping[str, Node], memory: GpuMemory
+) -> tuple[Quantities, Quantities]:
+    """Return what pods of a PodGroup have on nodes of the pool, and what the others ask for.
+
+    Pods that end, have ended or have gates count as nothing.
+    """
+    placed, waiting = NOTHING, NOTHING
+    for pod in index.pods_of_group.get(group.key, ()):
+        if not pod.is_alive:
+            continue
+        if not pod.node:
+            if not pod.gates:
+                waiting = added(waiting, quantities_of_pod(pod.shape, memory.least))
+        elif pod.node in nodes:
+            placed = added(placed, received(pod, nodes[pod.node]))
+            placed = added(placed, (gpus_of_claims(index, pod), 0.0, 0.0))
+    return placed, waiting
+
+
+def gpus_of_claims(index: Index, pod: Pod) -> float:
+    """Return how many GPUs the claims of a pod ask for, those that other pods share too.
+
+    KAI takes classes with `gpu` in their names for GPUs (`pkg/common/resources/dra.go`).
+    """
+    gpus = 0
+    for claim in pod.claims:
+        made = index.claims.get((pod.namespace, claim.claim)) or index.claim_templates.get(
+            (pod.namespace, claim.template)
+        )
+        gpus += sum("gpu" in name.lower() for name in made.classes) if made else 0
+    return float(gpus)
+
+
+def received(pod: Pod, node: Node) -> Quantities:
+    """Return what KAI counts of a pod that has a node (`setAcceptedResources`)."""
+    asked = quantities_of([(pod.shape, 1)])
+    part = pod.shape.part
+    if not part or not part.memory:
+        return asked
+    of_gpu = memory_of_gpus(node.labels) or WITHOUT_LABEL
+    # KAI rounds the sum of all devices to hundredths
+    gpus = int(part.share_of_each(of_gpu) * 100 + 0.5) * part.devices / 100
+    return gpus, asked[1], asked[2]
