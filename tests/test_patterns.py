@@ -23,8 +23,6 @@ cheapest quadratic one 700 times as long.
 """
 
 SAMPLES: dict[str, str] = {
-    "admission/head.py _EXPECT": "\r\nexpect: 100\r\n -continue\r\n",
-    "admission/head.py _UPGRADE": "\r\nupgrade: a\r\n b\r\n",
     "admission/head.py _HOST": "[fd00::1]:8443",
     "admission/head.py _VERSION": " HTTP/1.1",
     "admission/review.py _UID": '"uid" : "a-1"',

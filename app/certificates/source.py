@@ -29,6 +29,7 @@ from app.certificates.certificate import (
     plainly,
     split_bundle,
 )
+from app.certificates.groups import restrict_groups
 from app.certificates.rotate import Terms, new_leaf
 from app.objects.time import Now, utc_now
 
@@ -118,6 +119,7 @@ def _server_context(client_cas: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(["http/1.1"])
+    restrict_groups(context)
     if client_cas:
         context.verify_mode = ssl.CERT_OPTIONAL
         for pem in split_bundle(client_cas):

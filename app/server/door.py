@@ -1,15 +1,20 @@
 """The connections whose TLS handshake is not complete.
 
-Whoever reaches the port can begin handshakes and never end them. There are therefore two lines with
+Whoever reaches the port can begin handshakes and never end them. There are therefore lines with
 limits, and the oldest of a line goes if it is too long: a handshake takes milliseconds, so that the
-oldest is the least likely one to be completed.
+oldest is the least likely one to be completed. Hellos are answered while a part of each turn of the
+event loop lasts, because each takes 0.4 ms, and their number is up to strangers.
 """
 
+import asyncio
 import time
 
 from app.base.memory import give_back
 from app.server.process import MemoryReturn
 from app.server.tls import TlsTransport
+
+HELLO_SECONDS = 0.01
+"""Of one turn of the event loop, for answers to ClientHellos."""
 
 
 class Line:
@@ -22,6 +27,12 @@ class Line:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def pop(self) -> TlsTransport:
+        """Remove and return the oldest."""
+        oldest = next(iter(self._waiting))
+        del self._waiting[oldest]
+        return oldest
 
     def add(self, transport: TlsTransport) -> None:
         self._waiting[transport] = None
@@ -47,33 +58,51 @@ class Handshakes:
 
     def __init__(self, connections: int) -> None:
         self.silent = Line(2 * connections)
-        self.begun = Line(max(connections // 4, 16))
+        self.asking = Line(max(connections // 4, 16))
+        """Those whose hello waits to be answered."""
+        self.begun = Line(self.asking.most)
+        self._is_planned = False
         self._memory = MemoryReturn(time.monotonic, give_back)
 
     @property
     def closed_early(self) -> int:
-        return self.silent.closed_early + self.begun.closed_early
+        return sum(line.closed_early for line in (self.silent, self.asking, self.begun))
 
     @property
     def most(self) -> int:
-        return self.silent.most + self.begun.most
+        return self.silent.most + self.asking.most + self.begun.most
 
     def came(self, transport: TlsTransport) -> None:
         self.silent.add(transport)
 
-    def began(self, transport: TlsTransport) -> None:
+    def asked(self, transport: TlsTransport) -> None:
         self.silent.remove(transport)
+        self.asking.add(transport)
+        if not self._is_planned:
+            self._is_planned = True
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def _answer(self) -> None:
+        """Answer hellos, the oldest first, while there is time."""
+        end = time.perf_counter() + HELLO_SECONDS
+        while len(self.asking) and time.perf_counter() < end:
+            self.asking.pop().shake_hands()
+        self._is_planned = len(self.asking) > 0
+        if self._is_planned:
+            asyncio.get_running_loop().call_soon(self._answer)
+
+    def began(self, transport: TlsTransport) -> None:
         self.begun.add(transport)
 
     def entered(self, transport: TlsTransport) -> None:
         self.begun.remove(transport)
 
     def left(self, transport: TlsTransport) -> None:
-        self.silent.remove(transport)
-        self.begun.remove(transport)
+        for line in (self.silent, self.asking, self.begun):
+            line.remove(transport)
         self._memory.freed_some()
 
     def end(self) -> None:
         """Close all of them, because the server stops."""
-        self.silent.abort()
-        self.begun.abort()
+        for line in (self.silent, self.asking, self.begun):
+            line.abort()

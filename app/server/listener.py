@@ -70,7 +70,8 @@ class Listener:
         crowd = self.serving.crowd
         text = "Open connections by their state."
         yield gauge("connections", text, len(self.handshakes.silent), state="silent")
-        yield gauge("connections", text, len(self.handshakes.begun), state="handshake")
+        handshakes = len(self.handshakes.asking) + len(self.handshakes.begun)
+        yield gauge("connections", text, handshakes, state="handshake")
         yield gauge("connections", text, len(crowd), state="open")
 
         text = "Connections that were closed because there were too many, or held too many bytes."

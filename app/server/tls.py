@@ -31,6 +31,9 @@ _FRUITLESS = 2 * _RECORD
 _LENGTHS = 9
 """The first bytes of a client: the head of a record, and that of a ClientHello."""
 
+_LONGEST_HELLO = _RECORD + 1024
+"""A client sends nothing after its hello before that is answered."""
+
 _SHAKING_HANDS = 128 * 1024
 """The most bytes of a handshake. A chain of certificates takes a few thousand."""
 
@@ -48,8 +51,11 @@ class Door(Protocol):
     def came(self, transport: "TlsTransport") -> None:
         """Take note that a connection was accepted. Its client has said nothing yet."""
 
+    def asked(self, transport: "TlsTransport") -> None:
+        """Call `transport.shake_hands` as soon as there is time: its client has said hello."""
+
     def began(self, transport: "TlsTransport") -> None:
-        """Take note that the client has sent the first bytes of its handshake."""
+        """Take note that TLS has begun, and takes memory."""
 
     def entered(self, transport: "TlsTransport") -> None:
         """Take note that the handshake is complete."""
@@ -72,6 +78,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         "_context",
         "_door",
         "_fruitless",
+        "_has_answered",
         "_has_ended",
         "_incoming",
         "_is_closing",
@@ -108,6 +115,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_closing = False
         self._is_paused = False
         self._is_next_turn = False
+        self._has_answered = False
+        """Whether the ClientHello was answered, which is what a handshake costs."""
         self._has_ended = False
         self._undecrypted: memoryview | bytes = b""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
@@ -136,18 +145,27 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._undecrypted:
             data = b"".join((self._undecrypted, data))
-        if self._tls is None:
-            if len(data) < _LENGTHS:
-                self._undecrypted = data
-                return
+        if self._tls is not None and self._has_answered:
+            self._go_on(self._tls, data)
+            return
+
+        self._undecrypted = data
+        if len(data) >= _LENGTHS:
             if _is_too_long(data):
                 self.abort()
-                return
+            else:
+                self._door.asked(self)
+
+    def shake_hands(self) -> None:
+        """Read what the client has said, and answer its hello if that is complete."""
+        if self._is_closing:
+            return
+        if self._tls is None:
             self._incoming = ssl.MemoryBIO()
             self._outgoing = ssl.MemoryBIO()
             self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
             self._door.began(self)
-        self._go_on(self._tls, data)
+        self._go_on(self._tls, self._undecrypted)
 
     def eof_received(self) -> bool:
         """Return whether the socket stays open, because there is an answer to write."""
@@ -243,7 +261,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             if self._is_open:
                 self._read(tls, len(data))
             else:
-                self._shake_hands(tls, len(data))
+                self._continue_handshake(tls, len(data))
         except ssl.SSLError:
             self._send()  # the alert with the reason
             self._is_closing = True
@@ -255,7 +273,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         elif self._undecrypted:
             self._wait_for_turn()
 
-    def _shake_hands(self, tls: ssl.SSLObject, size: int) -> None:
+    def _continue_handshake(self, tls: ssl.SSLObject, size: int) -> None:
         self._fruitless += size
         if self._is_closing:
             return
@@ -338,6 +356,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _send(self) -> None:
         data = self._outgoing.read()
         if data:
+            self._has_answered = True
             self._raw.write(data)
 
     def _stop_timer(self) -> None:
@@ -347,11 +366,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
 
 def _is_too_long(first: bytes) -> bool:
-    """Return whether a connection begins with a ClientHello that is larger than a record.
+    """Return whether a connection begins with more than a record, or says that it will.
 
-    OpenSSL takes memory for all of its length at once, up to 175 KB. The first record must not be
-    so short that the length comes later.
+    OpenSSL takes memory for the stated length of a ClientHello at once, up to 175 KB. The first
+    record must not be so short that the length comes later.
     """
+    if len(first) > _LONGEST_HELLO:
+        return True
     is_hello = first[0] == 0x16
     return is_hello and (
         int.from_bytes(first[3:5]) < 4 or int.from_bytes(first[6:_LENGTHS]) > _RECORD

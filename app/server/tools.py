@@ -111,8 +111,8 @@ class ToolsDoor:
             await asyncio.get_running_loop().create_future()
         finally:
             server.close()
-            for line in (self.handshakes.silent, self.handshakes.begun, self.open):
-                line.abort()
+            self.handshakes.end()
+            self.open.abort()
 
     def _accepted(self) -> TlsTransport:
         context = self._certificate.context

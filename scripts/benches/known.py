@@ -4,8 +4,14 @@ With an API server, its webhook configurations have another one, too. `known.py 
 server of the checkout that is first in PYTHONPATH.
 """
 
+import contextlib
 from collections.abc import Collection, Mapping
 from typing import Any
+
+with contextlib.suppress(ImportError):  # up to 0.9.0
+    from app.certificates.groups import configure_openssl
+
+    configure_openssl()
 
 from msgspec.structs import replace
 

@@ -4,8 +4,11 @@ nothing more to say.
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
+import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +18,7 @@ import pytest
 
 from app.admission.serving import ConnectionLimits
 from app.certificates.source import ensure_development_certificate
-from app.server.door import Handshakes
+from app.server.door import HELLO_SECONDS, Handshakes
 from app.server.listener import Listener
 from app.server.tls import TlsTransport
 from tests.admission.test_connection import Wire
@@ -32,7 +35,7 @@ from tests.server.test_listener import (
     uid_of,
     verdict_request,
 )
-from tests.server.test_serving import PATIENCE
+from tests.server.test_serving import PATIENCE, ROOT
 
 
 class Client:
@@ -334,6 +337,7 @@ async def test_all_that_an_api_server_sends_is_read_in_one_turn(
         with contextlib.suppress(ssl.SSLWantReadError):
             client.do_handshake()
         transport.data_received(outgoing.read())
+        await asyncio.sleep(0)
         incoming.write(bytes(raw.written))
         raw.written.clear()
 
@@ -388,3 +392,87 @@ async def test_data_in_small_records_and_with_new_keys_is_read(
     assert len(sent) > 5000
     assert theirs.decrypt(received).count(b"HTTP/1.1 200") == 20
     writer.close()
+
+
+PROGRAM = """
+import sys
+from app.certificates.groups import configure_openssl
+if sys.argv[2] == "configured":
+    configure_openssl()
+import ssl
+import sys
+from pathlib import Path
+from app.certificates.source import file_source
+
+def is_accepted(group):
+    server = file_source(Path(sys.argv[1]), b"").certificate.context
+    client = ssl.create_default_context(cafile=f"{sys.argv[1]}/ca.crt")
+    client.set_ecdh_curve(group)
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+    return ends[1].cipher() is not None
+
+print(*[group for group in sys.argv[3:] if is_accepted(group)])
+"""
+GROUPS = ("X25519", "prime256v1", "secp384r1", "ffdhe2048", "ffdhe3072", "ffdhe8192")
+
+
+@pytest.mark.parametrize(
+    ("how", "accepted"),
+    [("configured", "X25519 prime256v1"), ("as it is", "prime256v1")],
+)
+async def test_a_handshake_has_no_group_that_costs_much(
+    tmp_path: Path, how: str, accepted: str
+) -> None:
+    """In a process of its own, because OpenSSL reads its configuration once."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", PROGRAM, str(tmp_path), how, *GROUPS),
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "OPENSSL_CONF"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    assert said.decode().strip() == accepted
+
+
+async def test_hellos_are_answered_while_a_part_of_a_turn_lasts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    answered: list[int] = []
+
+    class Hello:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def shake_hands(self) -> None:
+            nonlocal now
+            now += HELLO_SECONDS * 0.4
+            answered.append(self.number)
+
+        def abort(self) -> None:
+            answered.append(-self.number)
+
+    handshakes = Handshakes(24)
+    for number in range(1, 19):
+        handshakes.asked(Hello(number))  # type: ignore[arg-type]
+    assert answered == [-1, -2], "the oldest go if there are too many"
+    turns = []
+    for _ in range(7):
+        answered.clear()
+        await asyncio.sleep(0)
+        turns.append([*answered])
+    numbers = iter(range(3, 19))
+    assert turns == [[next(numbers) for _ in range(3)] for _ in range(5)] + [[18], []]
