@@ -129,11 +129,17 @@ def while_down(webhook: JsonMap) -> str:
 
 def _rule(rule: JsonMap) -> str:
     resources = ", ".join(
-        f"{plural}.{group}" if group else plural
+        _full_name(group, plural)
         for group in texts_at(rule, "apiGroups")
         for plural in texts_at(rule, "resources")
     )
     return f"{', '.join(texts_at(rule, 'operations'))} of {resources}"
+
+
+def _full_name(group: str, plural: str) -> str:
+    """Return a resource as kubectl names it, such as `podcliquesets.grove.io/scale`."""
+    resource, slash, subresource = plural.partition("/")
+    return f"{resource}.{group}{slash}{subresource}" if group else plural
 
 
 def _limits(webhook: JsonMap) -> str:

@@ -148,6 +148,9 @@ def test_kinds_have_kubectls_names() -> None:
     )
     assert reference("podgangs.scheduler.grove.io/g", "n") == Ref("PodGang", "n", "g")
     assert reference("llm", "n") == reference("pcs/llm", "n") == Ref("PodCliqueSet", "n", "llm")
+    for version in ("v1alpha1", "v1beta1", "v9"):
+        named = f"podcliquesets.{version}.grove.io/llm"
+        assert reference(named, "n") == reference("pcs/llm", "n")
     with pytest.raises(UnusableInput):
         reference("node/a", "n")
 

@@ -87,6 +87,16 @@ def settings(**sections: Any) -> str:
 ON = {"topologyAwareScheduling": {"enabled": True}}
 
 
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v9"])
+async def test_groves_configuration_is_read_in_any_version(version: str) -> None:
+    text = settings(
+        apiVersion=f"operator.config.grove.io/{version}", topologyAwareScheduling={"enabled": False}
+    )
+    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", text)])
+    problems = [check for check in await check_grove(client, CONFIGURATION) if check.remedy]
+    assert "its topology feature is off" in problems[0].message
+
+
 async def test_the_newest_configuration_that_can_be_read_counts() -> None:
     client = MemoryClient(
         [

@@ -162,9 +162,34 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     assert sorted(message for message in described if message.startswith(titles)) == [
         f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are refused, except in kube-system, kueue-system",
         f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are refused, except in kube-system, kai-scheduler, where its matchConditions hold (scheduler-name-match)",
-        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of */*.cert-manager.io, */*.acme.cert-manager.io are refused, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
+        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of *.cert-manager.io/*, *.acme.cert-manager.io/* are refused, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
+
+
+NEW_IN_GROVE = {
+    "pcs.scale.validating.webhooks.grove.io": (
+        rule("grove.io", "podcliquesets/scale podcliquescalinggroups/scale", "UPDATE"),
+        "UPDATE of podcliquesets.grove.io/scale, podcliquescalinggroups.grove.io/scale are refused",
+    ),
+    "pclq.validating.webhooks.grove.io": (
+        rule("grove.io", "podcliques podcliques/status"),
+        "CREATE, UPDATE of podcliques.grove.io, podcliques.grove.io/status are refused",
+    ),
+}
+"""Webhooks for what Grove had none for when it was recorded. Their names are made up."""
+
+
+@pytest.mark.parametrize("name", NEW_IN_GROVE)
+async def test_webhooks_that_a_neighbour_gets_later_are_listed_too(name: str) -> None:
+    added, fate = NEW_IN_GROVE[name]
+    cluster = Rehearsed()
+    webhooks = cluster.configurations[GROVE]["webhooks"]
+    webhooks.append({**webhooks[0], "name": name, "rules": [added]})
+    described = [check for check in await cluster.checks() if name in check.message]
+    assert [check.status for check in described] == ["ok"]
+    expected = f"{GROVE}, {name}: while the server is down, {fate}"
+    assert described[0].message.startswith(expected)
 
 
 Mistake = Callable[[Rehearsed], None]
