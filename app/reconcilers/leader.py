@@ -1,6 +1,6 @@
-"""The leader.
+"""The leader: when it works, what it reports, and the table of its loops.
 
-This says when it works, what it reports, and which caches and changes its reconcilers depend on.
+A row of the table has a reconciler and the changes after which a key of it is reconciled.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from app.base.sample import Part, Sample, counter, gauge
+from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
@@ -19,7 +20,7 @@ from app.cluster.view import DIALECTS
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, QUEUE_NAMES, SETS, TOPOLOGIES, Row
-from app.kube.api import Client
+from app.kube.api import Client, Key
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
 from app.kube.lease import Elector, LeaseTiming
@@ -63,6 +64,17 @@ More of them fight another writer.
 """
 
 
+class Work(Value, kw_only=True):
+    """A row of the table of loops."""
+
+    reconciler: Reconciler
+    changes: Callable[[Loop], None]
+    """Subscribes the loop to the changes of what its keys depend on."""
+    workers: int = WORKERS
+    begin: Callable[[], None] = lambda: None
+    """Called at the start of every run."""
+
+
 class Duty(Protocol):
     """Further work of the leader, which another package brings."""
 
@@ -101,7 +113,6 @@ class Leader(Part):
         self._only_here = [self._own]
         self._configuration = configuration
         self._client = client
-        self._observe = observe
         self._topology = configuration.cluster_topology
         self._stores = cluster.stores
         self._queues = cluster.hints[QUEUE_NAMES]
@@ -112,7 +123,12 @@ class Leader(Part):
         self._kai = KaiTopologyReconciler(
             self._writing("kai-topology"), self._topology.name, dialect=self._facts.dialect
         )
-        self.loops = [*self._all_loops()]
+        self._claims = self._claims_reconciler()
+        self.loops: list[Loop] = []
+        for work in self._table():
+            loop = Loop(work.reconciler, workers=work.workers, begin=work.begin, observe=observe)
+            work.changes(loop)
+            self.loops.append(loop)
         client.discovery.subscribe(self._served_changed)
 
     @property
@@ -178,17 +194,83 @@ class Leader(Part):
 
     # The reconcilers.
 
-    def _all_loops(self) -> Iterator[Loop]:
-        yield self._topology_loop(self._managed)
-        yield self._topology_loop(self._kai)
-        yield self._podgang_loop()
-        yield self._status_loop()
-        yield self._coverage_loop()
-        yield self._mnnvl_resources_loop()
-        yield self._mnnvl_claims_loop()
-        yield self._queue_names_loop()
+    def _table(self) -> list[Work]:
+        """Return all loops, in the order in which they are started."""
+        stores, name, discovery = self._stores, self._topology.name, self._client.discovery
+        cliques, pods = self._own[CLIQUES], self._own[UNIT_PODS]
+        listed = self._own[LISTED_QUEUES]
+        sets = stores[SETS]
+        resources = self._resources_reconciler()
+
+        def gives_back() -> bool:
+            """Whether MNNVL resources have to be given back before a PodGang goes."""
+            return any(loop.depth for loop in self.loops if loop.reconciler is resources)
+
+        def gang_changes(loop: Loop) -> None:
+            podgang.subscribe(loop, stores, name)
+            podgang.subscribe_to_resources(loop, stores, cliques)
+
+        def resource_changes(loop: Loop) -> None:
+            mnnvl_resources.subscribe(loop, cliques, pods, stores, self._owners)
+            mnnvl_resources.subscribe_to_apis(loop, discovery)
+
+        table = [
+            Work(reconciler=self._managed, changes=self._topology_changes, workers=1),
+            Work(reconciler=self._kai, changes=self._topology_changes, workers=1),
+            Work(
+                reconciler=podgang.PodGangReconciler(
+                    self._writing("podgang"),
+                    stores[GANGS],
+                    self._facts,
+                    self._owners,
+                    gives_back=gives_back,
+                ),
+                changes=gang_changes,
+            ),
+            Work(
+                reconciler=conditions.ConstraintStatusReconciler(self._client, sets, self._facts),
+                changes=lambda loop: conditions.subscribe_status(loop, stores, name),
+            ),
+            Work(
+                reconciler=conditions.LevelCoverageReconciler(
+                    self._client, self._facts, self.events
+                ),
+                changes=lambda loop: conditions.subscribe_coverage(loop, stores),
+                workers=1,
+            ),
+            Work(reconciler=resources, changes=resource_changes, begin=resources.begin),
+            Work(
+                reconciler=self._claims,
+                changes=lambda loop: mnnvl_claims.subscribe(loop, cliques, stores),
+                workers=CLAIM_WORKERS,
+                begin=self._claims.begin,
+            ),
+            Work(
+                reconciler=queue_names.QueueNamesReconciler(self._client, self._queues, listed),
+                changes=lambda loop: queue_names.subscribe(loop, (self._queues, listed), discovery),
+                workers=1,
+            ),
+        ]
         if self._configuration.workloads.enabled:
-            yield self._workload_loop()
+            table.append(self._workloads())
+        return table
+
+    def _topology_changes(self, loop: Loop) -> None:
+        """Reconcile the managed topology, which is the only key, after a change of it."""
+        managed = ("", self._topology.name)
+
+        def installed(resource: Resource, version: str | None) -> None:
+            if resource in (CLUSTER_TOPOLOGY, KAI_TOPOLOGY):
+                loop.add(managed)
+
+        def changed(key: Key, before: object, after: object) -> None:
+            if key == managed:
+                loop.add(managed)
+
+        self._client.discovery.subscribe(installed)
+        rows: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
+        for row in rows:
+            self._stores[row].subscribe(changed)
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
         levels = None
@@ -202,53 +284,10 @@ class Leader(Part):
             self._facts,
         )
 
-    def _topology_loop(self, reconciler: Reconciler) -> Loop:
-        """Return a loop with the managed topology as its only key."""
-        loop = self._loop(reconciler, workers=1)
-        managed = ("", self._topology.name)
-        installed = (CLUSTER_TOPOLOGY, KAI_TOPOLOGY)
-        self._client.discovery.subscribe(
-            lambda resource, version: loop.add(managed) if resource in installed else None
-        )
-        facts: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
-        for fact in facts:
-            self._stores[fact].subscribe(
-                lambda key, before, after: loop.add(managed) if key == managed else None
-            )
-
-        return loop
-
-    def _podgang_loop(self) -> Loop:
-        loop = self._loop(
-            podgang.PodGangReconciler(
-                self._writing("podgang"),
-                self._stores[GANGS],
-                self._facts,
-                self._owners,
-                gives_back=lambda: self._resources_loop.depth > 0,
-            )
-        )
-        podgang.subscribe(loop, self._stores, self._topology.name)
-        podgang.subscribe_to_resources(loop, self._stores, self._own[CLIQUES])
-        return loop
-
-    def _status_loop(self) -> Loop:
-        sets = self._stores[SETS]
-        loop = self._loop(conditions.ConstraintStatusReconciler(self._client, sets, self._facts))
-        conditions.subscribe_status(loop, self._stores, self._topology.name)
-        return loop
-
-    def _coverage_loop(self) -> Loop:
-        reconciler = conditions.LevelCoverageReconciler(self._client, self._facts, self.events)
-        loop = self._loop(reconciler, workers=1)
-        conditions.subscribe_coverage(loop, self._stores)
-        return loop
-
-    def _mnnvl_resources_loop(self) -> Loop:
-        cliques = self._own[CLIQUES]
-        reconciler = mnnvl_resources.MnnvlResourcesReconciler(
+    def _resources_reconciler(self) -> mnnvl_resources.MnnvlResourcesReconciler:
+        return mnnvl_resources.MnnvlResourcesReconciler(
             self._writing("mnnvl-resources", MANY_RESTORES),
-            cliques,
+            self._own[CLIQUES],
             self._facts,
             self._stores,
             self._mnnvl,
@@ -257,37 +296,22 @@ class Leader(Part):
             units=UnitOwners(self._client),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
-        loop = self._resources_loop = self._loop(reconciler, begin=reconciler.begin)
-        mnnvl_resources.subscribe(loop, cliques, self._own[UNIT_PODS], self._stores, self._owners)
-        mnnvl_resources.subscribe_to_apis(loop, self._client.discovery)
 
-        return loop
-
-    def _mnnvl_claims_loop(self) -> Loop:
-        cliques = self._own[CLIQUES]
+    def _claims_reconciler(self) -> mnnvl_claims.MnnvlClaimsReconciler:
         writing = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
-        self._claims = mnnvl_claims.MnnvlClaimsReconciler(
-            writing, cliques, self._facts, mnnvl_claims.PodsWithoutClaim(writing)
+        return mnnvl_claims.MnnvlClaimsReconciler(
+            writing, self._own[CLIQUES], self._facts, mnnvl_claims.PodsWithoutClaim(writing)
         )
-        loop = self._loop(self._claims, workers=CLAIM_WORKERS, begin=self._claims.begin)
-        mnnvl_claims.subscribe(loop, cliques, self._stores)
-        return loop
 
-    def _queue_names_loop(self) -> Loop:
-        listed = self._own[LISTED_QUEUES]
-        reconciler = queue_names.QueueNamesReconciler(self._client, self._queues, listed)
-        loop = self._loop(reconciler, workers=1)
-        queue_names.subscribe(loop, (self._queues, listed), self._client.discovery)
-        return loop
-
-    def _workload_loop(self) -> Loop:
+    def _workloads(self) -> Work:
+        """Return the loop that maps Workloads to PodGroups, whose caches only the leader has."""
         settings = self._configuration.workloads
         client = self._client
         caches = WorkloadCaches(settings.scheduler_name, self._stores[KAI_TOPOLOGIES])
         self._only_here.append(caches.stores)
         keys = LabelKeys(**settings.labels.model_dump())
-        loop = self._loop(
-            workload.WorkloadReconciler(
+        return Work(
+            reconciler=workload.WorkloadReconciler(
                 client,
                 caches,
                 Owners(client, Kinds(client.read).find),
@@ -295,19 +319,9 @@ class Leader(Part):
                 Conventions(keys, self._topology.name, settings.default_queue),
                 self._writing("pod-group-name", 2, 600.0).rewrites,
                 self._writing("workload").rewrites,
-            )
+            ),
+            changes=lambda loop: workload.subscribe(loop, caches, client.discovery),
         )
-        workload.subscribe(loop, caches, client.discovery)
-
-        return loop
-
-    def _loop(
-        self,
-        reconciler: Reconciler,
-        workers: int = WORKERS,
-        begin: Callable[[], None] = lambda: None,
-    ) -> Loop:
-        return Loop(reconciler, workers=workers, begin=begin, observe=self._observe)
 
     def _writing(
         self, name: str, tolerated: int = TOLERATED, window: float = WINDOW_SECONDS
