@@ -11,6 +11,7 @@ from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
 from app.objects.names import MAX_SUBDOMAIN, is_subdomain
 from app.objects.owners import COPIES, OwnerRef, controller_of
 from app.objects.resource import Resource
+from app.objects.shape import maps_at, text_at
 from app.objects.time import Clock
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -135,10 +136,32 @@ class Kinds(Struct):
     _lists: dict[str, dict[str, Resource]] = {}
 
     async def find(self, api_version: str, kind: str) -> Resource | None:
-        """Return the resource of an apiVersion and kind, or None if it is not served."""
+        """Return the resource of an apiVersion and kind, or None if it is not served.
+
+        An owner reference may name a version that was served when it was written. The resource then
+        has a version that is served now.
+        """
+        found = await self._find(api_version, kind)
+        group = api_version.rpartition("/")[0]
+        if found is None and group:
+            for served in await self._versions(group):
+                found = found or await self._find(served, kind)
+        return found
+
+    async def _find(self, api_version: str, kind: str) -> Resource | None:
         if kind not in self._lists.get(api_version, {}):
             await self._read_list(api_version)
         return self._lists.get(api_version, {}).get(kind)
+
+    async def _versions(self, group: str) -> list[str]:
+        """Return the apiVersions of a group, the preferred one first."""
+        try:
+            answer = await self.read(f"/apis/{group}")
+        except (NotFound, Rejected) as error:
+            _check_is_final(error)
+            return []
+        named = (text_at(item, "groupVersion") for item in maps_at(answer, "versions"))
+        return [api_version for api_version in named if api_version]
 
     async def _read_list(self, api_version: str) -> None:
         group, _, version = api_version.rpartition("/")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from app.kube import owners
 from app.kube.api import ClusterError, NotFound, Object, Rejected, Unavailable
@@ -242,7 +243,14 @@ def test_what_is_remembered_is_bounded() -> None:
 LISTS = {
     "/apis/batch/v1": [("jobs", "Job", True), ("jobs/status", "Job", True)],
     "/api/v1": [("nodes", "Node", False)],
+    "/apis/grove.io/v1beta1": [("podcliquesets", "PodCliqueSet", True)],
+    "/apis/grove.io/v9": [("others", "Other", True), ("podcliquesets", "PodCliqueSet", True)],
 }
+VERSIONS = {
+    "/apis/batch": ["batch/v1"],
+    "/apis/grove.io": ["grove.io/v9", "grove.io/v1beta1"],
+}
+PREFERRED = Resource("grove.io", "podcliquesets", "PodCliqueSet", True, ("v9",))
 
 
 @pytest.mark.parametrize(
@@ -252,12 +260,30 @@ LISTS = {
         pytest.param("v1", "Node", Resource("", "nodes", "Node", False, ("v1",)), id="of the core"),
         pytest.param("batch/v1", "CronJob", None, id="a kind that isn't there"),
         pytest.param("ray.io/v1", "RayCluster", None, id="a group that isn't there"),
+        pytest.param(
+            "grove.io/v1beta1",
+            "PodCliqueSet",
+            replace(PREFERRED, versions=("v1beta1",)),
+            id="in the version that is named",
+        ),
+        pytest.param(
+            "grove.io/v1alpha1", "PodCliqueSet", PREFERRED, id="in a version that is served no more"
+        ),
+        pytest.param(
+            "grove.io/v1beta1",
+            "Other",
+            Resource("grove.io", "others", "Other", True, ("v9",)),
+            id="only in another version of its group",
+        ),
+        pytest.param("grove.io/v1alpha1", "Job", None, id="in no version of its group"),
     ],
 )
 async def test_kinds_are_found_by_discovery(
     api_version: str, kind: str, resource: Resource | None
 ) -> None:
     async def read(path: str) -> Object:
+        if path in VERSIONS:
+            return {"versions": [{"groupVersion": each} for each in VERSIONS[path]]}
         if path not in LISTS:
             raise NotFound(path, code=404)
         return {
