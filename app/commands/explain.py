@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import uvloop
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref, read_key
+from app.facts.unit_owners import WORKLOAD_KINDS
 from app.kube.api import ClusterError, Reader, Selection
 from app.kube.kubeconfig import namespace_of
 from app.stores.around import ASKED
@@ -58,6 +59,9 @@ _SHORT = {
     "PodClique": "pclq",
     "PodGang": "pg",
     "Pod": "po",
+    "LeaderWorkerSet": "lws",
+    "StatefulSet": "sts",
+    "Deployment": "deploy",
 }
 """The short names of kubectl."""
 
@@ -89,7 +93,7 @@ def reference(text: str, namespace: str) -> Ref:
     """
     kind, _, name = text.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
-    kinds = listed(sorted(set(KINDS.values())), 20)
+    kinds = listed(sorted(set(KINDS.values())), len(KINDS))
     if not name or (not kind and name.lower() in KINDS):
         raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
@@ -120,8 +124,45 @@ async def _listed(
     return [Ref(kind, *read_key(obj)) for obj in page.items]
 
 
+# Names that a shell completes.
+
+
+_PATIENCE_SECONDS = 3.0
+"""How long a shell waits for names."""
+
+
+def complete_object(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+    """Return what may follow `prefix` as the object: kinds, then names, as argcomplete asks.
+
+    Empty if the cluster doesn't answer in time: a shell shows no error.
+    """
+    kind, slash, _name = prefix.rpartition("/")
+    if not slash:
+        return [f"{name}/" for name in sorted(KINDS)]
+    try:
+        names = uvloop.run(asyncio.wait_for(_names(kind, parsed_args), _PATIENCE_SECONDS))
+    except (ClusterError, OSError, TimeoutError, UnusableInput):
+        return []
+    return [f"{kind}/{name}" for name in names]
+
+
+async def _names(kind: str, arguments: argparse.Namespace) -> list[str]:
+    namespace = arguments.namespace or namespace_of(arguments.kubeconfig, arguments.context)
+    async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
+        return await names_of(client, kind, namespace)
+
+
+async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
+    """Return the names of the objects of a kind, given by a name that kubectl has for it."""
+    full = KINDS.get(kind.partition(".")[0].lower())
+    return sorted(ref.name for ref in await _listed(client, full, namespace)) if full else []
+
+
 # The command.
 
+
+_READ = (*RESOURCES, *WORKLOAD_KINDS)
+"""What is read, and the kinds of which only names are, to say what is not there."""
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0
@@ -129,12 +170,14 @@ _SECONDS = 5.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+    named = parser.add_argument(
         "object",
         nargs="*",
         metavar="KIND/NAME",
-        help="or KIND NAME; of a PodCliqueSet, NAME will do; without it, lists what waits",
+        help="or KIND NAME, such as lws/vllm; of a PodCliqueSet, NAME will do; without it, lists"
+        " what waits",
     )
+    named.completer = complete_object  # type: ignore[attr-defined] # argcomplete looks for it
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)"
@@ -206,7 +249,8 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
     ref = reference(name, arguments.namespace or "")
     others = _refs(facts, ref.kind)
     if not others:
-        raise UnusableInput(f"there is no {ref.kind} in these files")
+        of = "" if OF_KIND[ref.kind] in BY_RESOURCE else "pod of a "
+        raise UnusableInput(f"there is no {of}{ref.kind} in these files")
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
     write_record(facts, arguments, ref)
     answer = explain(index, ref)
@@ -218,7 +262,9 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 def _refs(facts: Snapshot, kind: str) -> list[Ref]:
     """Return the objects of a kind among facts."""
     row = BY_RESOURCE.get(OF_KIND[kind])
-    return [fact.ref for fact in getattr(facts, row.name)] if row else []
+    if row is None:
+        return sorted({ref for pod in facts.pods for ref in pod.made_for if ref.kind == kind})
+    return [fact.ref for fact in getattr(facts, row.name)]
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
@@ -242,14 +288,14 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
 
 async def _list(namespace: str, arguments: argparse.Namespace) -> int:
     within = "" if arguments.all_namespaces else namespace
-    async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
+    async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
     write_record(facts, arguments, Ref("", within, ""))
     return print_list(Index(facts), within, arguments)
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
-    async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:
+    async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         index = Index(await _facts(client, ref, arguments))
         write_record(index.facts, arguments, ref)
         answer = explain(index, ref)
@@ -272,6 +318,12 @@ def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
     """Say that an object doesn't exist, or that it may not be read, and what helps."""
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
+    if ref in others:  # its pods tell of it, and there are none
+        complain(
+            f"{ref} exists in namespace {ref.namespace}, and has no pod yet. Its events say why:"
+            f" kubectl describe {ref.kind.lower()} {ref.name} -n {ref.namespace}"
+        )
+        return UNUSABLE
     why = [f"{ref} not found in namespace {ref.namespace}{words}", *meant(ref, others)]
     for line in refusal(index, ref) if may_not_read(index, ref) else why:
         complain(line)

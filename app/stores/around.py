@@ -11,6 +11,7 @@ from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.labels import SET_SELECTORS
 from app.facts.named import Ref
 from app.facts.table import ROOM
+from app.facts.unit_owners import WORKLOAD_KINDS
 from app.objects.resource import NODE, POD, Resource
 from app.stores.listed import Reading
 
@@ -42,6 +43,7 @@ ASKED = {
         kinds.COMPUTE_DOMAIN,
         kinds.RESOURCE_CLAIM,
         POD,
+        *WORKLOAD_KINDS,
     )
 }
 """What may be asked about, by its kind."""

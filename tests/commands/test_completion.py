@@ -42,6 +42,16 @@ def test_the_options_are_those_of_the_command(tmp_path: Path) -> None:
     assert completions("kubectl-grove_admission explain -o j", tmp_path) == ["json"]
 
 
+def test_kinds_of_objects_are_completed(tmp_path: Path) -> None:
+    assert completions("grove-admission explain lw", tmp_path) == ["lws/"]
+    assert completions("grove-admission explain rayc", tmp_path) == ["raycluster/", "rayclusters/"]
+
+
+def test_no_cluster_completes_no_name_and_shows_no_error(tmp_path: Path) -> None:
+    line = f"grove-admission explain --kubeconfig {tmp_path}/none lws/"
+    assert completions(line, tmp_path) == [""]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_shell_code_names_both_programs(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", shell]) == 0

@@ -123,8 +123,8 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     [
         ("pod/none", "Pod none not found in namespace default\n"),
         (
-            "deployment/web",
-            "'deployment/web' can't be explained: name one of its Pods, or nothing, for all that waits. KIND is one of ComputeDomain, Pod, ",
+            "daemonset/web",
+            "'daemonset/web' can't be explained: name one of its Pods, or nothing, for all that waits. KIND is one of ComputeDomain, Deployment, JAXJob, Job, JobSet, ",
         ),
         (
             "pods/",
@@ -153,6 +153,10 @@ def test_kinds_have_kubectls_names() -> None:
         assert reference(named, "n") == reference("pcs/llm", "n")
     with pytest.raises(UnusableInput):
         reference("node/a", "n")
+    assert reference("lws/vllm", "n") == Ref("LeaderWorkerSet", "n", "vllm")
+    assert reference("leaderworkersets.leaderworkerset.x-k8s.io/vllm", "n").name == "vllm"
+    assert reference("jobs/a", "n") == reference("job/a", "n") == Ref("Job", "n", "a")
+    assert reference("deploy/a", "n") == Ref("Deployment", "n", "a")
 
 
 def test_a_cluster_that_does_not_answer_is_2(

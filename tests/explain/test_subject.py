@@ -20,6 +20,7 @@ from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from app.facts.named import Place, Ref
 from app.facts.nvidia.computedomain import ComputeDomain
+from app.facts.unit_owners import WORKLOAD_KINDS
 from tests.explain.fleet import (
     GANG,
     GANG_REF,
@@ -208,7 +209,8 @@ def test_what_is_not_there_is_not_found(kind: str) -> None:
 
 
 def test_each_kind_that_may_be_asked_about_is_found() -> None:
-    assert {case[2].kind for case in CASES} == set(KINDS.values())
+    of_others = {resource.kind for resource in WORKLOAD_KINDS}  # tests/explain/test_workloads.py
+    assert {case[2].kind for case in CASES} | of_others == set(KINDS.values())
 
 
 def test_a_kind_that_is_no_workload_is_not_found() -> None:

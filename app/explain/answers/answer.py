@@ -16,8 +16,15 @@ from app.explain.reasons.reason import Reason, ago, counted, listed
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
 from app.facts.named import Ref
+from app.facts.unit_owners import WORKLOAD_KINDS
 
-_WHOLE = {"PodCliqueSet", "PodGang", "PodGroup", "Workload"}
+_WHOLE = {
+    "PodCliqueSet",
+    "PodGang",
+    "PodGroup",
+    "Workload",
+    *(resource.kind for resource in WORKLOAD_KINDS),
+}
 """Kinds that are gangs, or have some. Other objects are parts of one."""
 
 

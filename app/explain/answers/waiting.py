@@ -1,6 +1,7 @@
 """What waits: one row for each workload, those that wait first, in the order of KAI's line.
 
-A workload is a PodCliqueSet, or a KAI PodGroup that no PodGang owns.
+A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or what pods with GPUs were made
+for that wait and are in neither, whoever places them.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,9 +13,11 @@ from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
 from app.explain.answers.turns import InLine
+from app.explain.known.amounts import is_gpu
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
@@ -50,7 +53,20 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
         for group in index.facts.pod_groups
         if not gangs.intersection(group.owners) and _stands_alone(index, group)
     ]
+    refs += {_made_for(pod) for pod in index.facts.pods if _waits_alone(index, pod)}
     return sorted(ref for ref in refs if not namespaces or ref.namespace in namespaces)
+
+
+def _waits_alone(index: Index, pod: Pod) -> bool:
+    """Return whether a pod with GPUs has no node, and is in no other workload of the list."""
+    if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
+        return False
+    has_gpus = any(is_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
+    return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
+
+
+def _made_for(pod: Pod) -> Ref:
+    return pod.made_for[0] if pod.made_for else pod.ref
 
 
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
@@ -103,6 +119,9 @@ def _since(index: Index, ref: Ref) -> float | None:
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
     times = [gang.created for gang in gangs if gang.created is not None]
     workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)
+    if workload is None:
+        of_it = (pod for pod in index.facts.pods if ref in (pod.ref, *pod.made_for))
+        times += [pod.created for pod in of_it if pod.created is not None]
     return min(times, default=None if workload is None else workload.created)
 
 

@@ -18,6 +18,7 @@ from app.explain.known.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import NOWHERE, Place, Ref
+from app.facts.unit_owners import WORKLOAD_KINDS
 
 
 class Subject(Value, dict=True):
@@ -157,6 +158,13 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
     return _Match(NOWHERE, pods) if pods or ref.key in index.workloads else None
 
 
+def _of_made(index: Index, ref: Ref) -> _Match | None:
+    """Return the pods of a workload that has no object here; none of it is known without a pod."""
+    pods = [pod for pod in index.facts.pods if ref in pod.made_for]
+    living = [pod for pod in pods if not pod.finished]
+    return _Match(NOWHERE, living or pods) if pods else None
+
+
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
     claim = index.claims.get(ref.key)
     pods = index.pods_of_claim.get(ref.key, ())
@@ -193,5 +201,6 @@ _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "Pod": _of_pod,
     "ResourceClaim": _of_claim,
     "ComputeDomain": _of_compute_domain,
+    **dict.fromkeys((resource.kind for resource in WORKLOAD_KINDS), _of_made),
 }
 """How an object is found, by its kind."""

@@ -40,6 +40,7 @@ from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.named import NOWHERE, Key, Namespaced, Place, read_key, read_place
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
+from app.facts.unit_owners import WORKLOAD_KINDS
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_clique
@@ -314,8 +315,10 @@ TITLES: Mapping[str, str] = {
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All that may be read: of a scaling group, only the labels."""
 
-OF_KIND: Mapping[str, Resource] = {resource.kind: resource for resource in reversed(RESOURCES)}
-"""All that may be read, by kind: KAI's PodGroup, not that of Workloads."""
+OF_KIND: Mapping[str, Resource] = {
+    resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
+}
+"""All that may be asked about, by kind: KAI's PodGroup, not that of Workloads."""
 
 _BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]

@@ -67,11 +67,12 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
 def _field_of(kind: str) -> str:
     """Return the field by which objects of `kind` are found.
 
-    A scaling group is found by its PodCliques.
+    A scaling group is found by its PodCliques, and a LeaderWorkerSet by its pods.
     """
     if kind == POD_CLIQUE_SCALING_GROUP.kind:
         return "cliques"
-    return BY_RESOURCE[OF_KIND[kind]].name
+    row = BY_RESOURCE.get(OF_KIND[kind])
+    return "pods" if row is None else row.name
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:

@@ -28,7 +28,7 @@ STATES: Mapping[State, str] = {
     "warning": "placed",
     "well": "placed",
 }
-_SHORT = {"PodCliqueSet": "pcs", "PodGroup": "podgroup"}
+_SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
 """If fewer columns are left for the reason, it has lines of its own."""
 
@@ -135,7 +135,7 @@ def _reasons_once(rows: Sequence[WorkloadRow]) -> Iterator[str]:
 
 def cells(row: WorkloadRow, facts: Snapshot) -> tuple[str, ...]:
     """Return the cells of a row, without the last column, its reason."""
-    name = f"{_SHORT[row.ref.kind]}/{row.ref.name}"
+    name = f"{_SHORT.get(row.ref.kind, row.ref.kind.lower())}/{row.ref.name}"
     known = row.since is not None and facts.now
     since = short(facts.now - (row.since or 0.0)) if known else "?"
     placed = "?" if row.total is None else f"{row.placed}/{row.total}"

@@ -37,7 +37,7 @@ from app.facts.labels import (
     SUBGROUP,
 )
 from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
-from app.facts.unit_owners import read_owner
+from app.facts.unit_owners import names_of_workloads, read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (
@@ -238,9 +238,10 @@ class Pod(Namespaced):
     names. `bound` is when it got its node, None once it has started, or if that is not known.
     `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
     GPUs and asks for MNNVL by itself, not through a PodClique. `controller` is the object that
-    controls it. `skipped` is whether KAI's podgrouper skips it although it opts out of the Workload
-    API, so that nobody groups it. `daemon_of` is the uid
-    of the ComputeDomain that it is a daemon of.
+    controls it. `made_for` are the workloads that it was made for, the outermost first, such as a
+    LeaderWorkerSet. `skipped` is whether KAI's podgrouper skips it although it opts out of the
+    Workload API, so that nobody groups it. `daemon_of` is the uid of the ComputeDomain that it is a
+    daemon of.
     """
 
     kind = "Pod"
@@ -278,6 +279,7 @@ class Pod(Namespaced):
     """Whether KAI made it to reserve a GPU that other pods share."""
     background: bool = False
     """Whether KAI evicts it for any other pod."""
+    made_for: tuple[Ref, ...] = ()
 
     @property
     def finished(self) -> bool:
@@ -326,6 +328,7 @@ def read_pod(obj: JsonMap) -> Pod:
         gpu_groups=groups_of(labels),
         reserves=labels.get("app") == KAI_RESERVATION,
         background=labels.get(KAI_BACKGROUND) == "true",
+        made_for=_made_for(metadata, labels, owner),
     )
 
 
@@ -389,6 +392,16 @@ def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
     namespace = interned(metadata.get("namespace"))
     owned_by: Ref = shared(Ref(owner.kind, namespace, owner.name))
     return owned_by
+
+
+def _made_for(metadata: JsonMap, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
+    """Return the workloads of a pod. The pods of one workload share them."""
+    names = names_of_workloads(labels, (owner.kind, owner.name) if owner else ("", ""))
+    if not names:
+        return ()
+    namespace = interned(metadata.get("namespace"))
+    made_for: tuple[Ref, ...] = shared(tuple(Ref(kind, namespace, name) for kind, name in names))
+    return made_for
 
 
 def _waiting(status: JsonMap) -> tuple[str, ...]:

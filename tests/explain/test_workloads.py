@@ -1,0 +1,203 @@
+"""Workloads that are not Grove's: asked for by their own names, and in the list if they wait."""
+
+from typing import Any
+
+import pytest
+
+from app.commands.explain import KINDS, names_of
+from app.explain.answers.answer import Answer, explain
+from app.explain.answers.waiting import rows, workloads
+from app.explain.known.index import Index
+from app.explain.known.read import facts_of
+from app.explain.shown.waiting_text import exit_code, list_text
+from app.facts.named import Ref
+from tests.kube.memory.client import MemoryClient
+
+NOW = 1_800_000_000.0
+Object = dict[str, Any]
+
+LWS = {"leaderworkerset.sigs.k8s.io/name": "w"}
+JOBSET = {"jobset.sigs.k8s.io/jobset-name": "w", "batch.kubernetes.io/job-name": "w-a-0"}
+RAY = {"ray.io/cluster": "w"}
+OF_RAY_JOB = {
+    "ray.io/cluster": "w-x",
+    "ray.io/originated-from-crd": "RayJob",
+    "ray.io/originated-from-cr-name": "w",
+}
+
+
+def pod(
+    name: str,
+    labels: dict[str, str] | None = None,
+    *,
+    controller: str = "",
+    node: str = "",
+    gpus: int = 1,
+    phase: str = "Pending",
+    annotations: dict[str, str] | None = None,
+    scheduler: str = "default-scheduler",
+    **spec: Any,
+) -> Object:
+    """A pod. `controller` is KIND/NAME."""
+    kind, _, owner = controller.partition("/")
+    owners = [{"apiVersion": "x/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}]
+    amounts = {"nvidia.com/gpu": gpus} if gpus else {"cpu": 1}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "labels": labels or {},
+            "annotations": annotations or {},
+            "ownerReferences": owners if kind else [],
+            "creationTimestamp": "2027-01-15T07:00:00Z",
+        },
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "c", "resources": {"limits": amounts}}],
+            **({"nodeName": node} if node else {}),
+            **spec,
+        },
+        "status": {"phase": phase},
+    }
+
+
+def group(name: str) -> Object:
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {
+            "name": name,
+            "namespace": "ns",
+            "creationTimestamp": "2027-01-15T07:00:00Z",
+        },
+        "spec": {"minMember": 1, "queue": "q"},
+    }
+
+
+def index_of(*objects: Object) -> Index:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n0"},
+        "status": {"allocatable": {"nvidia.com/gpu": "8", "cpu": "8", "pods": "9"}},
+    }
+    return Index(facts_of([node, *objects], NOW))
+
+
+NAMED: list[Any] = [
+    pytest.param("lws/w", [pod("a", LWS, controller="StatefulSet/w")], 1, id="a LeaderWorkerSet"),
+    pytest.param("sts/w", [pod("a", LWS, controller="StatefulSet/w")], 1, id="a StatefulSet"),
+    pytest.param("jobset/w", [pod("a", JOBSET), pod("b", JOBSET)], 2, id="a JobSet"),
+    pytest.param("job/w-a-0", [pod("a", JOBSET)], 1, id="a Job of a JobSet"),
+    pytest.param("raycluster/w", [pod("a", RAY)], 1, id="a RayCluster"),
+    pytest.param("rayjob/w", [pod("a", OF_RAY_JOB)], 1, id="a RayJob"),
+    pytest.param("pytorchjob/w", [pod("a", controller="PyTorchJob/w")], 1, id="a PyTorchJob"),
+    pytest.param(
+        "deploy/w",
+        [pod("a", {"pod-template-hash": "6d9"}, controller="ReplicaSet/w-6d9")],
+        1,
+        id="a Deployment",
+    ),
+    pytest.param(
+        "job/w",
+        [pod("a", controller="Job/w"), pod("old", controller="Job/w", phase="Failed")],
+        1,
+        id="a pod that has failed is not counted beside another one",
+    ),
+    pytest.param("lws/w", [pod("a", {**LWS, "x": "y"}), pod("b", RAY)], 1, id="pods of others"),
+]
+
+
+def asked(index: Index, text: str) -> Answer | None:
+    kind, _, name = text.partition("/")
+    return explain(index, Ref(KINDS[kind], "ns", name))
+
+
+@pytest.mark.parametrize(("name", "pods", "total"), NAMED)
+def test_a_workload_is_found_by_its_name(name: str, pods: list[Object], total: int) -> None:
+    found = asked(index_of(*pods), name)
+    assert found is not None
+    assert (found.state, found.placed, found.total) == ("waits", 0, total)
+
+
+@pytest.mark.parametrize("name", ["lws/none", "jobset/w-a-0", "deploy/w-6d9", "sts/w"])
+def test_another_name_is_not_found(name: str) -> None:
+    assert asked(index_of(pod("a", JOBSET), pod("b", LWS)), name) is None
+
+
+def test_each_kind_has_the_name_of_kubectl() -> None:
+    assert {KINDS[name] for name in ("lws", "sts", "deploy", "jobsets", "jobs", "rayclusters")} == {
+        "LeaderWorkerSet",
+        "StatefulSet",
+        "Deployment",
+        "JobSet",
+        "Job",
+        "RayCluster",
+    }
+
+
+LISTED: list[Any] = [
+    pytest.param([pod("a", LWS), pod("b", LWS)], ["LeaderWorkerSet w"], id="one row for a set"),
+    pytest.param([pod("a", JOBSET)], ["JobSet w"], id="the outermost workload"),
+    pytest.param([pod("a")], ["Pod a"], id="a pod of nobody"),
+    pytest.param([pod("a", gpus=0)], [], id="a pod without GPUs"),
+    pytest.param([pod("a", node="n0")], [], id="a pod that has a node"),
+    pytest.param([pod("a", phase="Failed")], [], id="a pod that has ended"),
+    pytest.param([pod("a", scheduler="volcano")], ["Pod a"], id="a pod of another scheduler"),
+    pytest.param(
+        [pod("a", schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])],
+        ["Pod a"],
+        id="a pod with a gate",
+    ),
+    pytest.param(
+        [pod("a", gpus=0, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "t"}])],
+        ["Pod a"],
+        id="a pod whose GPUs are a claim",
+    ),
+    pytest.param(
+        [group("g"), pod("a", LWS, annotations={"pod-group-name": "g"})],
+        ["PodGroup g"],
+        id="a pod in a PodGroup has the row of the PodGroup",
+    ),
+    pytest.param(
+        [pod("a", LWS, annotations={"pod-group-name": "gone"})],
+        ["LeaderWorkerSet w"],
+        id="a PodGroup that is not there",
+    ),
+]
+
+
+@pytest.mark.parametrize(("objects", "expected"), LISTED)
+def test_what_waits_with_gpus_is_in_the_list(objects: list[Object], expected: list[str]) -> None:
+    index = index_of(*objects)
+    found = rows(index, workloads(index))
+    assert [str(row.ref) for row in found] == expected
+    assert all(row.state == "waits" and row.since is not None for row in found)
+    assert [row.ref for row in rows(index, workloads(index, ["other"]))] == []
+
+
+def test_something_that_waits_is_never_called_nothing() -> None:
+    index = index_of(pod("a", LWS), pod("b", LWS))
+    found = rows(index, workloads(index))
+    text = list_text(found, index.facts, "", everything=False, width=0)
+    assert "there is no workload" not in text
+    assert "lws/w" in text
+    assert "0/2" in text
+    assert exit_code(found, index.facts) in (1, 2)
+
+
+async def test_names_for_a_shell_are_those_of_the_kind() -> None:
+    sets = [
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+        for name, namespace in (("b", "ns"), ("a", "ns"), ("c", "other"))
+    ]
+    client = MemoryClient(sets)
+    assert await names_of(client, "pcs", "ns") == ["a", "b"]
+    assert await names_of(client, "nothing", "ns") == []
