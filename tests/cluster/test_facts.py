@@ -280,6 +280,12 @@ def test_bindings_that_were_not_listed_yet_are_not_known() -> None:
     assert cluster.facts.level_problems() == {}
 
 
+def test_a_cluster_without_the_api_of_bindings_has_none() -> None:
+    cluster = OfflineCluster([])
+    cluster.stores[BINDINGS].mark_not_served()
+    assert cluster.facts.bindings() == {}
+
+
 def test_the_latest_dialect_whose_sign_is_served_is_in_force() -> None:
     cluster = OfflineCluster([])
     del cluster.client.served[CLUSTER_TOPOLOGY]

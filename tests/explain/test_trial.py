@@ -1,35 +1,58 @@
-"""Nodes that are filled one after the other on one trial, as on a new one each time."""
+"""One trial of a placement: domains are tried in the order of what they have left now."""
 
-from random import Random
-
-import pytest
-
-from app.explain.known.domains import Domains
+from app.explain.known.index import Index
 from app.explain.placing.demand import Demand, Ground
-from app.explain.placing.packer import AS_KAI, Packer
-from app.facts.kubernetes.node import Node
-from tests.explain.fleet import shape
+from app.explain.placing.trial import Trial
+from tests.explain import fleet
+from tests.explain.fleet import GPU, facts, shape
 
-NAMES = ("cpu", "nvidia.com/gpu")
-SHAPES = tuple(shape(gpus, cpu=cpu) for gpus, cpu in ((0, 1), (1, 2), (2, 1), (4, 0)))
+EIGHT = shape(8)
+ASKED = (8000,)
+"""The GPUs of one pod of this shape, in thousandths."""
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_what_is_known_of_nodes_follows_what_is_placed_and_taken_away(seed: int) -> None:
-    random = Random(seed)
-    nodes = [Node(f"n{number}", {}, {"nvidia.com/gpu": 8000}) for number in range(12)]
-    free = [(random.randrange(9) * 1000, random.randrange(9) * 1000) for _ in nodes]
-    fit = {each: [random.random() < 0.8 for _ in nodes] for each in SHAPES}
-    domains = Domains(nodes, ())
-    kept = Packer(Ground(domains, NAMES, free, fit), AS_KAI)
+def trial() -> tuple[Trial, list[int], list[int]]:
+    """An empty fleet, and the nodes of its two zones."""
+    index = Index(facts())
+    domains = index.domains(fleet.KEYS)
+    names = (GPU,)
+    fit = {EIGHT: [True] * len(index.nodes)}
+    first, second = (list(domain.nodes) for domain in domains.at(1))
+    return Trial(Ground(domains, names, index.free(names), fit)), first, second
 
-    for _ in range(40):
-        demand = Demand("", "", ((random.choice(SHAPES), random.randrange(1, 4)),))
-        anew = Packer(Ground(domains, NAMES, kept.free, fit), AS_KAI)
-        mark = kept.mark
-        assert kept.places(demand) == anew.places(demand)
-        if random.random() < 0.4:
-            kept.undo(mark)
-        else:
-            assert kept.used(mark) == anew.used()
-            assert kept.free == anew.free
+
+def test_the_domain_with_less_left_is_tried_first_from_then_on() -> None:
+    tried, first, second = trial()
+    tree = tried.tree(Demand("", ""))
+    a, b = tree.order(ASKED, ())
+
+    assert tried.fill(EIGHT, 2, second, None)
+    assert tree.order(ASKED, ()) == [b, a]
+
+    assert tried.fill(EIGHT, 3, first, None)
+    assert tree.order(ASKED, ()) == [a, b]
+
+
+def test_what_is_undone_counts_again() -> None:
+    tried, _, second = trial()
+    tree = tried.tree(Demand("", ""))
+    before = list(tree.order(ASKED, ()))
+    mark = tried.mark
+
+    assert tried.fill(EIGHT, 2, second, None)
+    assert tree.order(ASKED, ()) == before[::-1]
+
+    tried.undo(mark)
+    assert tree.order(ASKED, ()) == before
+    assert tree.tightness(ASKED)(before[0]) == tree.tightness(ASKED)(before[1])
+
+
+def test_a_tally_counts_pods_for_which_each_domain_has_room_now() -> None:
+    tried, first, second = trial()
+    tree = tried.tree(Demand("", ""))
+    tally = tree.tally(ASKED)
+    a, b = (child.path for child in tree.domains.children(()))
+    assert (tally.of(a), tally.of(b)) == ((len(first),), (len(second),))
+
+    assert tried.fill(EIGHT, 3, second, None)
+    assert (tally.of(a), tally.of(b)) == ((len(first),), (len(second) - 3,))
