@@ -29,9 +29,9 @@ from app.kube.api import (
     ObjectRef,
     Objects,
     Selection,
-    every,
     find,
     find_living,
+    pages,
 )
 from app.kube.discovery import Discovery
 from app.objects.resource import Resource
@@ -270,10 +270,13 @@ class MnnvlOwners:
         owned: list[MnnvlResource] = []
         for resource in filter(self._client.served_version, self._stores):
             selection = Selection(resource, gang.namespace, labels=selector)
-            for obj in await every(self._client, selection):
-                stored = read_mnnvl_resource(obj)
-                if rule.state(stored, gang) is not None and rule.is_given_back(stored):
-                    owned.append(stored)
+            async for page in pages(self._client, selection):
+                found = map(read_mnnvl_resource, page.items)
+                owned += (
+                    stored
+                    for stored in found
+                    if rule.state(stored, gang) is not None and rule.is_given_back(stored)
+                )
         return owned
 
     async def living_set_of(self, gang: GangIdentity) -> PodCliqueSet | None:

@@ -1,14 +1,24 @@
-"""Reads which Pods use an MNNVL claim and which run without one, because nobody watches them.
+"""Read which Pods use an MNNVL claim, and which run without one.
 
-Pods are read in pages, and only their names are kept.
+No cache has these Pods. They are read in pages, without the fields that nobody needs here, and only
+names are kept of them.
 """
 
-from collections.abc import Iterable
+import asyncio
+import random as system_random
+import time
+from collections.abc import Callable, Collection, Iterable
 
+from msgspec import Struct, field
+
+from app.facts.kubernetes.pod import PodForm
 from app.facts.labels import PODGANG
+from app.facts.nvidia.computedomain import claims_used_by
 from app.kube.api import Key, Object, Reader, Selection, pages
+from app.kube.backoff import Backoff
 from app.objects.resource import POD
 from app.objects.shape import key_of
+from app.objects.time import Clock
 from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, runs_without_claim
 
 
@@ -19,7 +29,8 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
-        async for page in pages(client, Selection(POD, namespace, labels=PODGANG)):
+        selection = Selection(POD, namespace, labels=PODGANG, form=PodForm)
+        async for page in pages(client, selection):
             for pod in filter(runs_without_claim, page.items):
                 key = (namespace, clique_of_pod(pod))
                 found.setdefault(key, []).append(pod["metadata"]["name"])
@@ -46,7 +57,74 @@ async def claims_held_in_deletion(
 async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
     return {
         pod["metadata"]["name"]
-        async for page in pages(client, Selection(POD, namespace))
+        async for page in pages(client, Selection(POD, namespace, form=PodForm))
         for pod in page.items
         if not is_ending(pod)
     }
+
+
+SHARED_SECONDS = 5.0
+"""For how long a list of Pods serves everybody who asks for the claims that they use."""
+
+MOST_UNCHANGED_SECONDS = 600.0
+"""The longest time for which claims count as used that were used in every list before."""
+
+
+class _Used(Struct):
+    """The claims that the Pods of a namespace used in the last list."""
+
+    backoff: Backoff
+    names: frozenset[str] = frozenset()
+    begun: float = -SHARED_SECONDS
+    counts_until: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class ClaimUsers(Struct):
+    """Which claims, and templates of claims, the Pods of a namespace use.
+
+    Hundreds of resources may wait for the same Pods to end, and tenants decide on their number. So
+    all of them share one list, and a namespace whose Pods use the same claims as before is listed
+    less and less often. `clock` is monotonic, in seconds.
+    """
+
+    client: Reader
+    clock: Clock = time.monotonic
+    random: Callable[[], float] = system_random.random
+    _used: dict[str, _Used] = {}
+
+    def forget(self) -> None:
+        """Forget what was read in an earlier term as the leader."""
+        self._used.clear()
+
+    async def use_any(
+        self, namespace: str, names: Collection[str], candidates: Callable[[str], set[str]]
+    ) -> bool:
+        """Return whether an unfinished Pod uses one of the claims or templates `names`.
+
+        That none does is known from a list that is at most SHARED_SECONDS old. `candidates` returns
+        the names that anybody may ask for in a namespace, `names` among them: others are not kept.
+        Raise ClusterError.
+        """
+        used = self._used.get(namespace)
+        if used is None:
+            backoff = Backoff(self.random, first=30.0, most=MOST_UNCHANGED_SECONDS)
+            used = self._used[namespace] = _Used(backoff)
+        async with used.lock:
+            if self.clock() < used.counts_until and not used.names.isdisjoint(names):
+                return True
+            if self.clock() >= used.begun + SHARED_SECONDS:
+                await self._read(namespace, used, {*candidates(namespace), *names})
+        return not used.names.isdisjoint(names)
+
+    async def _read(self, namespace: str, used: _Used, candidates: set[str]) -> None:
+        begun = self.clock()
+        names: set[str] = set()
+        async for page in pages(self.client, Selection(POD, namespace, form=PodForm)):
+            for pod in page.items:
+                names |= claims_used_by(pod) & candidates
+        if names != used.names:
+            used.backoff.reset()
+        used.names = frozenset(names)
+        used.begun = begun
+        used.counts_until = begun + used.backoff.next()

@@ -9,6 +9,7 @@ from app.base.value import Value, Versioned
 from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.pod import PodForm
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.named import read_key, read_name
 from app.facts.table import BY_SET, Row, in_namespace
@@ -229,6 +230,7 @@ UNIT_PODS = Row(
     read_unit_pod,
     {BY_BASE: lambda pod: in_namespace(pod.namespace, pod.base_name)},
     labels=MNNVL_UNIT,
+    form=PodForm,
 )
 """The Pods with the claim of a unit. Our webhook labels them, so that no others are sent."""
 
@@ -264,7 +266,8 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         BY_WORKLOAD: lambda pod: in_namespace(pod.namespace, pod.ref.workload),
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
-    return Row(POD, read_pod, indexes, fields=f"spec.schedulerName={scheduler_name}")
+    selector = f"spec.schedulerName={scheduler_name}"
+    return Row(POD, read_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
 
 
 # Caches of Workloads.

@@ -50,6 +50,9 @@ MOST_KEPT = 32 * 2**10
 The facts of most objects take less than 1 KiB.
 """
 
+MOST_OF_LARGE_GANGS = 2**18
+"""Bytes of JSON that explanations keep of a gang. It names each of its thousands of pods."""
+
 
 class Row(Value, Generic[T], dict=True, eq=False):
     """What is kept of a kind.
@@ -186,10 +189,16 @@ FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm)
 WIDE_SETS = Row(kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets")
-WIDE_GANGS = Row(kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs")
+WIDE_GANGS = Row(
+    kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs", most=MOST_OF_LARGE_GANGS
+)
 GANG_MAPS = Row(kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps")
 KAI_POD_GROUPS = Row(
-    kinds.POD_GROUP, read_kai_pod_group, name="pod_groups", title="KAI's PodGroups"
+    kinds.POD_GROUP,
+    read_kai_pod_group,
+    name="pod_groups",
+    title="KAI's PodGroups",
+    most=MOST_OF_LARGE_GANGS,
 )
 QUEUES = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
 PRIORITIES = Row(

@@ -6,13 +6,15 @@ A row of the table has a reconciler and the changes after which a key of it is r
 import asyncio
 import random
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from app.base.sample import Part, Sample, counter, gauge
 from app.base.value import Value
-from app.cluster.cluster import Cluster
+from app.cluster.cluster import Cluster, too_large
+from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
 from app.cluster.units import UnitOwners
@@ -179,6 +181,9 @@ class Leader(Part):
         text = "Statuses that the ClusterTopology's CRD didn't take."
         yield counter("statuses_lost_total", text, self._kai.statuses_lost)
 
+        for resource, number in self._too_large().items():
+            yield too_large(resource, number)
+
         for loop in self.loops:
             name = loop.reconciler.name
             text = "Keys that wait or are worked on."
@@ -191,6 +196,17 @@ class Leader(Part):
             yield counter("rewrites_total", text, rewrites.fights, reconciler=name)
         for duty in self.duties:
             yield from duty.samples()
+
+    def _too_large(self) -> Counter[str]:
+        """Return the number of objects that the leader's own caches have no room for, by resource.
+
+        Two caches have Pods.
+        """
+        counts: Counter[str] = Counter()
+        for stores in self._only_here:
+            for row, store in stores:
+                counts[row.resource.plural] += len(store.too_large)
+        return counts
 
     # The reconcilers.
 
@@ -294,6 +310,7 @@ class Leader(Part):
             self._owners,
             pods=self._own[UNIT_PODS],
             units=UnitOwners(self._client),
+            users=ClaimUsers(self._client),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
         )
 

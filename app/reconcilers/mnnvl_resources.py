@@ -13,6 +13,7 @@ from itertools import chain
 from msgspec import Struct
 
 from app.cluster.owners import MnnvlOwners
+from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.units import UnitOwners
@@ -26,16 +27,15 @@ from app.facts.nvidia.computedomain import (
     claim_names,
     is_made_by_us,
     is_reserved,
-    uses,
 )
 from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, OF_GANG, SETS
-from app.kube.api import Key, Object, ObjectRef, Rejected, Selection, find, pages
+from app.kube.api import Key, Object, ObjectRef, Rejected, find
 from app.kube.discovery import Discovery
 from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.owners import controller_of
-from app.objects.resource import POD, Resource
+from app.objects.resource import Resource
 from app.objects.time import Clock
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
 from app.rules.mnnvl.claimed import ClaimedMember, demands_in, plan_for
@@ -64,8 +64,9 @@ class MnnvlResourcesReconciler(Struct):
     It handles the ComputeDomain and the claim whose names begin with it.
 
     `cliques` contains the PodCliques with a claim of ours, among others, and `pods` the Pods that
-    are in no PodClique, whose owners `units` finds. Resources that none of them needs are deleted
-    after `collect_after` seconds, or never if that is 0. `clock` is monotonic, in seconds.
+    are in no PodClique, whose owners `units` finds. `users` tells which claims Pods use. Resources
+    that none of them needs are deleted after `collect_after` seconds, or never if that is 0.
+    `clock` is monotonic, in seconds.
     """
 
     name = "mnnvl-resources"
@@ -78,6 +79,7 @@ class MnnvlResourcesReconciler(Struct):
     owners: MnnvlOwners
     pods: WatchStore[ClaimedMember]
     units: UnitOwners
+    users: ClaimUsers
     collect_after: float
     clock: Clock = time.monotonic
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
@@ -92,6 +94,7 @@ class MnnvlResourcesReconciler(Struct):
         PodCliques may have needed the resources since.
         """
         self._unneeded_since.clear()
+        self.users.forget()
 
     def all_keys(self) -> set[Key]:
         demands = demands_in(chain(self.cliques.values(), self.pods.values()))
@@ -243,7 +246,8 @@ class MnnvlResourcesReconciler(Struct):
         remaining = self._remaining(key, kinds)
         if remaining > 0:
             return remaining
-        if await self._is_used(key[0], claim_names(kinds, key[1])):
+        names = claim_names(kinds, key[1])
+        if await self.users.use_any(key[0], names, self._claims_in):
             return self._later()
 
         return await self._delete_all(key, unneeded)
@@ -309,15 +313,15 @@ class MnnvlResourcesReconciler(Struct):
             if stored is not None and not stored.deleting
         ]
 
-    async def _is_used(self, namespace: str, names: set[str]) -> bool:
-        """Return whether a pod of the namespace names one of the claims or templates `names`.
-
-        The pods are read from the API server.
-        """
-        async for page in pages(self.writing.client, Selection(POD, namespace)):
-            if any(uses(pod, names) for pod in page.items):
-                return True
-        return False
+    def _claims_in(self, namespace: str) -> set[str]:
+        """Return the names by which Pods of a namespace use the cached resources."""
+        stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
+        bases = {
+            resource.base_name
+            for resource in stored
+            if resource.namespace == namespace and resource.base_name
+        }
+        return {name for base in bases for name in claim_names([COMPUTE_DOMAIN], base)}
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
         """Return the stored object.

@@ -160,8 +160,8 @@ class PermittedStores:
     """A store of each of `rows`, or one for each namespace that may be read.
 
     `discovery` says when the kinds that the cluster serves are known, and when they change;
-    somebody else runs it. `stores` has a store of each scope that may be read, and `denied` the
-    scopes that may not.
+    somebody else runs it. `least` bytes of an object are kept, or more if its row says so. `stores`
+    has a store of each scope that may be read, and `denied` the scopes that may not.
     """
 
     def __init__(
@@ -171,6 +171,7 @@ class PermittedStores:
         discovery: Discovery,
         namespaces: Namespaces = Namespaces(),
         pace: Pace = LIVELY,
+        least: int = MOST_FOR_PEOPLE,
     ) -> None:
         self.rows = tuple(rows)
         self.stores: dict[Scope, WatchStore[Any]] = {}
@@ -180,6 +181,7 @@ class PermittedStores:
         self._namespaces = namespaces
         self._names = tuple(namespaces.names)
         self._pace = pace
+        self._least = least
         self._subscribers: list[Callable[[str], None]] = []
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
@@ -233,7 +235,7 @@ class PermittedStores:
     async def _keep(self, scope: Scope) -> None:
         """Keep a store in step until there is no right to its list."""
         row, namespace = scope
-        store: WatchStore[Any] = WatchStore(row.read, most=MOST_FOR_PEOPLE)
+        store: WatchStore[Any] = WatchStore(row.read, most=max(self._least, row.most))
         store.subscribe(lambda key, before, after: self._changed(row.name))
         self.stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))

@@ -78,7 +78,8 @@ class WaitingDuty:
         """Look and tell until cancelled. Nothing is kept after that."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
-                live = Live(PermittedStores(ReadOnlyClient(own), _ROWS, own.discovery, pace=Pace()))
+                reader = ReadOnlyClient(own)
+                live = Live(PermittedStores(reader, _ROWS, own.discovery, pace=Pace(), least=0))
                 tasks.create_task(live.run(), name="waiting: facts")
                 await live.until_ready()
                 await self._look_again(live)

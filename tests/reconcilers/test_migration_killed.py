@@ -18,6 +18,7 @@ from app.admission.decide import Handler
 from app.admission.review import Request
 from app.admission.verdict import Later, Verdict
 from app.cluster.cluster import Cluster
+from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources
 from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners
@@ -192,6 +193,7 @@ class Server:
             cluster.owners,
             pods=self._cliques[UNIT_PODS],
             units=UnitOwners(self.wire),
+            users=ClaimUsers(self.wire),
             collect_after=300.0,
             clock=virtual.now,
         )

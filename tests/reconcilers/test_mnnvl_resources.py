@@ -10,6 +10,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster, fill_from
+from app.cluster.pods import ClaimUsers
 from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners
 from app.facts.kinds import (
@@ -130,6 +131,7 @@ class World:
             self.owners,
             pods=self.pods,
             units=UnitOwners(self.client),
+            users=ClaimUsers(self.client, lambda: self.now, lambda: 0.0),
             collect_after=collect_after,
             clock=lambda: self.now,
         )
@@ -465,6 +467,45 @@ async def test_every_page_of_pods_is_looked_at() -> None:
     await world.look()
     assert await world.look(later=AFTER) == IN_USE_SECONDS
     assert {call.resource for call in world.client.calls} == {POD}
+
+
+async def test_resources_that_wait_for_the_same_pods_share_a_list_that_becomes_rarer() -> None:
+    """400 ComputeDomains with our labels and 14 Pods led to 9 lists of all Pods a second."""
+    domains = [
+        changed(
+            DOMAIN,
+            name=f"train-{n}-cd",
+            labels={**labels_of(DOMAIN), "grove.io/pcs-replica-index": str(n)},
+        )
+        for n in range(400)
+    ]
+    claims = [
+        {"name": f"c{n}", "resourceClaimTemplateName": f"train-{n}-mnnvl-template"}
+        for n in range(400)
+    ]
+    user = {**pod("user"), "spec": {"resourceClaims": claims}}
+    world = World(pcs(), *domains, user)
+    keys = sorted(world.reconciler.all_keys())
+    assert len(keys) == 400
+    for key in keys:
+        await world.look(key=key)
+
+    lists: list[int] = []
+    world.now += AFTER
+    for _ in range(120):  # an hour
+        before = len(world.client.calls)
+        for key in keys:
+            assert await world.look(key=key) == IN_USE_SECONDS
+        lists.append(len(world.client.calls) - before)
+        world.now += IN_USE_SECONDS
+    assert lists[:8] == [1, 1, 0, 1, 0, 0, 0, 1]
+    assert sum(lists) < 15
+
+    await world.client.delete(ObjectRef(POD, "user", "ns"))
+    world.now += 600
+    for key in keys:
+        assert await world.look(key=key) is None
+    assert world.client.objects(COMPUTE_DOMAIN) == []
 
 
 class Added(Loop):

@@ -89,6 +89,7 @@ class PodSpecForm(TypedDict, total=False):
     schedulingGroup: Any
     workloadRef: Any
     priority: Any
+    priorityClassName: Any
     nodeSelector: Any
     affinity: Any
     tolerations: Any

@@ -3,7 +3,7 @@
 These are read as far as their owners depend on them, and who uses them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from app.base.value import Value
@@ -223,11 +223,10 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
     return names
 
 
-def uses(pod: JsonMap, names: Collection[str]) -> bool:
-    """Return whether `pod` has not finished and names a claim or template of claims in `names`."""
+def claims_used_by(pod: JsonMap) -> set[str]:
+    """Return the names of the claims and templates of claims that `pod` uses until it finishes."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
-        return False
-    return any(
-        claim.get("resourceClaimName") in names or claim.get("resourceClaimTemplateName") in names
-        for claim in maps_at(pod, "spec", "resourceClaims")
-    )
+        return set()
+    claims = maps_at(pod, "spec", "resourceClaims")
+    fields = ("resourceClaimName", "resourceClaimTemplateName")
+    return {text_at(claim, field) for claim in claims for field in fields} - {""}

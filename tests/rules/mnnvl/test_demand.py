@@ -13,7 +13,13 @@ from app.facts.grove.podcliqueset import (
     ScalingGroup,
 )
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
-from app.facts.nvidia.computedomain import base_of, claim_names, is_made_by_us, is_reserved, uses
+from app.facts.nvidia.computedomain import (
+    base_of,
+    claim_names,
+    claims_used_by,
+    is_made_by_us,
+    is_reserved,
+)
 from app.rules.mnnvl.claimed import ClaimedMember, claimed, plan_for
 from app.rules.mnnvl.wanted import inherited_by
 from tests import builders
@@ -304,14 +310,13 @@ def pod(phase: str = "Running", **claim: str) -> dict[str, Any]:
     ],
 )
 def test_which_pods_use_a_claim(user: dict[str, Any], used: bool) -> None:
-    assert uses(user, claim_names([COMPUTE_DOMAIN, RESOURCE_CLAIM], "train-0")) is used
+    names = claim_names([COMPUTE_DOMAIN, RESOURCE_CLAIM], "train-0")
+    assert bool(claims_used_by(user) & names) is used
 
 
 def test_a_claim_is_not_used_through_the_template_of_its_compute_domain() -> None:
-    assert not uses(
-        pod(resourceClaimTemplateName="train-0-mnnvl-template"),
-        claim_names([RESOURCE_CLAIM], "train-0"),
-    )
+    user = pod(resourceClaimTemplateName="train-0-mnnvl-template")
+    assert not claims_used_by(user) & claim_names([RESOURCE_CLAIM], "train-0")
 
 
 def test_a_claim_is_reserved_by_pods() -> None:
