@@ -5,6 +5,7 @@ webhooks are down. They also look at the policies about queues of KAI, where the
 at the names that these read.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from app.doctor.report import Check, Checks, ok, warning
 from app.facts.kai.queue import read_queue_names
 from app.facts.kinds import QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
-from app.kube.api import Client, NotServed, Selection, every
+from app.kube.api import Client, NotFound, NotServed, ObjectRef, Rejected, Selection, every
 from app.objects.resource import (
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
@@ -26,6 +27,7 @@ from app.objects.resource import (
 )
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.reconcilers.queue_names import listable
+from app.stores.documents import resource_of
 from app.webhooks.configurations import APP_LABEL, NAME
 from app.webhooks.policies import (
     COMPONENT_LABEL,
@@ -122,7 +124,12 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
     stored = await read_policies(client, labels_of(RULES))
     if stored.policies or stored.bindings:
         desired = admission_policies(configuration)
-        checks = [*_effects(stored, desired), *differences(stored, desired, _INSTALL)]
+        silent = await _without_parameters(client, stored)
+        checks = [
+            *_effects(stored, [obj for obj in desired if obj["metadata"]["name"] not in silent]),
+            *(_silent(name, stored.policies[name], served) for name, served in silent.items()),
+            *differences(stored, desired, _INSTALL),
+        ]
     else:
         checks = [ok(_NONE)]
 
@@ -152,6 +159,44 @@ async def check_account(client: Client) -> Checks:
     return [warning(message, _BOUND_ACCOUNT)]
 
 
+async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
+    """Return the policies whose parameters are of a version that the cluster does not serve.
+
+    Each has an apiVersion of the same kind that it serves.
+    """
+    found = {}
+    for name, policy in stored.policies.items():
+        named = map_at(policy, "spec", "paramKind")
+        resource = resource_of(dict(named))
+        served = client.served_version(resource) if resource else None
+        if not resource or not served:
+            continue
+        version = text_at(named, "apiVersion").rpartition("/")[2]
+        try:
+            await client.get(ObjectRef(resource, name), version=version, metadata_only=True)
+        except NotFound as error:
+            if error.no_resource:
+                found[name] = resource.api_version(served)
+        except Rejected:
+            pass  # whoever may not read parameters can't tell whether they are served
+
+    return found
+
+
+def _silent(name: str, policy: JsonMap, served: str) -> Check:
+    version = text_at(map_at(policy, "spec", "paramKind"), "apiVersion")
+    message = (
+        f"{name}: its parameters are of {version}, which the cluster doesn't serve, so that it says"
+        " nothing"
+    )
+    patch = json.dumps({"spec": {"paramKind": {"apiVersion": served}}})
+    remedy = (
+        f"kubectl patch validatingadmissionpolicy {name} --type=merge -p '{patch}'; and write it to"
+        " the file that you apply (manifests/policies)."
+    )
+    return warning(message, remedy)
+
+
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
     """Yield what each policy of ours that is installed does."""
     for policy in desired[::2]:
@@ -177,13 +222,22 @@ def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
             yield f"{name} is not installed, or has no binding"
             continue
 
-        if _differs(stored_policy["spec"], policy["spec"]):
+        if _differs(_in_any_version(stored_policy["spec"]), _in_any_version(policy["spec"])):
             yield f"{name} is not that of this version and configuration"
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
             yield f"the binding of {name} is not that of this version and configuration"
 
     for name in sorted({*stored.policies, *stored.bindings} - set(names)):
         yield f"{name} is not of this version: a former one that was left behind"
+
+
+def _in_any_version(spec: JsonMap) -> JsonMap:
+    """Return the spec of a policy without the version of its parameters, which Grove decides."""
+    named = map_at(spec, "paramKind")
+    if not named:
+        return spec
+    group = text_at(named, "apiVersion").rpartition("/")[0]
+    return {**spec, "paramKind": {**named, "apiVersion": group}}
 
 
 def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
@@ -292,7 +346,12 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
         " manifests/guide/queue-guard.md."
     )
     message = f"the queue guard looks at writes that name a queue, and {effect}"
-    checks = [ok(message), *differences(stored, desired, remedy)]
+    silent = await _without_parameters(client, stored)
+    checks = [
+        ok(message),
+        *(_silent(name, stored.policies[name], served) for name, served in silent.items()),
+        *differences(stored, desired, remedy),
+    ]
     if not is_defined:
         return [*checks, _NO_NAMES]
     return [*checks, *await _check_names(client, configuration.certificates.namespace)]

@@ -9,6 +9,7 @@ import pytest
 from app.config.schema import Configuration
 from app.doctor.policies import check_account, check_policies, read_policies
 from app.doctor.report import Check
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from app.webhooks.policies import admission_policies, marking_policies
 from tests.doctor.answering import AnsweringClient
@@ -33,8 +34,11 @@ def stored(change: Change = lambda objects: None) -> list[Object]:
     return objects
 
 
-async def checks(objects: list[Object]) -> list[Check]:
-    return await check_policies(AnsweringClient(objects), CONFIGURATION)
+async def checks(objects: list[Object], version: str = "v1alpha1") -> list[Check]:
+    """`version` is that in which the topologies of both dialects are served."""
+    client = AnsweringClient(objects)
+    client.served |= dict.fromkeys((CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING), version)
+    return await check_policies(client, CONFIGURATION)
 
 
 def of(objects: list[Object], name: str, kind: str) -> Object:
@@ -51,6 +55,39 @@ async def test_what_is_still_refused_is_said_of_each() -> None:
         == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break its rules are still refused: {GUARD}"
     )
     assert len(results) == len(admission_policies(CONFIGURATION)) / 2
+
+
+PACKS = "podcliqueset-packs.grove-admission.grove.io"
+PACK_DOMAINS = "podcliqueset-packdomains.grove-admission.grove.io"
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v9"])
+async def test_a_policy_without_parameters_says_nothing_and_how_to_correct_it(version: str) -> None:
+    results = await checks(stored(), version)
+    assert [check for check in results if check.status != "ok"] == [
+        Check(
+            "warning",
+            f"{name}: its parameters are of grove.io/v1alpha1, which the cluster doesn't serve, so that it says nothing",
+            f'kubectl patch validatingadmissionpolicy {name} --type=merge -p \'{{"spec": {{"paramKind": {{"apiVersion": "grove.io/{version}"}}}}}}\'; and write it to the file that you apply (manifests/policies).',
+        )
+        for name in (PACK_DOMAINS, PACKS)
+    ]
+    assert not [check for check in results if check.status == "ok" and PACKS in check.message]
+
+
+async def test_a_corrected_policy_is_as_good_as_that_of_this_version() -> None:
+    def corrected(objects: list[Object]) -> None:
+        for name in (PACKS, PACK_DOMAINS):
+            of(objects, name, "Policy")["spec"]["paramKind"]["apiVersion"] = "grove.io/v1beta1"
+
+    assert {check.status for check in await checks(stored(corrected), "v1beta1")} == {"ok"}
+
+
+async def test_without_grove_policies_need_no_parameters() -> None:
+    client = AnsweringClient(stored())
+    for resource in (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING):
+        client.served.pop(resource, None)
+    assert {check.status for check in await check_policies(client, CONFIGURATION)} == {"ok"}
 
 
 async def test_without_policies_there_is_no_problem() -> None:
