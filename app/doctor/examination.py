@@ -28,7 +28,16 @@ from app.doctor.apis import Read
 from app.doctor.certificate import Shake
 from app.doctor.report import Checks, Examined, ok, unknown
 from app.doctor.service import Endpoint
-from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
+from app.kube.api import (
+    Client,
+    ClusterError,
+    Object,
+    ObjectRef,
+    Rejected,
+    Selection,
+    every,
+    find,
+)
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
@@ -114,6 +123,20 @@ def _further_questions(
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:
         yield "all webhooks", rehearsal.check_all(client, patient.shake, patient.now)
+    else:
+        ours = configuration.certificates.webhook_configurations
+        yield "webhooks of others", _outages(client, ours)
+
+
+async def _outages(client: Client, ours: str) -> Checks:
+    """Return outages of webhooks of others.
+
+    They are not part of the installation, so that missing rights to look at them are not a problem.
+    """
+    try:
+        return await rehearsal.check_outages(client, ours)
+    except Rejected as error:
+        return [ok(f"not looked at: {error.message}. --all-webhooks needs the same rights")]
 
 
 async def _permissions(patient: Patient) -> Checks:

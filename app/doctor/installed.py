@@ -1,12 +1,12 @@
 """All webhook configurations of a cluster, as they are stored, and what they depend on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.base.groups import by_key
 from app.base.value import Value
 from app.doctor.policies import Policies, overlap, read_policies
 from app.doctor.service import SERVICE_LABEL, ServiceKey, Target, target_of
-from app.kube.api import Client, Selection, every
+from app.kube.api import Client, ObjectRef, Selection, every, find
 from app.objects.resource import (
     ENDPOINT_SLICE,
     MUTATING_WEBHOOKS,
@@ -104,3 +104,17 @@ async def _read_surroundings(client: Client) -> Surroundings:
         ),
         {item["metadata"]["name"]: labels_of(item) for item in namespaces},
     )
+
+
+async def read_services(client: Client, keys: Iterable[ServiceKey]) -> Surroundings:
+    """Return some Services with their EndpointSlices. Raise ClusterError."""
+    services: dict[ServiceKey, JsonMap] = {}
+    slices: dict[ServiceKey, Sequence[JsonMap]] = {}
+    for key in sorted(keys):
+        namespace, name = key
+        stored = await find(client, ObjectRef(SERVICE, name, namespace))
+        if stored is not None:
+            selector = f"{SERVICE_LABEL}={name}"
+            services[key] = stored
+            slices[key] = await every(client, Selection(ENDPOINT_SLICE, namespace, labels=selector))
+    return Surroundings(services, slices, {})

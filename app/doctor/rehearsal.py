@@ -12,12 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
-from app.doctor.installed import Installed, StoredWebhook, Surroundings, read_installed
+from app.doctor.installed import (
+    Installed,
+    StoredWebhook,
+    Surroundings,
+    read_installed,
+    read_services,
+)
 from app.doctor.report import Check, Checks, ok, unknown, warning
 from app.doctor.service import Endpoint
 from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
-from app.kube.api import Client
+from app.facts.kinds import CLAIM_TEMPLATE, NEIGHBOURS
+from app.facts.unit_owners import WORKLOAD_KINDS
+from app.kube.api import Client, Selection, every
+from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.selector import selects
 from app.objects.shape import map_at, maps_at
 from app.webhooks.configurations import NAMESPACE_LABEL
@@ -56,6 +65,36 @@ async def check_all(client: Client, shake: Shake, now: datetime) -> Checks:
     """Return the checks of all webhooks. Raise ClusterError if something cannot be read."""
     installed = await read_installed(client)
     return rehearse(installed) + await check_certificates(installed, shake, now)
+
+
+_NEEDED = {
+    (resource.group, resource.plural)
+    for resource in (*NEIGHBOURS, *WORKLOAD_KINDS, POD, CLAIM_TEMPLATE)
+}
+"""What workloads with GPUs can't do without."""
+
+
+async def check_outages(client: Client, ours: str) -> Checks:
+    """Return the webhooks of others that refuse what workloads need now, because nobody answers.
+
+    `ours` is the name of our configurations. Raise ClusterError if something cannot be read.
+    """
+    fatal = [
+        StoredWebhook(f"{resource.kind} {item['metadata']['name']}", is_mutating, content)
+        for resource, is_mutating in ((MUTATING_WEBHOOKS, True), (VALIDATING_WEBHOOKS, False))
+        for item in await every(client, Selection(resource))
+        if item["metadata"]["name"] != ours
+        for content in maps_at(item, "webhooks")
+    ]
+    fatal = [
+        webhook
+        for webhook in fatal
+        if webhook.is_fatal and any(webhook.sees(needed, "CREATE") for needed in _NEEDED)
+    ]
+    called = {webhook.target.service for webhook in fatal if webhook.target.service is not None}
+    surroundings = await read_services(client, called)
+    faults = check_targets(fatal, surroundings)
+    return [check for check in faults if check.status == "problem"]
 
 
 def rehearse(installed: Installed) -> Checks:

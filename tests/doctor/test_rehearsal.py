@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.doctor.certificate import Handshake
-from app.doctor.rehearsal import check_all
+from app.doctor.rehearsal import check_all, check_outages
 from app.doctor.report import Check
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 from tests.doctor.answering import AnsweringClient
@@ -443,3 +443,52 @@ async def test_a_rule_for_namespaced_objects_stops_no_node() -> None:
     for entry in cluster.webhook(KYVERNO)["rules"]:
         entry["scope"] = "Namespaced"
     assert NODES_STOP not in {check.message for check in await cluster.checks()}
+
+
+OURS = "grove-admission"
+KAI_SERVICE = "kai-scheduler/admission"
+CERT_MANAGER_SERVICE = "cert-manager/cert-manager-webhook"
+
+
+async def outages(cluster: Rehearsed) -> list[str]:
+    checks = await check_outages(cluster.client(), OURS)
+    assert all(check.status == "problem" for check in checks)
+    return [check.message for check in checks]
+
+
+async def test_webhooks_that_answer_are_no_outage() -> None:
+    assert await outages(Rehearsed()) == []
+
+
+async def test_a_webhook_of_pods_that_nobody_answers_is_an_outage() -> None:
+    cluster = Rehearsed()
+    cluster.endpoints[KAI_SERVICE] = 0
+    found = await outages(cluster)
+    assert (
+        f"{KAI}, admission.kai-scheduler.svc: Service {KAI_SERVICE} has no ready endpoint"
+        in (found[0].rpartition(": nobody answers")[0])
+    )
+    assert "its requests are refused" in found[0] or "their requests are refused" in found[0]
+
+
+async def test_a_service_that_is_gone_is_an_outage() -> None:
+    cluster = Rehearsed()
+    del cluster.services[KAI_SERVICE], cluster.endpoints[KAI_SERVICE]
+    assert any("does not exist" in message for message in await outages(cluster))
+
+
+async def test_what_passes_or_is_needed_by_no_workload_is_no_outage() -> None:
+    cluster = Rehearsed()
+    cluster.endpoints[KAI_SERVICE] = 0
+    for configuration in cluster.configurations.values():
+        for entry in configuration["webhooks"]:
+            if entry["clientConfig"].get("service", {}).get("namespace") == "kai-scheduler":
+                entry["failurePolicy"] = "Ignore"
+    cluster.endpoints[CERT_MANAGER_SERVICE] = 0  # certificates
+    assert await outages(cluster) == []
+
+
+async def test_one_endpoint_is_no_outage() -> None:
+    cluster = Rehearsed()
+    cluster.endpoints[KAI_SERVICE] = 1
+    assert await outages(cluster) == []
