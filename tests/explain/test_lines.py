@@ -33,6 +33,17 @@ def test_explain_knows_what_kai_does_with_subgroups_of_two_topologies() -> None:
     assert len(verdicts) == 282
 
 
+@pytest.mark.untraced
+def test_explain_knows_what_kai_does_with_parts_of_gpus_mig_and_shards() -> None:
+    verdicts = judged_lines(line_recordings("shared"))
+    print(f"\n{table_of_lines(verdicts)}")
+    agreeing = sum(not verdict.problem for verdict in verdicts)
+    true = sum(not verdict.false for verdict in verdicts)
+    assert len(verdicts) > 1000
+    assert agreeing / len(verdicts) >= 0.92
+    assert true / len(verdicts) >= 0.99
+
+
 def test_a_prediction_that_contradicts_kai_is_found() -> None:
     """Recordings are judged as if KAI had bound nothing in any cycle."""
     chosen = list(islice(line_recordings(), 5, 20))
@@ -60,3 +71,6 @@ def test_every_recording_has_a_seed_of_its_own() -> None:
     assert seeds == list(range(0, 1000, 2))
     seeds = [each.document["case"]["seed"] for each in line_recordings("two-topologies")]
     assert seeds == list(range(5030, 5090))
+    seeds = [each.document["case"]["seed"] for each in line_recordings("shared")]
+    assert seeds == sorted({*seeds})
+    assert len(seeds) == 227

@@ -175,7 +175,7 @@ def group_of(pod: Object) -> str:
 
 
 def line_recordings(kind: str = "seeds") -> Iterator[LineRecording]:
-    """The recordings of a kind that the tests have: of `seeds`, or of `two-topologies`."""
+    """The recordings of a kind that the tests have: `seeds`, `two-topologies` or `shared`."""
     yield from line_recordings_of(sorted(RECORDINGS.glob(f"{kind}*.jsonl.gz")))
 
 
