@@ -44,8 +44,9 @@ class Route(Value):
     `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
     warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
     further routes of the same path, for other kinds. A route that `needs_namespace` refuses
-    requests without a valid one. `failure` judges exceptions of `handler`, and `parse` reads its
-    requests.
+    requests without a valid one. If it `guards_spec`, its handler also judges updates of objects
+    that are being deleted, unless their spec stays the same. `failure` judges exceptions of
+    `handler`, and `parse` reads its requests.
     """
 
     path: str
@@ -60,6 +61,7 @@ class Route(Value):
     trusted: bool = False
     others: tuple["Route", ...] = ()
     needs_namespace: bool = False
+    guards_spec: bool = False
     failure: Failure = _no_verdict
     parse: Parse = parse
 
@@ -137,7 +139,9 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
         operations = ", ".join(sorted(route.operations))
         return bad_request(f"{route.path} judges {operations}, not {request.operation}")
     if request.operation == "UPDATE" and request.is_deleting:
-        return ALLOWED
+        old_spec = request.old.get("spec") if request.old else None
+        if not route.guards_spec or request.object.get("spec") == old_spec:
+            return ALLOWED
     if request.operation != "DELETE":
         findings = shape_findings(request)
         if findings:

@@ -15,11 +15,14 @@ from app.facts.named import read_key, read_name
 from app.facts.table import BY_SET, Row, in_namespace
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
+from app.objects.conditions import condition_of
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import annotations_of, map_at, only, text_at
 from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from app.rules.mnnvl.missing import Unclaimed, is_ending, read_clique
+from app.rules.topology.coverage import LEVELS_COVERED
+from app.rules.topology.kai import READY
 from app.rules.workload.groups import (
     GroupRef,
     group_keys,
@@ -249,6 +252,40 @@ POD_GROUPS: Row[StoredPodGroup] = Row(
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
+
+
+class TopologyStatus(Value):
+    """The status of a ClusterTopology or a ClusterTopologyBinding.
+
+    `content` is JSON of what the leader writes there. `is_managed` is whether it has the condition
+    Ready, which the leader writes only into the managed ClusterTopology.
+    """
+
+    name: str
+    uid: str
+    content: bytes
+    is_managed: bool
+
+
+_OUR_CONDITIONS = (READY, LEVELS_COVERED)
+
+
+def read_topology_status(obj: Object) -> TopologyStatus:
+    conditions = [condition_of(obj, kind) for kind in _OUR_CONDITIONS]
+    status = only(map_at(obj, "status"), ("observedGeneration", "lastErrors"))
+    metadata = obj["metadata"]
+    return TopologyStatus(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        content=to_json([conditions, status]),
+        is_managed=bool(conditions[0]),
+    )
+
+
+TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
+BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
+"""Statuses are apart from levels: a change of a status must not reconcile every PodGang."""
+
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
 """The names in the object that policies of API servers read."""
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from app.base.value import Value
 from app.facts import table
 from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
-from app.facts.grove.topology import ClusterTopology, LevelsByName
+from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, LevelsByName
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.kubernetes.claim import SliceGpus, gpus_in
@@ -24,7 +24,7 @@ from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
-from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN
+from app.rules.topology.levels import NVLINK_DOMAIN
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100

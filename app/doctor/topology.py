@@ -18,7 +18,8 @@ from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.topology.coverage import LEVELS_COVERED
-from app.rules.topology.kai import READY, desired_kai_topology, is_owned
+from app.rules.topology.kai import READY, delete_foreign, desired_kai_topology, is_owned
+from app.rules.topology.levels import levels_below_host
 
 _SHOWN = 5
 _LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
@@ -36,22 +37,42 @@ async def check_topology(
         return await _binding(client, name, dialect, levels if enabled else None)
 
     stored = await find(client, ObjectRef(CLUSTER_TOPOLOGY, name))
+    left = await _left_over(client, name)
     if not enabled:
-        return [_disabled(name, stored)]
+        return [_disabled(name, stored), *left]
     if stored is None:
         message = (
             f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all"
             " PodGangs, wait"
         )
-        return [problem(message, f"{_LEADER} Or, where topology support is off, give --config.")]
+        return [
+            *left,
+            problem(message, f"{_LEADER} Or, where topology support is off, give --config."),
+        ]
 
     current = DESIGN.read_levels(stored)
     message = f"ClusterTopology {name}: {', '.join(level.domain for level in current)}"
 
     return [
         _compared(message, current, levels),
+        *_below_host(current),
         _ready(name, stored),
         *await _kai(client, name, stored),
+        *left,
+    ]
+
+
+async def _left_over(client: Client, name: str) -> Checks:
+    """Return a warning about each ClusterTopology that was managed under another name."""
+    stored = await list_all(client, Selection(CLUSTER_TOPOLOGY))
+    names = sorted(obj["metadata"]["name"] for obj in stored if condition_of(obj, READY))
+    return [
+        warning(
+            f"ClusterTopology {former} was managed before clusterTopology.name became {name}",
+            f"Delete it with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {former}.",
+        )
+        for former in names
+        if former != name
     ]
 
 
@@ -99,6 +120,12 @@ def _disabled(name: str, stored: Object | None) -> Check:
     return warning(message, _LEADER)
 
 
+def _below_host(levels: Sequence[Level]) -> Checks:
+    message = levels_below_host(levels)
+    remedy = "Remove these levels from clusterTopology.levels, or give the host level another key."
+    return [warning(message, remedy)] if message else []
+
+
 def _ready(name: str, topology: Object) -> Check:
     ready = condition_of(topology, READY)
     status = ready.get("status")
@@ -118,8 +145,8 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
     if stored is None:
         return [problem(f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
-        message = f"{title} is not controlled by ClusterTopology {name}, and so is left as it is"
-        return [problem(message, "Delete it; it is made anew.")]
+        message = f"{title} is not controlled by ClusterTopology {name}, so it is left unchanged"
+        return [problem(message, f"{delete_foreign(name)}.")]
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
     ):

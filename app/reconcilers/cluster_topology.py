@@ -8,12 +8,14 @@ Source: `rules/README.md`.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from app.cluster.rows import TopologyStatus
 from app.cluster.view import ClusterView
+from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef
 from app.kube.backoff import Backoff
@@ -22,6 +24,7 @@ from app.kube.store import WatchStore
 from app.objects.resource import CRD
 from app.reconcilers.writing import Writing
 from app.rules.dialects.dialect import Dialect
+from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
 """The time until levels that the rules reject are tried again.
@@ -41,9 +44,11 @@ class BeingDeleted(Conflict):
 
 
 class ClusterTopologyReconciler(Struct):
-    """A reconciler of the managed topology `topology_name` with the configured `levels`.
+    """A reconciler of the managed topology `topology_name` with the `configured` levels.
 
-    If `levels` is None, topology support is disabled.
+    They are listed broadest first. If they are None, topology support is disabled.
+
+    `statuses` has the statuses of all ClusterTopologies.
 
     `topologies` is the store of ClusterTopologies: written objects are noted in it, so that the
     reconcilers that start next use them. `topology` gives the dialect in force and the facts for
@@ -54,10 +59,13 @@ class ClusterTopologyReconciler(Struct):
 
     writing: Writing
     topology_name: str
-    levels: list[dict[str, str]] | None
+    configured: Sequence[Level] | None
     topologies: WatchStore[Any]
+    statuses: WatchStore[TopologyStatus]
     topology: ClusterView
     _last: Dialect | None = None
+    _left_over: frozenset[str] = frozenset()
+    """The uids of the ClusterTopologies of former names that were reported."""
 
     def all_keys(self) -> list[Key]:
         return [("", self.topology_name)]
@@ -80,11 +88,11 @@ class ClusterTopologyReconciler(Struct):
             except ClusterError as error:
                 dialect = self.topology.dialect()
                 if (
-                    self.levels is None
+                    self.configured is None
                     or not dialect.owns_topology
                     or isinstance(error, BeingDeleted)
                 ):
-                    tried = "deleted" if self.levels is None else "written"
+                    tried = "deleted" if self.configured is None else "written"
                     kind = dialect.resource.kind
                     logger.warning(
                         "%s %s not %s, tried again later: %s",
@@ -107,21 +115,30 @@ class ClusterTopologyReconciler(Struct):
         """Write the difference. There is only one key."""
         dialect = self.topology.dialect()
         self._report(dialect)
+        self._report_left_over()
         try:
             stored = await self.writing.client.get(ObjectRef(dialect.resource, self.topology_name))
         except NotFound as missing:
-            create = self.levels is not None and not missing.no_resource
+            create = self.configured is not None and not missing.no_resource
             return await self._create(dialect) if create else None
 
-        if self.levels is None:
+        if self.configured is None:
             if dialect.owns_topology:
                 await self._delete(stored)
         elif stored["metadata"].get("deletionTimestamp"):
             raise BeingDeleted(f"{dialect.resource.kind} {self.topology_name} is being deleted")
-        elif stored.get("spec", {}).get("levels") != self.levels:
+        elif stored.get("spec", {}).get("levels") != self._levels(dialect):
             return await self._update(dialect, stored)
 
         return None
+
+    def _levels(self, dialect: Dialect) -> list[dict[str, str]]:
+        """Return the levels to write.
+
+        Grove makes a KAI Topology of a binding, which must have only levels that KAI allows.
+        """
+        levels = self.configured or ()
+        return desired_levels(levels if dialect.owns_topology else levels_for_kai(levels))
 
     def _report(self, dialect: Dialect) -> None:
         """Report a change of the dialect with an event on the CRD of its resource."""
@@ -137,10 +154,31 @@ class ClusterTopologyReconciler(Struct):
         regarding = Regarding.to(CRD, str(dialect.resource))
         self.writing.events.record(regarding, "Normal", "DialectChanged", note)
 
+    def _report_left_over(self) -> None:
+        """Report ClusterTopologies that were managed before `clusterTopology.name` changed.
+
+        They are not deleted: whoever may write a status could else have any one deleted.
+        """
+        left = {
+            status.uid: status
+            for status in self.statuses.values()
+            if status.is_managed and status.name != self.topology_name
+        }
+        for uid in left.keys() - self._left_over:
+            name = left[uid].name
+            regarding = Regarding.to(CLUSTER_TOPOLOGY, name, uid=uid)
+            note = (
+                f"this ClusterTopology was managed before clusterTopology.name became"
+                f" {self.topology_name}. It is not guarded any more, and its KAI Topology stays"
+                f" with it. Delete both: kubectl delete {CLUSTER_TOPOLOGY} {name}"
+            )
+            self.writing.events.record(regarding, "Warning", "TopologyLeftOver", note)
+        self._left_over = frozenset(left)
+
     async def _create(self, dialect: Dialect) -> float | None:
         desired: Object = {
             "metadata": {"name": self.topology_name},
-            "spec": {"levels": self.levels},
+            "spec": {"levels": self._levels(dialect)},
         }
         regarding = Regarding.to(dialect.resource, self.topology_name)
         if self._is_rejected(dialect, desired, None, regarding):
@@ -175,13 +213,14 @@ class ClusterTopologyReconciler(Struct):
             )
             return pause
 
-        desired = {**stored, "spec": {**stored.get("spec", {}), "levels": self.levels}}
+        levels = self._levels(dialect)
+        desired = {**stored, "spec": {**stored.get("spec", {}), "levels": levels}}
         if self._is_rejected(dialect, desired, stored, Regarding.of(stored)):
             return REJECTED_SECONDS
 
         logger.info("updating %s %s", dialect.resource.kind, self.topology_name)
         version = {"resourceVersion": stored["metadata"]["resourceVersion"]}
-        patch = {"metadata": version, "spec": {"levels": self.levels}}
+        patch = {"metadata": version, "spec": {"levels": levels}}
         ref = ObjectRef(dialect.resource, self.topology_name)
         self._note(dialect, await self.writing.client.patch(ref, patch))
         self.writing.rewrites.count(("", self.topology_name))

@@ -15,6 +15,7 @@ from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
+from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.conditions import Condition, condition_patch, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
@@ -87,8 +88,8 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
 class LevelCoverageReconciler(Value):
     """A reconciler of topologies: ClusterTopologyBindings and the managed ClusterTopology.
 
-    Writes the condition if it differs. Conditions of other writers stay. `now` is the wall clock in
-    UTC.
+    Writes the condition if it differs, unless another writer keeps changing it. Conditions of other
+    writers stay. `rewrites` count the writes of each topology. `now` is the wall clock in UTC.
     """
 
     name = "level-coverage"
@@ -96,6 +97,7 @@ class LevelCoverageReconciler(Value):
     client: Client
     topology: ClusterView
     events: Recorder
+    rewrites: Rewrites
     now: Now = utc_now
 
     def all_keys(self) -> list[Key]:
@@ -112,16 +114,27 @@ class LevelCoverageReconciler(Value):
         with contextlib.suppress(NotFound):  # deleted meanwhile, or its CRD has no status
             stored = await self.client.get(ref)
             levels = dialect.read_levels(stored)
-            await self._write(ref, stored, coverage_problems(levels, self.topology.nodes_with))
+            problems = coverage_problems(levels, self.topology.nodes_with)
+            return await self._write(ref, stored, problems)
         return None
 
-    async def _write(self, ref: ObjectRef, stored: Object, problems: list[LevelProblem]) -> None:
+    async def _write(
+        self, ref: ObjectRef, stored: Object, problems: list[LevelProblem]
+    ) -> float | None:
+        """Return the seconds until the next try, if another writer keeps changing the condition."""
         metadata = stored["metadata"]
         status = stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
         conditions = with_condition(status.get("conditions"), condition, timestamp(self.now()))
         if metadata.get("deletionTimestamp") or conditions == status.get("conditions"):
-            return
+            return None
+
+        counted = same(ref.name, {condition.status: condition.message})
+        pause = self.rewrites.pause(counted)
+        if pause is not None:
+            return pause
+        self.rewrites.count(counted)
+
         if condition.status == "False":
             self.events.record(
                 Regarding.of(stored),
@@ -133,6 +146,7 @@ class LevelCoverageReconciler(Value):
         patch = status_patch(stored, {"conditions": conditions})
         with contextlib.suppress(Rejected):  # the event reports the problem
             await self.client.patch(ref, patch, subresource="status")
+        return None
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:

@@ -13,12 +13,14 @@ from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
 from app.kube.events import Regarding
+from app.kube.rewrites import same
 from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
-from app.reconcilers.writing import Writing
+from app.reconcilers.writing import Writing, soonest
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import Dialect
 from app.rules.topology import kai
+from app.rules.topology.levels import levels_below_host
 
 AGAIN_SECONDS = 2.0
 """The time until the next try if an object is being deleted."""
@@ -83,22 +85,21 @@ class KaiTopologyReconciler(Struct):
             failure = error
 
         try:
-            await self._report(topology, outcome)
+            pause = await self._report(topology, outcome)
         except NotFound:
             return None  # deleted since it was read
 
         if failure is not None:
             raise failure
 
-        return outcome.again
+        return soonest(outcome.again, pause)
 
     # The KAI Topology.
 
     async def _sync(self, topology: Object) -> Outcome:
         levels = DESIGN.read_levels(topology)
-        problem = kai.mapping_problem(levels)
-        if problem is not None:
-            return Outcome(problem)
+        if not levels:
+            return Outcome("the ClusterTopology has no levels that KAI could use")
 
         desired = kai.desired_kai_topology(topology, levels)
         try:
@@ -124,8 +125,8 @@ class KaiTopologyReconciler(Struct):
                 )
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
             return Outcome(
-                f'KAI Topology "{name}" exists, but is not controlled by this ClusterTopology: left'
-                " alone"
+                f'KAI Topology "{name}" exists and is not controlled by this ClusterTopology, so it'
+                f" is left unchanged. {kai.delete_foreign(name)}"
             )
 
         if stored["metadata"].get("deletionTimestamp"):
@@ -182,23 +183,44 @@ class KaiTopologyReconciler(Struct):
 
     # The status.
 
-    async def _report(self, topology: Object, outcome: Outcome) -> None:
-        generation = topology["metadata"].get("generation", 0)
-        condition = kai.ready_condition(outcome.problem, generation, pending=outcome.pending)
-        status = topology.get("status") or {}
-        conditions = status.get("conditions")
-        is_said = with_condition(conditions, condition, timestamp(self.now())) == conditions
-        if is_said and status.get("observedGeneration") == generation:
-            return
+    async def _report(self, topology: Object, outcome: Outcome) -> float | None:
+        """Write the status, unless it is stored or another writer keeps changing it.
 
-        problem = await self._write_status(topology, condition)
+        Return the time until the next try, in seconds, or None.
+        """
+        generation = topology["metadata"].get("generation", 0)
+        condition = kai.ready_condition(
+            outcome.problem,
+            generation,
+            pending=outcome.pending,
+            remark=levels_below_host(DESIGN.read_levels(topology)),
+        )
+        stored = topology.get("status") or {}
+        desired = self._status(topology, condition)
+        if desired == {key: stored.get(key) for key in desired}:
+            return None
+
+        counted = same(f"status of {self.topology_name}", {condition.status: condition.message})
+        pause = self.writing.rewrites.pause(counted)
+        if pause is not None:
+            text = (
+                "another writer keeps changing its status; grove-admission writes it again in"
+                f" {pause:.0f} s"
+            )
+            self.writing.events.record(
+                Regarding.of(topology), "Warning", "ClusterTopologyContested", text
+            )
+            return pause
+
+        self.writing.rewrites.count(counted)
+        problem = await self._write_status(topology, desired)
         if problem is None:
             self._reported = None
         else:
             self.statuses_lost += 1
             report = (str(topology["metadata"].get("uid")), condition, problem)
             if report == self._reported:
-                return
+                return None
             self._reported = report
             text = f"{problem}. The status would be: {condition.message}"
             self.writing.events.record(Regarding.of(topology), "Warning", "StatusNotWritten", text)
@@ -211,13 +233,15 @@ class KaiTopologyReconciler(Struct):
                 condition.message,
             )
 
-    async def _write_status(self, topology: Object, condition: Condition) -> str | None:
-        """Return the reason why the status can't be written, or None if it was.
+        return None
+
+    async def _write_status(self, topology: Object, status: Object) -> str | None:
+        """Write `status`. Return the reason why it can't be written, or None if it was.
 
         NotFound if the ClusterTopology no longer exists.
         """
         try:
-            patch = status_patch(topology, self._status(topology, condition))
+            patch = status_patch(topology, status)
             await self.writing.client.patch(
                 ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), patch, subresource="status"
             )

@@ -16,7 +16,14 @@ from app.base.value import Value
 from app.cluster.cluster import Cluster, too_large
 from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, LISTED_QUEUES, UNIT_PODS, WorkloadCaches
+from app.cluster.rows import (
+    BINDING_STATUSES,
+    CLIQUES,
+    LISTED_QUEUES,
+    TOPOLOGY_STATUSES,
+    UNIT_PODS,
+    WorkloadCaches,
+)
 from app.cluster.units import UnitOwners
 from app.cluster.view import DIALECTS
 from app.config.schema import Configuration, LeaderElection
@@ -41,7 +48,6 @@ from app.reconcilers import (
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
 from app.reconcilers.writing import Writing
-from app.rules.topology.levels import desired_levels
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
 
@@ -111,7 +117,7 @@ class Leader(Part):
         self.duties: list[Duty] = []
         self.events = Recorder(client, self.identity)
         self._rewrites: dict[str, Rewrites] = {}
-        self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES))
+        self._own = Stores((CLIQUES, UNIT_PODS, LISTED_QUEUES, TOPOLOGY_STATUSES, BINDING_STATUSES))
         self._only_here = [self._own]
         self._configuration = configuration
         self._client = client
@@ -230,6 +236,11 @@ class Leader(Part):
             mnnvl_resources.subscribe(loop, cliques, pods, stores, self._owners)
             mnnvl_resources.subscribe_to_apis(loop, discovery)
 
+        def coverage_changes(loop: Loop) -> None:
+            conditions.subscribe_coverage(loop, stores)
+            for row in (TOPOLOGY_STATUSES, BINDING_STATUSES):
+                self._own[row].subscribe(loop.add)
+
         table = [
             Work(reconciler=self._managed, changes=self._topology_changes, workers=1),
             Work(reconciler=self._kai, changes=self._topology_changes, workers=1),
@@ -249,9 +260,9 @@ class Leader(Part):
             ),
             Work(
                 reconciler=conditions.LevelCoverageReconciler(
-                    self._client, self._facts, self.events
+                    self._client, self._facts, self.events, self._writing("level-coverage").rewrites
                 ),
-                changes=lambda loop: conditions.subscribe_coverage(loop, stores),
+                changes=coverage_changes,
                 workers=1,
             ),
             Work(reconciler=resources, changes=resource_changes, begin=resources.begin),
@@ -287,16 +298,16 @@ class Leader(Part):
         rows: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for row in rows:
             self._stores[row].subscribe(changed)
+        # any status, because one under a former name is reported
+        self._own[TOPOLOGY_STATUSES].subscribe(lambda key, before, after: loop.add(managed))
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
-        levels = None
-        if self._topology.enabled:
-            levels = desired_levels(self._configuration.levels)
         return ClusterTopologyReconciler(
             self._writing("clustertopology"),
             self._topology.name,
-            levels,
+            self._configuration.levels if self._topology.enabled else None,
             self._stores[TOPOLOGIES],
+            self._own[TOPOLOGY_STATUSES],
             self._facts,
         )
 

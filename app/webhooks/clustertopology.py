@@ -6,7 +6,7 @@ It authorizes writes of the managed one, and validates all. Writes of `status` a
 from collections.abc import Collection
 
 from app.admission.review import Request
-from app.admission.verdict import Verdict, judged, not_allowed
+from app.admission.verdict import ALLOWED, Verdict, judged, not_allowed
 from app.base.value import Value
 from app.cluster.view import DIALECTS, ClusterView
 from app.rules.topology.levels import refusal_to_write
@@ -18,8 +18,8 @@ class ClusterTopologyWebhook(Value):
     """The handler for topologies.
 
     Only `authorized`, which are full user names, may write the object `managed_name` of a kind in
-    `guarded`. An object is validated by the dialect that it belongs to, even if another one is in
-    force.
+    `guarded`, also while it is being deleted. An object is validated by the dialect that it belongs
+    to, even if another one is in force.
     """
 
     managed_name: str
@@ -29,6 +29,8 @@ class ClusterTopologyWebhook(Value):
 
     def __call__(self, request: Request) -> Verdict:
         managed = request.name == self.managed_name and request.kind in self.guarded
+        if request.is_deleting and request.operation == "UPDATE" and not managed:
+            return ALLOWED
         if managed:
             refusal = refusal_to_write(
                 request.kind,

@@ -49,6 +49,14 @@ NOT_BEING_DELETED = {
 }
 """The condition that lets finalizers be removed from an object that is being deleted."""
 
+SPEC_MAY_CHANGE = {
+    "not-being-deleted-or-spec-changes": (
+        "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
+        " || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
+    )
+}
+"""The condition that lets finalizers be removed, and keeps the spec guarded."""
+
 
 class Webhook(Value, eq=False, kw_only=True):
     """One row of the webhook table.
@@ -71,6 +79,8 @@ class Webhook(Value, eq=False, kw_only=True):
     """Further resources of the same group, version and scope as `resource`."""
     needs_namespace: bool = False
     """Whether a request without a namespace is refused."""
+    guards_spec: bool = False
+    """Whether it also judges changes of the spec of objects that are being deleted."""
     parse: Parse = parse
     """Reads a request."""
 
@@ -96,6 +106,7 @@ class Webhook(Value, eq=False, kw_only=True):
             handler=handler,
             also=tuple((resource.kind, resource.plural) for resource in self.also),
             needs_namespace=self.needs_namespace,
+            guards_spec=self.guards_spec,
             failure=_verdict_on,
             parse=self.parse,
         )
@@ -164,8 +175,9 @@ _ASKS_FOR_MNNVL_ITSELF = {
 The Pods of a PodClique have its claims.
 """
 
-# Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED: finalizers can be removed,
-# and namespaces deleted, while no server answers. If such an update is sent, it is allowed.
+# Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED or SPEC_MAY_CHANGE, so that
+# finalizers can be removed, and namespaces deleted, while no server answers. If such an update is
+# sent, it is allowed.
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     path="/validate/clustertopology",
@@ -174,8 +186,9 @@ VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     failure_policy="Fail",
     timeout_seconds=5,
     side_effects="None",
-    match_conditions=NOT_BEING_DELETED,
+    match_conditions=SPEC_MAY_CHANGE,
     also=(CLUSTER_TOPOLOGY_BINDING,),
+    guards_spec=True,
 )
 VALIDATE_POD_CLIQUE_SET = Webhook(
     path="/validate/podcliqueset",

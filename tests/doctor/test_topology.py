@@ -107,7 +107,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, and so is left as it is",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, so it is left unchanged",
                 ),
             ],
             id="a KAI Topology of somebody's",
@@ -211,3 +211,29 @@ async def test_a_grove_with_bindings(
     client = MemoryClient(objects, served={CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
     checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
     assert [(check.status, check.message) for check in checks] == [expected]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_topology_that_was_managed_under_another_name_is_reported(enabled: bool) -> None:
+    former = topology()
+    former["metadata"] |= {"name": "former", "uid": "uid-former"}
+    of_a_user = builders.cluster_topology("of-a-user", rack="k/rack")
+    client = MemoryClient([former, of_a_user, *([topology(), kai()] if enabled else [])])
+    checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
+    assert [(check.message, check.remedy) for check in checks if check.status == "warning"] == [
+        (
+            "ClusterTopology former was managed before clusterTopology.name became grove-topology",
+            "Delete it with its KAI Topology: kubectl delete clustertopologies.grove.io former.",
+        )
+    ]
+
+
+async def test_a_level_below_the_hostname_is_reported() -> None:
+    stored = builders.cluster_topology(NAME, host="kubernetes.io/hostname", numa="k/numa")
+    stored["metadata"]["uid"] = "uid-topology"
+    client = MemoryClient([stored, kai(key="kubernetes.io/hostname")])
+    checks = await check_topology(client, NAME, enabled=True, levels=())
+    assert [
+        check.status for check in checks if "below kubernetes.io/hostname" in check.message
+    ] == ["warning"]
+    assert SAME in [(check.status, check.message) for check in checks]

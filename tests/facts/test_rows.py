@@ -34,6 +34,7 @@ TWO_READERS = {
     *("ComputeDomain", "ResourceClaim"),  # ours, of which verdicts need owners; all, with devices
     *("DeviceClass", "Node", "PodGang", "PodCliqueSet", "PriorityClass", "Queue", "ResourceSlice"),
     *("Pod", "PodClique", "PodGroup"),  # of the leader, which writes what belongs to them
+    *("ClusterTopology", "ClusterTopologyBinding"),  # of the leader, which repairs their statuses
 }
 """Kinds of which a server that keeps all of them needs less than an explanation of one workload."""
 

@@ -19,7 +19,7 @@ import pytest_asyncio
 from app.config.read import read_configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
 from app.facts.table import SETS, TOPOLOGIES
-from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
+from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Rejected, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.server.serve import Running
@@ -191,24 +191,74 @@ async def test_status_is_topology_ready_with_the_observed_generation_on_success(
     assert "lastErrors" not in stored["status"]
 
 
-async def test_status_is_failed_with_last_errors_when_kai_cannot_have_the_levels(
+SEVEN = {
+    "region": "topology.kubernetes.io/region",
+    "zone": "topology.kubernetes.io/zone",
+    "datacenter": "topology.kubernetes.io/datacenter",
+    "block": "topology.kubernetes.io/block",
+    "rack": "topology.kubernetes.io/rack",
+    "host": HOST,
+    "numa": "topology.kubernetes.io/numa",
+}
+"""The example of the design."""
+
+
+async def test_the_seven_levels_of_the_design_make_a_topology_by_which_kai_can_place(
+    clients: Users, start: Start, namespace: str
+) -> None:
+    async with start(SEVEN) as served:
+        condition = await until_ready(clients, "True")
+        assert await kai_keys(clients) == list(SEVEN.values())[:-1]
+        assert '"numa"' in condition["message"]
+        await workload(
+            clients, served, namespace, domain="zone", group_domain="rack", clique_domain="numa"
+        )
+        told = {
+            "gang": packed(HOST, SEVEN["zone"]),
+            "train-0-pool-0": packed(HOST, SEVEN["rack"]),
+            "train-0-worker": packed(HOST, HOST),
+            "train-0-pool-0-leader": packed(HOST),
+        }
+        await until(stored_gang, clients, namespace, (NAME, told))
+
+
+async def test_a_status_that_a_user_writes_is_repaired(clients: Users, start: Start) -> None:
+    foreign = {"metadata": {"name": NAME}, "spec": {"levels": [{"nodeLabel": "theirs"}]}}
+    await clients.admin.create(KAI_TOPOLOGY, foreign)
+    async with start(LEVELS):
+        failed = await until_ready(clients, "False")
+        forged = {
+            "observedGeneration": 99,
+            "conditions": [{**failed, "status": "True", "message": "all is well"}],
+            "lastErrors": None,
+        }
+        ref = ObjectRef(CLUSTER_TOPOLOGY, NAME)
+        await clients.admin.patch(ref, {"status": forged}, subresource="status")
+        repaired = await until_ready(clients, "False")
+        assert repaired["message"] == failed["message"]
+        stored = await clients.admin.get(ref)
+        assert stored["status"]["observedGeneration"] == 1
+        assert [error["code"] for error in stored["status"]["lastErrors"]] == [
+            "KAI_TOPOLOGY_CREATE_ERROR"
+        ]
+        await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
+
+
+async def test_a_managed_topology_that_is_being_deleted_stays_guarded(
     clients: Users, start: Start
 ) -> None:
-    async with start({"host": HOST, "numa": NUMA}):
-        condition = await until_ready(clients, "False")
-        stored = await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME))
-        assert await kai_keys(clients) is None
-    assert condition["reason"] == "TopologyCreationOrUpdateFailed"
-    assert "lowest level" in condition["message"]
-    assert [error["code"] for error in stored["status"]["lastErrors"]] == [
-        "KAI_TOPOLOGY_CREATE_ERROR"
-    ]
-    async with start({"host": HOST}):
+    async with start(LEVELS):
         await until_ready(clients, "True")
-        assert (
-            "lastErrors"
-            not in (await clients.operator.get(ObjectRef(CLUSTER_TOPOLOGY, NAME)))["status"]
-        )
+        ref = ObjectRef(CLUSTER_TOPOLOGY, NAME)
+        held = {"metadata": {"finalizers": ["example.com/held"]}}
+        await clients.operator.patch(ref, held)
+        await clients.operator.delete(ref)
+        levels = [{"domain": "zone", "key": ZONE}]
+        with pytest.raises(Rejected) as refused:
+            await clients.admin.patch(ref, {"spec": {"levels": levels}})
+        assert refused.value.code == 403
+        await clients.admin.patch(ref, {"metadata": {"finalizers": None}})
+        assert await eventually(lambda: is_deleted(clients, ref))
 
 
 async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
@@ -219,7 +269,7 @@ async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
     async with start(LEVELS):
         condition = await until_ready(clients, "False")
         assert await kai_keys(clients) == ["theirs"]
-        assert "not controlled by this ClusterTopology" in condition["message"]
+        assert f"kubectl delete topologies.kai.scheduler {NAME}" in condition["message"]
         await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
         await until_kai(clients, ZONE, RACK, HOST)
         await until_ready(clients, "True")

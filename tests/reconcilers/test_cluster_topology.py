@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from app.cluster.rows import read_topology_status
 from app.cluster.view import ClusterView, dialect_of
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
@@ -24,7 +25,7 @@ from app.reconcilers.cluster_topology import (
 from app.reconcilers.writing import Writing
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.dialect import Dialect
-from app.rules.topology.levels import desired_levels
+from app.stores.stores import fill
 from tests import builders
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -53,16 +54,14 @@ def reconciler_of(
     cache: WatchStore[ClusterTopology] | None = None,
 ) -> ClusterTopologyReconciler:
     cache = WatchStore(read_cluster_topology) if cache is None else cache
+    statuses = WatchStore(read_topology_status)
+    fill(statuses, client.objects(CLUSTER_TOPOLOGY))
     rewrites = Rewrites(tolerated=2, window=60, clock=lambda: 0.0)
     recorder = Recorder(client, "test")
     topology = cast(ClusterView, Seen(client))
     return ClusterTopologyReconciler(
-        Writing(client, recorder, rewrites), "grove-topology", written(levels), cache, topology
+        Writing(client, recorder, rewrites), "grove-topology", levels, cache, statuses, topology
     )
-
-
-def written(levels: Sequence[Level] | None) -> list[dict[str, str]] | None:
-    return None if levels is None else desired_levels(levels)
 
 
 def levels_of(client: MemoryClient) -> list[Any]:
@@ -223,8 +222,9 @@ def todays(
     return ClusterTopologyReconciler(
         Writing(client, Recorder(client, "test")),
         "grove-topology",
-        written(levels),
+        levels,
         cache,
+        WatchStore(read_topology_status),
         cast(ClusterView, seen),
     )
 
@@ -314,3 +314,43 @@ async def test_a_change_of_the_dialect_is_an_event() -> None:
     assert await reasons(client, reconciler) == ["DialectChanged"]
     (event,) = client.objects(EVENT)
     assert event["regarding"]["name"] == "clustertopologybindings.grove.io"
+
+
+async def test_a_cluster_topology_that_was_managed_under_another_name_is_reported_once() -> None:
+    client = MemoryClient(
+        [
+            builders.cluster_topology("former", host="kubernetes.io/hostname"),
+            builders.cluster_topology("of-a-user", host="kubernetes.io/hostname"),
+        ]
+    )
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    await client.patch(ObjectRef(CLUSTER_TOPOLOGY, "former"), ready, subresource="status")
+    reconciler = reconciler_of(client)
+    await reconciler.reconcile(KEY)
+    await reconciler.reconcile(KEY)
+    running = asyncio.create_task(reconciler.writing.events.run())
+    await reconciler.writing.events.written()
+    running.cancel()
+    assert [
+        (event["regarding"]["name"], event["reason"], event["note"])
+        for event in client.objects(EVENT)
+    ] == [
+        (
+            "former",
+            "TopologyLeftOver",
+            "this ClusterTopology was managed before clusterTopology.name became grove-topology."
+            " It is not guarded any more, and its KAI Topology stays with it. Delete both:"
+            " kubectl delete clustertopologies.grove.io former",
+        )
+    ]
+    assert {"former", "of-a-user"} <= {
+        topology["metadata"]["name"] for topology in client.objects(CLUSTER_TOPOLOGY)
+    }
+
+
+async def test_a_binding_has_only_the_levels_that_kai_allows() -> None:
+    client = MemoryClient([])
+    levels = (Level("host", "kubernetes.io/hostname"), Level("numa", "k/numa"))
+    await todays(client, levels).reconcile(KEY)
+    (stored,) = client.objects(CLUSTER_TOPOLOGY_BINDING)
+    assert stored["spec"]["levels"] == [{"domain": "host", "key": "kubernetes.io/hostname"}]

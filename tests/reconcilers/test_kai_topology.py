@@ -143,7 +143,7 @@ async def test_a_crd_without_status_is_reported_once_and_the_sync_goes_on() -> N
     assert [topology["spec"]["levels"] for topology in client.objects(KAI_TOPOLOGY)] == [LEVELS]
     assert reconciler.statuses_lost == 3
     assert await notes(client, reconciler) == [
-        ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1)
+        ("StatusNotWritten", f"{NO_STATUS}KAI Topology matches the ClusterTopology", 1)
     ]
 
 
@@ -155,10 +155,10 @@ async def test_a_crd_without_status_is_reported_again_if_the_condition_is_anothe
         await reconciler.reconcile(KEY)
     await client.delete(ObjectRef(KAI_TOPOLOGY, "grove-topology"))
     await reconciler.reconcile(KEY)
-    theirs = 'KAI Topology "grove-topology" exists, but is not controlled by this ClusterTopology: left alone'
+    theirs = 'KAI Topology "grove-topology" exists and is not controlled by this ClusterTopology, so it is left unchanged. If nothing else needs it, run: kubectl delete topologies.kai.scheduler grove-topology. grove-admission then creates it again'
     assert await notes(client, reconciler) == [
         ("StatusNotWritten", NO_STATUS + theirs, 1),
-        ("StatusNotWritten", f"{NO_STATUS}KAI Topology is in step with the ClusterTopology", 1),
+        ("StatusNotWritten", f"{NO_STATUS}KAI Topology matches the ClusterTopology", 1),
         ("TopologyCreationOrUpdateFailed", theirs, 1),
     ]
 
@@ -171,7 +171,7 @@ async def test_a_status_that_is_refused_is_reported_with_the_api_servers_reason(
     assert await notes(client, reconciler) == [
         (
             "StatusNotWritten",
-            "the API server does not accept the status: may not patch the status. The status would be: KAI Topology is in step with the ClusterTopology",
+            "the API server does not accept the status: may not patch the status. The status would be: KAI Topology matches the ClusterTopology",
             1,
         )
     ]
@@ -354,3 +354,44 @@ async def test_aliases_of_levels_are_peoples() -> None:
     await reconciler_of(client).reconcile(KEY)
     assert [call.resource for call in client.writes() if call.resource is KAI_TOPOLOGY] == []
     assert client.objects(KAI_TOPOLOGY)[0]["spec"] == stored["spec"]
+
+
+FORGED = {"type": "Ready", "status": "True", "reason": "TopologyReady", "message": "all is well"}
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"conditions": [FORGED]}, id="Ready is True over a failure"),
+        pytest.param({"conditions": []}, id="Ready is gone"),
+        pytest.param({"observedGeneration": 99}, id="another generation"),
+        pytest.param({"lastErrors": None}, id="the errors are gone"),
+        pytest.param({"lastErrors": [{"code": "THEIRS"}]}, id="another error"),
+    ],
+)
+async def test_a_status_that_somebody_else_writes_is_repaired(status: Object) -> None:
+    client = MemoryClient([TOPOLOGY])
+    client.load([kai("theirs")])
+    reconciler = reconciler_of(client)
+    await reconciler.reconcile(KEY)
+    right = client.objects(CLUSTER_TOPOLOGY)[0]["status"]
+    ref = ObjectRef(CLUSTER_TOPOLOGY, "grove-topology")
+    await client.patch(ref, {"status": status}, subresource="status")
+    await reconciler.reconcile(KEY)
+    assert client.objects(CLUSTER_TOPOLOGY)[0]["status"] == right
+    assert (right["conditions"][0]["status"], right["lastErrors"][0]["code"]) == (
+        "False",
+        "KAI_TOPOLOGY_CREATE_ERROR",
+    )
+
+
+async def test_a_status_that_somebody_keeps_changing_is_said_and_left_for_a_while() -> None:
+    client = MemoryClient([TOPOLOGY])
+    reconciler = reconciler_of(client, Rewrites(tolerated=2, window=60, clock=lambda: 0.0))
+    ref = ObjectRef(CLUSTER_TOPOLOGY, "grove-topology")
+    pauses = []
+    for _ in range(3):
+        pauses.append(await reconciler.reconcile(KEY))
+        await client.patch(ref, {"status": {"conditions": [FORGED]}}, subresource="status")
+    assert pauses == [None, None, 60]
+    assert "ClusterTopologyContested" in await reasons(client, reconciler)

@@ -284,7 +284,7 @@ async def another_queue(world: World) -> None:
             {"podcliqueset-status", "podgang", "mnnvl-resources"},
             id="annotations of a PodCliqueSet",
         ),
-        pytest.param(another_node, {"level-coverage"}, id="a new node"),
+        pytest.param(another_node, {"level-coverage", *TOPOLOGIES}, id="a new node"),
         pytest.param(another_queue, {"queue-names"}, id="a new Queue"),
         pytest.param(patched(POD, "job-0"), {"workload"}, id="a Pod of a Workload"),
     ],
@@ -317,7 +317,7 @@ def test_it_reports_whether_it_leads_and_the_queue_of_each_loop() -> None:
     depths = {name for name in while_leading if name.startswith("reconcile_queue_depth")}
     assert depths == {f"reconcile_queue_depth {name}" for name in LOOPS}
     rewrites = {name for name in while_leading if name.startswith("rewrites_total")}
-    assert len(rewrites) == 7
+    assert len(rewrites) == 8
 
 
 def samples(leader: Leader) -> dict[str, float]:

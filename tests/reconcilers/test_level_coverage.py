@@ -10,6 +10,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.facts.table import BINDINGS, NODES
 from app.kube.api import NotFound, Object, ObjectRef, Rejected
 from app.kube.events import Recorder
+from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT
 from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
 from tests import builders
@@ -32,7 +33,7 @@ def system(*objects: Object, **options: Any) -> tuple[OfflineCluster, LevelCover
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     recorder = Recorder(cluster.client, "test")
     return cluster, LevelCoverageReconciler(
-        cluster.client, cluster.facts, recorder, now=lambda: now
+        cluster.client, cluster.facts, recorder, Rewrites(clock=lambda: 0.0), now=lambda: now
     )
 
 
@@ -137,3 +138,13 @@ def test_nodes_and_topologies_lead_to_a_look() -> None:
     assert queue.added == [(("", "other"), 0.0)]
     cluster.stores[NODES].note({**BARE, "metadata": {**BARE["metadata"], "resourceVersion": "999"}})
     assert queue.added[1:] == [(KEY, 10.0), (("", "other"), 10.0)]
+
+
+async def test_a_condition_that_another_writer_keeps_changing_is_left_for_a_while() -> None:
+    cluster, reconciler = system(BINDING, RACKED)
+    for _ in range(TOLERATED):
+        assert await reconciler.reconcile(KEY) is None
+        ref = ObjectRef(CLUSTER_TOPOLOGY_BINDING, "gb200")
+        await cluster.client.patch(ref, {"status": {"conditions": []}}, subresource="status")
+    assert await reconciler.reconcile(KEY) is not None
+    assert conditions(cluster) == []

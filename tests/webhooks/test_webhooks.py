@@ -1,5 +1,6 @@
 """What the adapters add to the rules: facts that are missing, and what is never refused."""
 
+import copy
 import sys
 from typing import Any
 
@@ -67,7 +68,7 @@ async def test_a_set_that_is_not_cached_is_read_once(exists: bool) -> None:
     gang["request"]["object"]["metadata"]["labels"] |= {"grove.io/pcs-name": "tas-deep"}
     response = await Caller(offline).ask("/mutate/podgang", gang)
     spec = apply_patch(gang["request"]["object"], patch_of(response))["spec"]
-    preferred = {"preferred": "topology.kubernetes.io/numa"}
+    preferred = {"preferred": "kubernetes.io/hostname"}
     required = {"required": "topology.kubernetes.io/zone"}
     whole = {"packConstraint": {**required, **preferred}} if exists else None
     assert spec.get("topologyConstraint") == whole
@@ -174,6 +175,36 @@ async def test_what_is_on_its_way_out_is_never_refused(field: str) -> None:
             "allowed": True,
         }
         assert caller.cluster.client.calls == []
+
+
+@pytest.mark.parametrize(
+    ("name", "user", "levels", "code"),
+    [
+        pytest.param("grove-topology", "alice", None, None, id="a finalizer of the managed one"),
+        pytest.param("grove-topology", "alice", ["host"], 403, id="its levels, by a user"),
+        pytest.param("grove-topology", "ours", ["host"], None, id="its levels, by the operator"),
+        pytest.param("grove-topology", "ours", ["galaxy"], 422, id="invalid, by the operator"),
+        pytest.param("of-a-user", "alice", ["galaxy"], None, id="one of a user"),
+    ],
+)
+async def test_the_spec_of_a_managed_topology_that_is_being_deleted_stays_guarded(
+    name: str, user: str, levels: list[str] | None, code: int | None
+) -> None:
+    review = load("clustertopology.managed-update-by-operator")
+    request = review["request"]
+    request["name"] = name
+    request["object"] = copy.deepcopy(request["oldObject"])
+    for side in (request["object"], request["oldObject"]):
+        side["metadata"] |= {"name": name, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    request["object"]["metadata"]["finalizers"] = []
+    if levels:
+        listed = [{"domain": domain, "key": "kubernetes.io/hostname"} for domain in levels]
+        request["object"]["spec"]["levels"] = listed
+    if user != "ours":
+        request["userInfo"]["username"] = user
+    response = await Caller().ask("/validate/clustertopology", review)
+    assert response.get("status", {}).get("code") == code
+    assert response["allowed"] is (code is None)
 
 
 @pytest.mark.parametrize("label", ["somebody", None])
@@ -383,7 +414,7 @@ async def test_a_group_config_whose_name_is_no_text_is_replaced(name: Any) -> No
         "topologyConstraint": {
             "packConstraint": {
                 "required": "topology.kubernetes.io/rack",
-                "preferred": "topology.kubernetes.io/numa",
+                "preferred": "kubernetes.io/hostname",
             }
         },
     }

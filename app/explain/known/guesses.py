@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from app.base.groups import by_key
 from app.explain.known.levels import Topology
+from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.labels import NODE_POOL
-from app.rules.topology.levels import HOSTNAME_KEY
 
 _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 

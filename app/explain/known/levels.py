@@ -30,7 +30,7 @@ class Topology(Value, dict=True):
         KAI places by them. They are Grove's if KAI has none.
         """
         if not self.kai:
-            return self.cluster.levels if self.cluster else ()
+            return self.cluster.levels_for_kai if self.cluster else ()
         named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
         named |= {key: alias for alias, key in self.kai.aliases if key not in named}
         for key in self.kai.keys:

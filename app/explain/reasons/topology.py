@@ -25,13 +25,13 @@ from app.explain.reasons.reason import (
     counted,
     listed,
 )
-from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, Level
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
 from app.rules.topology.coverage import broadest_first
-from app.rules.topology.levels import HOSTNAME_KEY, instead, pasted, suggested_levels
+from app.rules.topology.levels import instead, pasted, suggested_levels
 
 
 def level_label_missing(gang: Gang) -> Reasons:
@@ -303,11 +303,11 @@ def topology_differs(gang: Gang) -> Reasons:
     if not cluster:
         return
 
-    levels = listed(level.domain for level in cluster.levels)
+    levels = listed(level.domain for level in cluster.levels_for_kai)
     if not kai:
         text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
         yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
-    elif kai.keys != tuple(level.key for level in cluster.levels):
+    elif kai.keys != tuple(level.key for level in cluster.levels_for_kai):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
         text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
         yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))

@@ -10,6 +10,8 @@ from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")
 """All domains of a ClusterTopology, broadest first."""
 
+HOSTNAME_KEY = "kubernetes.io/hostname"
+
 
 class Level(Value):
     """A topology domain and the node label that it stands for."""
@@ -24,6 +26,15 @@ LevelsByName = Mapping[str, Sequence[Level]]
 
 def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
     return tuple(sorted(levels, key=lambda level: DOMAINS.index(level.domain)))
+
+
+def levels_for_kai(levels: Sequence[Level]) -> tuple[Level, ...]:
+    """Return those of `levels`, listed broadest first, that a KAI Topology can have.
+
+    KAI's CRD allows kubernetes.io/hostname only as the last level.
+    """
+    keys = [level.key for level in levels]
+    return tuple(levels[: keys.index(HOSTNAME_KEY) + 1] if HOSTNAME_KEY in keys else levels)
 
 
 class ClusterTopology(Value):
@@ -57,11 +68,27 @@ class ClusterTopology(Value):
         return tuple(level.key for level in self.levels)
 
     @property
+    def levels_for_kai(self) -> tuple[Level, ...]:
+        """The levels by which KAI places pods.
+
+        The KAI Topology of a binding is Grove's or an administrator's, and has all of them.
+        """
+        return levels_for_kai(self.levels) if self.kind == "ClusterTopology" else self.levels
+
+    @property
     def strictest_key(self) -> str | None:
-        return self.levels[-1].key if self.levels else None
+        """The key of the strictest level by which KAI places pods."""
+        levels = self.levels_for_kai
+        return levels[-1].key if levels else None
 
     def key_of(self, domain: str) -> str | None:
-        return next((level.key for level in self.levels if level.domain == domain), None)
+        """Return the key by which KAI places pods that ask for `domain`, None if it is no level.
+
+        For a level that KAI can't have, it is the strictest one that KAI has.
+        """
+        key = next((level.key for level in self.levels if level.domain == domain), None)
+        usable = {level.key for level in self.levels_for_kai}
+        return key if key is None or key in usable else self.strictest_key
 
 
 def read_cluster_topology(obj: JsonMap) -> ClusterTopology:

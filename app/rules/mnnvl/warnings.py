@@ -8,14 +8,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.unit_owners import NamedOwner, is_label
 from app.facts.unit_sizes import UnitSize
 from app.rules.mnnvl.bounds import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import HOSTNAME_KEY, NVLINK_DOMAIN, instead
+from app.rules.topology.levels import NVLINK_DOMAIN, instead
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 NVLINK_NODES = 18

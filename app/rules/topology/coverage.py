@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from typing import Any, TypeVar, TypeVarTuple
 
 from app.base.value import Value
-from app.facts.grove.topology import DOMAINS, Level
+from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, Level
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT
 from app.objects.conditions import Condition
 from app.objects.fields import listed
-from app.rules.topology.levels import HOSTNAME_KEY, KNOWN, instead, is_documented, pasted
+from app.rules.topology.levels import KNOWN, instead, is_documented, pasted
 
 LEVELS_COVERED = "LevelsCovered"
 

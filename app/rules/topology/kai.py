@@ -7,37 +7,19 @@ the last one may be `kubernetes.io/hostname`.
 from collections.abc import Sequence
 from typing import Any
 
-from app.facts.grove.topology import Level
+from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.objects.conditions import Condition
 from app.objects.owners import controller_uid, owners_of
 from app.objects.shape import JsonMap, Object, maps_of
-from app.rules.topology.levels import HOSTNAME_KEY
 
 READY = "Ready"
-
-
-def mapping_problem(levels: Sequence[Level]) -> str | None:
-    """Return the reason why a KAI Topology can't have `levels`, which are listed broadest first.
-
-    None if it can.
-    """
-    keys = [level.key for level in levels]
-    if not keys:
-        return "the ClusterTopology has no levels that KAI could use"
-    if HOSTNAME_KEY in keys[:-1]:
-        below = ", ".join(level.domain for level in levels[keys.index(HOSTNAME_KEY) + 1 :])
-        return (
-            f"KAI allows {HOSTNAME_KEY} at the lowest level only, and {below} is below it: remove"
-            " one of the two"
-        )
-    return None
 
 
 def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> Object:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
-    `levels` are listed broadest first.
+    `levels` are listed broadest first. It has those that KAI's CRD allows.
     """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
@@ -46,7 +28,7 @@ def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> 
         "apiVersion": KAI_TOPOLOGY.api_version(),
         "kind": KAI_TOPOLOGY.kind,
         "metadata": {"name": metadata["name"], "ownerReferences": [owner]},
-        "spec": {"levels": [{"nodeLabel": level.key} for level in levels]},
+        "spec": {"levels": [{"nodeLabel": level.key} for level in levels_for_kai(levels)]},
     }
 
 
@@ -66,18 +48,28 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
     )
 
 
-def ready_condition(problem: str | None, generation: int, *, pending: bool = False) -> Condition:
+def delete_foreign(name: str) -> str:
+    """Return what to do about a KAI Topology `name` that the ClusterTopology does not control."""
+    return (
+        f"If nothing else needs it, run: kubectl delete {KAI_TOPOLOGY} {name}."
+        " grove-admission then creates it again"
+    )
+
+
+def ready_condition(
+    problem: str | None, generation: int, *, pending: bool = False, remark: str = ""
+) -> Condition:
     """Return the condition Ready of a ClusterTopology.
 
-    `problem` is None if its KAI Topology is as it should be. A `pending` problem resolves by
-    itself.
+    `problem` is None if its KAI Topology is as it should be; the message then has the `remark`. A
+    `pending` problem resolves by itself.
     """
     if problem is None:
         return Condition(
             READY,
             "True",
             "TopologyReady",
-            "KAI Topology is in step with the ClusterTopology",
+            ". ".join(filter(None, ("KAI Topology matches the ClusterTopology", remark))),
             generation,
         )
     if pending:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from app.base.value import Value
-from app.facts.grove.topology import DOMAINS, Level
+from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, Level, levels_for_kai
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.names import label_key_problem
 
 MAX_LEVELS = 7
 MAX_KEY = 63
-HOSTNAME_KEY = "kubernetes.io/hostname"
 NO_LEVELS = f"at least one level is needed, such as {{domain: host, key: {HOSTNAME_KEY}}}"
 
 
@@ -93,6 +92,18 @@ def _validate_text(
         findings.append(fields.duplicate(at, value))
     else:
         seen.add(value)
+
+
+def levels_below_host(levels: Sequence[Level]) -> str:
+    """Return the warning that KAI can't have some of `levels`, listed broadest first, or ""."""
+    usable = levels_for_kai(levels)
+    if len(usable) == len(levels):
+        return ""
+    below = ", ".join(f'"{level.domain}"' for level in levels[len(usable) :])
+    return (
+        f"KAI can't place pods by levels below {HOSTNAME_KEY}, so it does not get {below}:"
+        f' constraints on {below} are written as "{usable[-1].domain}"'
+    )
 
 
 def refusal_to_write(

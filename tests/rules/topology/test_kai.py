@@ -10,9 +10,9 @@ from app.rules.topology.kai import (
     is_orphan,
     is_owned,
     last_errors,
-    mapping_problem,
     ready_condition,
 )
+from app.rules.topology.levels import levels_below_host
 
 NOW = "2026-11-21T12:00:00Z"
 BEFORE = "2026-01-01T00:00:00Z"
@@ -48,17 +48,34 @@ def test_it_has_the_levels_broadest_first_and_its_owner(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "expected"),
+    ("levels", "usable", "warning"),
     [
-        pytest.param([RACK, HOST], None, id="host last"),
-        pytest.param([RACK, NUMA], None, id="no host"),
-        pytest.param([HOST, NUMA], "numa is below it", id="numa below host"),
-        pytest.param([], "no levels", id="nothing"),
+        pytest.param([RACK, HOST], [RACK, HOST], "", id="host last"),
+        pytest.param([RACK, NUMA], [RACK, NUMA], "", id="no host"),
+        pytest.param(
+            [RACK, HOST, NUMA],
+            [RACK, HOST],
+            "KAI can't place pods by levels below kubernetes.io/hostname, so it does not get"
+            ' "numa": constraints on "numa" are written as "host"',
+            id="numa below host",
+        ),
+        pytest.param(
+            [Level("host", "k/host"), NUMA], [Level("host", "k/host"), NUMA], "", id="key"
+        ),
+        pytest.param([], [], "", id="nothing"),
     ],
 )
-def test_what_kai_cannot_have(levels: list[Level], expected: str | None) -> None:
-    problem = mapping_problem(levels)
-    assert (problem is None) if expected is None else (expected in (problem or ""))
+def test_kai_gets_no_level_below_the_hostname(
+    levels: list[Level], usable: list[Level], warning: str
+) -> None:
+    stored = {"apiVersion": "grove.io/v1alpha1", "metadata": {"name": "t", "uid": "u"}}
+    assert desired_kai_topology(stored, levels)["spec"]["levels"] == [
+        {"nodeLabel": level.key} for level in usable
+    ]
+    assert levels_below_host(levels) == warning
+    assert ready_condition(None, 1, remark=warning).message == (
+        f"KAI Topology matches the ClusterTopology{warning and '. '}{warning}"
+    )
 
 
 OURS = {"kind": "ClusterTopology", "name": "grove-topology", "uid": "u1", "controller": True}

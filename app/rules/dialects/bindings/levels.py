@@ -14,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.facts.labels import KAI_SCHEDULER
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.objects.shape import JsonMap, annotations_of, map_at, maps_at
-from app.rules.topology.levels import HOSTNAME_KEY, TextRule, validate_levels
+from app.rules.topology.levels import TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
 """If this annotation is "true", a level or a binding may be removed while PodCliqueSets use it."""

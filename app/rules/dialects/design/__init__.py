@@ -23,6 +23,7 @@ from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.design.podgangs import constraint_changes, validate_shape
 from app.rules.dialects.dialect import Dialect, LevelsVerdict, OwnerRule, TopologyFacts
 from app.rules.topology.coverage import coverage_problems
+from app.rules.topology.levels import levels_below_host
 from app.rules.topology.satisfaction import constraint_condition, removed_levels_warnings
 
 
@@ -60,6 +61,9 @@ class Unserved(Dialect):
 
         levels = self.read_levels(obj)
         warnings = [problem.text for problem in coverage_problems(levels, facts.nodes_with)]
+        below_host = levels_below_host(levels)
+        if managed and below_host:
+            warnings.append(below_host)
         if managed and operation == "UPDATE":
             remaining = {level.domain for level in levels}
             warnings = self._removal_warnings(old or obj, remaining, facts) + warnings

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from app.base.value import Value
 from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
-from app.facts.grove.topology import DOMAINS, ClusterTopology
+from app.facts.grove.topology import DOMAINS, HOSTNAME_KEY, ClusterTopology
 from app.objects import fields
 from app.objects.fields import FieldError, FieldPath, Findings
 from app.rules.dialects.dialect import NO_CONSTRAINTS, NoTopology, SetVerdict, TopologyFacts
@@ -85,7 +85,19 @@ def validate_constraints(
     findings = _findings(constraints, topology)
     if findings and _is_unchanged(constraints, old):
         return [], [_ignored(str(finding)) for finding in findings]
-    return findings, []
+    return findings, _below_host(constraints, topology)
+
+
+def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
+    """Return a warning for each constraint on a level that KAI can't have."""
+    usable = [level.domain for level in topology.levels_for_kai]
+    below = topology.domains.difference(usable)
+    return [
+        f'{constraint.path}: KAI can\'t place pods by "{constraint.domain}", which is below'
+        f' {HOSTNAME_KEY}: the scheduler is told "{usable[-1]}"'
+        for constraint in constraints.all
+        if constraint.domain in below
+    ]
 
 
 def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.facts.grove.topology import DOMAINS, Level, levels_of_cluster_topology
 from app.rules.dialects.design.levels import validate_cluster_topology
@@ -116,6 +117,19 @@ def test_stored_levels_are_read_broadest_first() -> None:
     )
     assert known.keys == (RACK["key"], HOST["key"])
     assert managed("t").strictest_key is None
+
+
+def test_pods_are_placed_by_no_level_below_the_hostname() -> None:
+    host, numa = Level("host", "kubernetes.io/hostname"), Level("numa", "k/numa")
+    known = managed("t", levels=(Level("rack", "k/rack"), host, numa))
+    assert (known.strictest_key, known.key_of("numa"), known.key_of("zone")) == (
+        host.key,
+        host.key,
+        None,
+    )
+    assert known.domains == {"rack", "host", "numa"}
+    binding = replace(known, kind="ClusterTopologyBinding")
+    assert (binding.strictest_key, binding.key_of("numa")) == (numa.key, numa.key)
 
 
 def test_the_semantic_order() -> None:

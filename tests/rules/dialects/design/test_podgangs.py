@@ -20,7 +20,8 @@ FULL = managed(
     enabled=True,
     levels=(Level("zone", "k/zone"), Level("rack", "k/rack"), Level("host", HOST)),
 )
-NARROWER = managed("t", levels=(*FULL.levels, Level("numa", "k/numa")))
+NARROWER = managed("t", levels=(*FULL.levels[:2], Level("host", "k/host"), Level("numa", "k/numa")))
+BELOW_HOST = managed("t", levels=(*FULL.levels, Level("numa", "k/numa")))
 WITHOUT_RACK = managed("t", levels=(Level("zone", "k/zone"), Level("host", HOST)))
 OFF = managed("t", enabled=False)
 
@@ -144,6 +145,13 @@ def test_a_new_strictest_level_is_preferred_everywhere() -> None:
         "k/numa"
     }
     assert result["topologyConstraint"] == pack("k/zone", "k/numa")
+
+
+def test_kai_is_told_the_hostname_instead_of_a_level_below_it() -> None:
+    pcs = of_cliques(clique("one", domain="numa"), domain="host")
+    result = after(gang("pcs-0-one"), BELOW_HOST, pcs)["spec"]
+    assert result["topologyConstraint"] == pack(HOST)
+    assert [part["topologyConstraint"] for part in result["podgroups"]] == [pack(HOST)]
 
 
 def test_disabled_topology_leaves_nothing() -> None:

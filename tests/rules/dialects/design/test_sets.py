@@ -240,3 +240,15 @@ def test_only_levels_that_exist_are_allowed() -> None:
     three = managed("t", levels=levels)
     assert allowed_below("rack", three) == "rack, host"
     assert allowed_below("numa", three) == "none"
+
+
+def test_a_level_below_the_hostname_is_allowed_with_a_warning() -> None:
+    levels = (Level("host", "kubernetes.io/hostname"), Level("numa", "key/numa"))
+    findings, warnings = judged(pcs("host", None, "numa"), managed("t", levels=levels))
+    assert (findings, warnings) == (
+        [],
+        [
+            f'{CLIQUE}: KAI can\'t place pods by "numa", which is below kubernetes.io/hostname:'
+            ' the scheduler is told "host"'
+        ],
+    )
