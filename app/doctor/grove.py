@@ -6,9 +6,14 @@ ClusterTopology.
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
 `app.kubernetes.io/component: operator-configmap`:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
+
+Anybody may create a ConfigMap with this label in a namespace of their own. So only the namespace to
+which Grove's webhook configurations send requests is looked at: they are cluster-scoped, and only
+administrators can write them.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.base.value import Value
@@ -18,21 +23,24 @@ from app.doctor.report import Check, Checks, ok, problem, unknown, warning
 from app.doctor.webhooks import webhooks_in
 from app.dry_run.documents import read_documents
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.kube.api import Client, ClusterError, Object, Selection, every
-from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS
+from app.kube.api import Client, ClusterError, Object, ObjectRef, Selection, every, find
+from app.objects.resource import CONFIG_MAP, DEPLOYMENT, VALIDATING_WEBHOOKS
 from app.objects.shape import JsonMap, map_at, maps_of, text_at, texts_at
 
-AUTHORIZER = "authorizer.webhooks.grove.io"
+_WEBHOOKS = ".webhooks.grove.io"
+"""The end of the names of Grove's webhooks."""
+
+AUTHORIZER = f"authorizer{_WEBHOOKS}"
 OPERATOR = "grove-operator"
 _CONFIG_MAPS = "app.kubernetes.io/component=operator-configmap,app.kubernetes.io/part-of=grove"
 _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
 class Operator(Value):
-    """The configuration of Grove's operator, {} if it is not known, and its namespace."""
+    """Grove's operator: its configuration, and the user name of its account."""
 
-    namespace: str
     settings: JsonMap
+    account: str
 
     def section(self, name: str) -> JsonMap:
         return map_at(self.settings, name)
@@ -53,7 +61,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
     authorizer = next((hook for hook in webhooks if hook.get("name") == AUTHORIZER), None)
 
     try:
-        operator = await _read_operator(client)
+        operator = await _read_operator(client, _namespaces(webhooks))
     except ClusterError as error:
         return [
             _unknown("configuration", error, configuration),
@@ -83,19 +91,43 @@ def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Ch
     return unknown(message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
 
-async def _read_operator(client: Client) -> Operator | None:
-    """Return the newest configuration of the operator.
+def _namespaces(webhooks: Iterable[Object]) -> list[str]:
+    """Return the namespaces of the Services that Grove's webhooks call."""
+    grove = [hook for hook in webhooks if text_at(hook, "name").endswith(_WEBHOOKS)]
+    named = {text_at(map_at(hook, "clientConfig", "service"), "namespace") for hook in grove}
+    return sorted(named - {""})
 
-    The chart creates a new ConfigMap for each.
+
+async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator | None:
+    """Return the operator with its newest configuration.
+
+    The chart creates a new ConfigMap for each configuration.
     """
-    stored = await every(client, Selection(CONFIG_MAP, labels=_CONFIG_MAPS))
+    stored = [
+        config_map
+        for namespace in namespaces
+        for config_map in await every(client, Selection(CONFIG_MAP, namespace, labels=_CONFIG_MAPS))
+    ]
     for config_map in sorted(
         stored, key=lambda obj: str(obj["metadata"].get("creationTimestamp")), reverse=True
     ):
         settings = _settings(map_at(config_map, "data").get("config.yaml"))
         if settings is not None:
-            return Operator(config_map["metadata"]["namespace"], settings)
+            return Operator(settings, await _account(client, config_map["metadata"]["namespace"]))
     return None
+
+
+async def _account(client: Client, namespace: str) -> str:
+    """Return the account of the operator's Deployment, or that of the chart if it can't be read.
+
+    The configuration names an account too. It is not believed: whoever may create a ConfigMap would
+    be recommended to the administrator.
+    """
+    name = ""
+    with contextlib.suppress(ClusterError):
+        deployment = await find(client, ObjectRef(DEPLOYMENT, OPERATOR, namespace))
+        name = text_at(map_at(deployment or {}, "spec", "template", "spec"), "serviceAccountName")
+    return f"system:serviceaccount:{namespace}:{name or OPERATOR}"
 
 
 def _settings(text: Any) -> JsonMap | None:
@@ -203,8 +235,7 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
             return []
         account = f"system:serviceaccount:NAMESPACE:{OPERATOR}"
     else:
-        named = text_at(operator.section("authorizer"), "reconcilerServiceAccountUserName")
-        account = named or f"system:serviceaccount:{operator.namespace}:{OPERATOR}"
+        account = operator.account
         if account in users:
             return [ok(f"{account} may write the managed ClusterTopology")]
 
@@ -213,8 +244,8 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
         " write the managed ClusterTopology at its start"
     )
     remedy = (
-        "Add it to authorization.authorizedUsers of the configuration here, beside our own account,"
-        " and restart."
+        "Add it to authorization.authorizedUsers of the configuration here, next to our own"
+        " account, and restart."
     )
 
     return [problem(message, remedy)]

@@ -90,6 +90,7 @@ class Installation:
             "topology": ready(builders.cluster_topology("grove-topology", **LEVELS)),
             **{obj["kind"]: obj for obj in yaml.safe_load_all(STORED.format(version=__version__))},
             "Grove": config_map(GROVE),
+            "Grove's webhooks": groves_webhooks("grove-system"),
             **{f"{obj['kind']} {obj['metadata']['name']}": obj for obj in POLICIES},
         }
         secret = {"data": {"tls.crt": encoded(LEAF.cert_pem)}}
@@ -149,6 +150,18 @@ def config_map(settings: Object, name: str = "grove-operator-cm-1") -> Object:
         "kind": "ConfigMap",
         "metadata": metadata,
         "data": {"config.yaml": yaml.dump(settings)},
+    }
+
+
+def groves_webhooks(namespace: str) -> Object:
+    """A webhook configuration of Grove, whose operator is in `namespace`."""
+    service = {"name": "grove-operator", "namespace": namespace, "path": "/x"}
+    webhook = {"name": "pcs.validating.webhooks.grove.io", "clientConfig": {"service": service}}
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "podcliqueset-validating-webhook"},
+        "webhooks": [webhook],
     }
 
 

@@ -13,6 +13,7 @@ from app.doctor.report import Check
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Rejected
 from app.objects.resource import CONFIG_MAP, VALIDATING_WEBHOOKS, Resource
+from tests.doctor.installation import groves_webhooks
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 Object = dict[str, Any]
@@ -22,6 +23,9 @@ TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", ke
 CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
 CHECKS = f"its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
 LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
+
+
+HOOKS = groves_webhooks("grove-system")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +49,7 @@ LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and Confi
 async def test_what_may_not_be_read_says_what_to_look_for(
     resource: Resource, checks: list[Check]
 ) -> None:
-    client = MemoryClient()
+    client = MemoryClient([HOOKS])
     client.fail_next("list", resource, Rejected("not yours", code=403))
     assert await check_grove(client, CONFIGURATION) == checks
 
@@ -92,7 +96,7 @@ async def test_groves_configuration_is_read_in_any_version(version: str) -> None
     text = settings(
         apiVersion=f"operator.config.grove.io/{version}", topologyAwareScheduling={"enabled": False}
     )
-    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", text)])
+    client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", text)])
     problems = [check for check in await check_grove(client, CONFIGURATION) if check.remedy]
     assert "its topology feature is off" in problems[0].message
 
@@ -100,13 +104,17 @@ async def test_groves_configuration_is_read_in_any_version(version: str) -> None
 async def test_the_newest_configuration_that_can_be_read_counts() -> None:
     client = MemoryClient(
         [
+            groves_webhooks("other"),
             config_map(
-                "a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling={"enabled": False})
+                "a",
+                "2026-01-01T00:00:00Z",
+                settings(topologyAwareScheduling={"enabled": False}),
+                namespace="other",
             ),
             config_map("b", "2026-02-01T00:00:00Z", settings(**ON), namespace="other"),
-            config_map("c", "2026-03-01T00:00:00Z", "kind: Other"),
-            config_map("d", "2026-03-02T00:00:00Z", "[not: closed"),
-            config_map("e", "2026-03-03T00:00:00Z", None),
+            config_map("c", "2026-03-01T00:00:00Z", "kind: Other", namespace="other"),
+            config_map("d", "2026-03-02T00:00:00Z", "[not: closed", namespace="other"),
+            config_map("e", "2026-03-03T00:00:00Z", None, namespace="other"),
         ]
     )
     operator = "system:serviceaccount:other:grove-operator"
@@ -120,21 +128,49 @@ async def test_the_newest_configuration_that_can_be_read_counts() -> None:
     ]
 
 
-async def test_the_account_that_grove_names_is_the_one_that_is_looked_for() -> None:
-    account = "system:serviceaccount:grove-system:another"
-    text = settings(**ON, authorizer={"reconcilerServiceAccountUserName": account})
-    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", text)])
+async def test_the_account_of_the_operators_deployment_is_the_one_that_is_looked_for() -> None:
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "grove-operator", "namespace": "grove-system"},
+        "spec": {"template": {"spec": {"serviceAccountName": "another"}}},
+    }
+    text = settings(**ON)
+    client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", text), deployment])
     (*_, check) = await check_grove(client, CONFIGURATION)
+    account = "system:serviceaccount:grove-system:another"
     assert (check.status, check.message) == (
         "problem",
         f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed ClusterTopology at its start",
     )
 
 
+EVIL = "system:serviceaccount:tenant:evil"
+
+
+@pytest.mark.parametrize("namespace", ["tenant", "grove-system"])
+@pytest.mark.parametrize("hooks", [[], [groves_webhooks("grove-system")]], ids=["off", "on"])
+async def test_an_account_that_only_a_config_map_names_is_never_recommended(
+    namespace: str, hooks: list[Object]
+) -> None:
+    own = config_map("a", "2026-01-01T00:00:00Z", settings(**ON))
+    text = settings(**ON, authorizer={"reconcilerServiceAccountUserName": EVIL})
+    planted = config_map("z", "2026-09-01T00:00:00Z", text, namespace=namespace)
+    checks = await check_grove(MemoryClient([*hooks, own, planted]), CONFIGURATION)
+    assert not any("tenant" in f"{check.message} {check.remedy}" for check in checks)
+
+
+async def test_a_config_map_of_a_tenant_changes_nothing() -> None:
+    own = config_map("a", "2026-01-01T00:00:00Z", settings(**ON))
+    planted = config_map("z", "2026-09-01T00:00:00Z", settings(), namespace="tenant")
+    without = await check_grove(MemoryClient([HOOKS, own]), CONFIGURATION)
+    assert await check_grove(MemoryClient([HOOKS, own, planted]), CONFIGURATION) == without
+
+
 @pytest.mark.parametrize("odd", [None, "on", [], {"enabled": "yes"}])
 async def test_an_odd_section_counts_as_off(odd: Any) -> None:
     client = MemoryClient(
-        [config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling=odd))]
+        [HOOKS, config_map("a", "2026-01-01T00:00:00Z", settings(topologyAwareScheduling=odd))]
     )
     checks = await check_grove(client, CONFIGURATION)
     assert [check.message.partition(":")[0] for check in checks if check.status == "problem"] == [
@@ -143,7 +179,7 @@ async def test_an_odd_section_counts_as_off(odd: Any) -> None:
 
 
 async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
-    client = MemoryClient([config_map("a", "2026-01-01T00:00:00Z", settings())])
+    client = MemoryClient([HOOKS, config_map("a", "2026-01-01T00:00:00Z", settings())])
     checks = await check_grove(client, Configuration())
     assert [check.status for check in checks] == ["ok", "ok"]
 
@@ -162,7 +198,11 @@ async def test_with_topology_off_here_groves_feature_is_not_looked_at() -> None:
 async def test_an_operator_with_bindings_writes_no_topology(enabled: bool, message: str) -> None:
     text = settings(topologyAwareScheduling={"enabled": enabled})
     client = MemoryClient(
-        [config_map("a", "2026-01-01T00:00:00Z", text, namespace="other")], served=WITH_BINDINGS
+        [
+            groves_webhooks("other"),
+            config_map("a", "2026-01-01T00:00:00Z", text, namespace="other"),
+        ],
+        served=WITH_BINDINGS,
     )
     checks = await check_grove(client, CONFIGURATION)
     assert [check.message for check in checks] == ["its authorizer is off", message]

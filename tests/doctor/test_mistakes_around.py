@@ -29,7 +29,7 @@ LEADER = f'See why no replica leads: {LOGS}. Its rules must allow create, get an
 SHORT_NAMES = 'Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
 DENIES = "it denies what our leader writes to PodGangs and PodCliques"
-USERS = "Add it to authorization.authorizedUsers of the configuration here, beside our own account, and restart."
+USERS = "Add it to authorization.authorizedUsers of the configuration here, next to our own account, and restart."
 
 KAI_BINDER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
