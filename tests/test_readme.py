@@ -288,6 +288,7 @@ NOT_RUN = {
     "Roll back": "needs the controller of Deployments",
     "The ClusterTopology CRD": "needs a CRD that is refused",
     "The image": "needs a registry",
+    "Tokens in paths": "changes a token, which test_trust.py has",
     "When Grove changes to ClusterTopologyBindings": "needs a set that Grove can't delete",
     "With Argo CD or Flux": "is a setting of Argo CD",
 }

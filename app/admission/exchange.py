@@ -78,6 +78,7 @@ class Exchange:
         "_trace",
         "_waiting_values",
         "needs_token",
+        "on_leak",
         "only_known",
         "refused",
         "routes",
@@ -98,8 +99,13 @@ class Exchange:
         Paths with a token are added and removed while the server runs.
         """
         self.only_known = only_known
-        self.needs_token = False
-        """Whether API servers ask over paths with a token only, so that all others are refused."""
+        self.needs_token: Callable[[], bool] = lambda: False
+        """Returns whether API servers ask over paths with a token only.
+
+        All others are then refused.
+        """
+        self.on_leak: Callable[[], None] = lambda: None
+        """Called if a request shows that somebody knows a valid token who is not an API server."""
         self.refused = 0
         """The number of reviews that were refused because of who sent them."""
         self.waiting = 0
@@ -133,6 +139,8 @@ class Exchange:
         request.trusted = self.only_known or route.trusted
         verdict = decide(route, request, deadline(query))
         if isinstance(verdict, Verdict):
+            if verdict.code == 400 and route.trusted and not route.takes(request):
+                self.on_leak()
             return self._answered(route, request, verdict, begin, headers)
 
         values = 0 if request.trusted else values_in(body)
@@ -151,7 +159,7 @@ class Exchange:
         if self.only_known:
             refusal = None if has_certificate else UNKNOWN_CALLER
         else:
-            refusal = None if route.trusted or not self.needs_token else NO_TOKEN
+            refusal = None if route.trusted or not self.needs_token() else NO_TOKEN
         if refusal is not None:
             self.refused += 1
         return refusal
@@ -163,7 +171,14 @@ class Exchange:
         """
         route = self.routes.get(path)
         if route is None:
-            route = self.routes.get(split_token(path)[1])
+            token, bare = split_token(path)
+            route = self.routes.get(bare)
+            if (
+                token
+                and route is None
+                and any(known.startswith(f"/{token}/") for known in self.routes)
+            ):
+                self.on_leak()
         return route
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:

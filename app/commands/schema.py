@@ -213,6 +213,7 @@ class CountedMessage(ReportedMessage):
 class TrialReport(TypedDict):
     events: int
     judged: int
+    unknownCallers: int
     users: list[UserCounts]
     findings: list[CountedMessage]
     notJudged: dict[str, int]

@@ -18,6 +18,7 @@ from app.commands.files import lines_of
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
 from app.kube.api import Object
 from app.objects.shape import text_at
+from app.server.verdict_log import UNKNOWN
 
 # The report: counts, and reasons with an example.
 
@@ -42,10 +43,12 @@ class Report(Struct):
     """The report on one or several logs.
 
     `events` is the number of verdicts in the logs. `not_judged` counts those that failed, by the
-    reason. `examples` are the first ones.
+    reason. `examples` are the first ones. `unknown_callers` counts verdicts on reviews without a
+    token or a certificate, which are left out if API servers have sent others.
     """
 
     events: int = 0
+    unknown_callers: int = 0
     places: dict[tuple[str, str], Counts] = {}
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
     examples: dict[ReportedMessage, str] = {}
@@ -59,6 +62,7 @@ class Report(Struct):
         return {
             "events": self.events,
             "judged": self.judged,
+            "unknownCallers": self.unknown_callers,
             "users": [
                 {"user": user, "namespace": namespace, **asdict(counts)}
                 for (user, namespace), counts in self._ordered()
@@ -81,6 +85,11 @@ class Report(Struct):
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.events:,} verdicts in the logs, {self.judged:,} of them judged"
+        if self.unknown_callers:
+            yield (
+                f"{self.unknown_callers:,} more are left out: their reviews have no token of an API"
+                " server, so that anybody may have sent them"
+            )
         if self.places:
             yield from ("", *self._table())
         if self.findings:
@@ -129,14 +138,20 @@ def report_on(names: Sequence[str]) -> Report:
 
     Raise UnusableInput if a log can't be read to its end.
     """
-    report = Report()
+    known, unknown = Report(), Report()
     for name in names:
         for line in lines_of(name):
             entry = _entry(line)
-            if entry.get("logger") == "verdict" and not entry.get("dryRun"):
-                report.events += 1
-                _take(entry, report)
-    return report
+            if entry.get("logger") != "verdict" or entry.get("dryRun"):
+                continue
+            report = unknown if entry.get("caller") == UNKNOWN else known
+            report.events += 1
+            _take(entry, report)
+
+    if not known.events:
+        return unknown
+    known.unknown_callers = unknown.events
+    return known
 
 
 def _entry(line: str) -> Object:

@@ -25,12 +25,20 @@ def new_token(now: float) -> str:
     return f"{int(now):08x}-{secrets.token_hex(16)}"
 
 
-def seconds_left(token: str, now: float) -> float:
-    """Return the seconds for which `token` can be used; 0 if it is too old, or of the future."""
-    created = int(token.partition("-")[0], 16)
-    if created > now + SKEW_SECONDS:
+def created(token: str) -> int:
+    """Return the time at which `token` was made, in seconds since the epoch."""
+    return int(token.partition("-")[0], 16)
+
+
+def seconds_left(token: str, now: float, after: float = 0.0) -> float:
+    """Return the seconds for which `token` can be used.
+
+    0 if it is too old, of the future, or not made `after` a time.
+    """
+    made = created(token)
+    if made > now + SKEW_SECONDS or made < after:
         return 0.0
-    return max(0.0, created + LIFE_SECONDS - now)
+    return max(0.0, made + LIFE_SECONDS - now)
 
 
 HIDDEN = f"{0:08x}-{0:032x}"

@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 from app.admission.review import Request
 from app.admission.verdict import FAILED, Verdict
 from app.base.sample import Sample
+from app.server.verdict_log import caller_of
 
 BUCKETS = (
     0.0001,
@@ -64,7 +65,7 @@ class Metrics(Collector):
     """Counters of verdicts and of steps of reconcilers. A scrape also has the samples of `add`."""
 
     def __init__(self) -> None:
-        self._requests: Counter[tuple[str, str, str, int, bool]] = Counter()
+        self._requests: Counter[tuple[str, str, str, int, bool, str]] = Counter()
         self._durations: dict[str, _Series] = {}
         self._panics: Counter[tuple[str]] = Counter()
         self._steps: Counter[tuple[str, str]] = Counter()
@@ -78,7 +79,7 @@ class Metrics(Collector):
 
     def record(self, path: str, request: Request | None, verdict: Verdict, seconds: float) -> None:
         operation, dry_run = (request.operation, request.dry_run) if request else ("", False)
-        key = (path, operation, verdict.outcome, verdict.code, dry_run)
+        key = (path, operation, verdict.outcome, verdict.code, dry_run, caller_of(request))
         self._requests[key] = self._requests.get(key, 0) + 1
         durations = self._durations.get(path)
         if not durations:
@@ -99,8 +100,8 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield _counts(
             f"{PREFIX}_requests",
-            "Admission requests by path, operation, verdict, code and dry run.",
-            ["path", "operation", "verdict", "code", "dry_run"],
+            "Admission requests by path, operation, verdict, code, dry run and caller.",
+            ["path", "operation", "verdict", "code", "dry_run", "caller"],
             self._requests,
         )
         yield _histogram("request", "the whole request read to its answer", "path", self._durations)

@@ -163,9 +163,9 @@ class Server(Value):
             yield "client CAs", client_cas.run()
 
         if self.client:
-            routes = self.listener.serving.exchange.routes
+            exchange = self.listener.serving.exchange
             settings = self.configuration.certificates
-            tokens = ReviewTokens(self.client, settings, routes, self.metrics.reconciled)
+            tokens = ReviewTokens(self.client, settings, exchange, self.metrics.reconciled)
             self.readiness.parts += [self.client, tokens]
             hints = self.cluster.hints
             yield "cluster", stores.run(self.cluster.stores, self.client, self.client.discovery)

@@ -1,25 +1,31 @@
 """Tokens in the paths of our webhooks, so that reviews of API servers can be told from others.
 
 All replicas do this. The token is in the webhook configuration only: who may read that can learn
-it, and nobody else. No request depends on it, because a review without a valid token gets the same
-verdict, and only its writes are left to the leader. Rules:
+it, and nobody else. Where API servers use no other path, a review without a token is refused;
+elsewhere, it gets its verdict, and only its writes are left to the leader. Rules:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
   rolled back, the paths are without one, because that version answers 404 to others.
 - A configuration is changed at the resourceVersion that was read. Of several replicas that make a
   token at once, one succeeds, and the others read its token.
 - The former token is valid for some time, because API servers get a changed configuration with a
-  delay.
+  delay. For the same time, reviews without a token get a verdict after both configurations have
+  one.
+- Reviews without a token get a verdict again before a path without one is written, and while what
+  we know of the configurations is not fresh.
+- A token that somebody else knows is replaced at once: an API server never sends a review over a
+  path of another webhook. API servers show the URL in the errors of failed calls, also to tenants.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
 from app.admission.decide import Route
+from app.admission.exchange import Exchange
 from app.admission.review import parse
 from app.base.sample import Part, Sample, gauge
 from app.certificates.ca_bundles import CONFIGURATIONS
@@ -31,12 +37,36 @@ from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import POD, Resource
 from app.objects.shape import annotations_of, map_at
+from app.objects.time import seconds_since_1970
 from app.objects.tokens import new_token, seconds_left
 from app.webhooks.configurations import APP_LABEL, NAME
-from app.webhooks.paths import PATHS, TAKES_TOKENS, are_ours, tokens_in, with_token
+from app.webhooks.paths import (
+    PATHS,
+    TAKES_TOKENS,
+    TOKEN_AFTER,
+    are_ours,
+    carry_tokens,
+    tokens_in,
+    with_token,
+)
 
 FORMER_SECONDS = 60.0
 """The time for which a token is valid after it was replaced."""
+
+BARE_SECONDS = 0.5
+"""The time between the acceptance of paths without a token and their being written.
+
+The other replicas learn of the Pod that needs them in this time.
+"""
+
+FRESH_SECONDS = 150.0
+"""The most seconds since the last sign of the watches of the configurations: two bookmarks.
+
+With older knowledge, an API server may use a token that this replica doesn't know.
+"""
+
+LEAK_SECONDS = 300.0
+"""The least time between two tokens that are replaced because somebody else knows them."""
 
 OUR_PODS = f"{APP_LABEL}={NAME}"
 
@@ -52,6 +82,11 @@ def root_route(routes: Mapping[str, Route]) -> Route:
     return replace(others[0], path="/", others=others, parse=parse)
 
 
+def _token_after(configuration: Object) -> float:
+    """Return the time after which the token of `configuration` must be made; 0 if it has none."""
+    return seconds_since_1970(annotations_of(configuration).get(TOKEN_AFTER)) or 0.0
+
+
 def takes_tokens(pod: Object) -> bool:
     """Return whether a Pod knows tokens in all paths, or has ended."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
@@ -60,7 +95,7 @@ def takes_tokens(pod: Object) -> bool:
 
 
 class ReviewTokens(Part):
-    """The token in the webhook configurations, and the paths with it in `routes`.
+    """The token in the webhook configurations, and the paths with it in the routes of `exchange`.
 
     `now` is the time in seconds since the epoch. `clock` is monotonic, in seconds.
     """
@@ -71,7 +106,7 @@ class ReviewTokens(Part):
         self,
         client: Client,
         settings: Certificates,
-        routes: MutableMapping[str, Route],
+        exchange: Exchange,
         observe: Observe,
         *,
         now: Callable[[], float] = time.time,
@@ -79,18 +114,25 @@ class ReviewTokens(Part):
     ) -> None:
         self._client = client
         self._settings = settings
-        self._routes = routes
-        routes["/"] = root_route(routes)
+        self._routes = exchange.routes
+        self._routes["/"] = root_route(self._routes)
+        exchange.needs_token = self._needs_token
+        exchange.on_leak = self._replace_token
         self._now = now
         self._clock = clock
         self._configurations = {
-            resource: WatchStore[Object](lambda obj: obj) for resource in CONFIGURATIONS
+            resource: WatchStore[Object](lambda obj: obj, clock=clock)
+            for resource in CONFIGURATIONS
         }
         self._pods = WatchStore[bool](takes_tokens)
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
         """When each token that is valid was last in the configuration, as far as we know."""
+        self._bare_until: float | None = None
+        """Until when API servers may use paths without a token. None if there is no such time."""
+        self._leaked_at = 0.0
+        """When somebody else knew a token, in seconds since the epoch."""
         self._note = "no webhook configuration has been read"
         self._loop = Loop(self, observe=observe)
 
@@ -101,7 +143,7 @@ class ReviewTokens(Part):
 
         async with asyncio.TaskGroup() as tasks:
             for resource, configurations in self._configurations.items():
-                configurations.subscribe(self._loop.add_all)
+                configurations.subscribe(self._configuration_changed)
                 selection = Selection(resource, fields=f"metadata.name={name}")
                 tasks.create_task(
                     run_store(self._client, configurations, selection), name="watch paths"
@@ -115,33 +157,67 @@ class ReviewTokens(Part):
         return [("", self._settings.webhook_configurations)]
 
     async def reconcile(self, key: Key) -> float | None:
-        found = {resource: store.get(*key) for resource, store in self._configurations.items()}
-        managed = {
-            resource: configuration
-            for resource, configuration in found.items()
-            if configuration is not None and are_ours(configuration)
-        }
+        managed = self._managed()
         if not managed:
             self._accept(())
             self._note = "reviews cause no writes: no webhook configuration of ours asks for tokens"
             return FORMER_SECONDS
 
         stored = set[str]().union(*map(tokens_in, managed.values())) - {""}
-        token = self._wanted(stored)
+        token = self._wanted(stored, map(_token_after, managed.values()))
         if token is None:
             self._accept(stored)
             self._note = "our Pods have not been listed"
             return None
 
         self._accept({*stored, token} - {""})
+        if not token and self._bare_until is not None:
+            self._bare_until = None
+            return BARE_SECONDS
+
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
                 self._note = "somebody keeps changing the paths of a webhook configuration"
                 return FORMER_SECONDS
+        if token and self._bare_until is None and len(managed) == len(self._configurations):
+            self._bare_until = self._clock() + FORMER_SECONDS
         return self._wait(token)
 
-    def _wanted(self, stored: Iterable[str]) -> str | None:
-        """Return the token that the paths should have.
+    def _managed(self) -> dict[Resource, Object]:
+        """Return our configurations whose paths we write."""
+        name = self._settings.webhook_configurations
+        found = {resource: store.get("", name) for resource, store in self._configurations.items()}
+        return {
+            resource: configuration
+            for resource, configuration in found.items()
+            if configuration is not None and are_ours(configuration)
+        }
+
+    def _configuration_changed(self, *_: object) -> None:
+        """Accept reviews without a token at once if an API server may send them now."""
+        if not carry_tokens(self._managed().values()):
+            self._bare_until = None
+        self._loop.add_all()
+
+    def _needs_token(self) -> bool:
+        """Return whether API servers use paths with a token only."""
+        if self._bare_until is None or self._clock() < self._bare_until:
+            return False
+        return all(
+            not store.problem and (age := store.age()) is not None and age < FRESH_SECONDS
+            for store in self._configurations.values()
+        )
+
+    def _replace_token(self) -> None:
+        """Replace the token, because somebody else knows it."""
+        now = self._now()
+        if now - self._leaked_at > LEAK_SECONDS:
+            self._leaked_at = now
+            logger.warning("a request that is not of an API server has our token: replacing it")
+            self._loop.add_all()
+
+    def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
+        """Return the token that the paths should have, which was made `after` some times.
 
         "" if a Pod doesn't know tokens, None if our Pods are not known.
         """
@@ -151,7 +227,8 @@ class ReviewTokens(Part):
             return ""
 
         now = self._now()
-        usable = [token for token in stored if seconds_left(token, now) > 0]
+        since = max(int(each) for each in (*after, self._leaked_at) if each <= now)
+        usable = [token for token in stored if seconds_left(token, now, since) > 0]
         return max(usable, default="") or new_token(now)
 
     async def _write(self, resource: Resource, configuration: Object, token: str) -> bool:
@@ -210,7 +287,8 @@ class ReviewTokens(Part):
         return bool(self._valid)
 
     def notes(self) -> dict[str, str]:
-        return {"callers": self._note}
+        others = "; others are refused" if self._needs_token() else ""
+        return {"callers": f"{self._note}{others}"}
 
     def samples(self) -> Iterator[Sample]:
         text = "Whether reviews of API servers have a token, so that they may cause writes."

@@ -43,6 +43,7 @@ class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
     level: str
     logger: str
     path: str
+    caller: str
     uid: str
     user: str | UnsetType
     operation: str | UnsetType
@@ -175,6 +176,15 @@ class VerdictLog:
         yield counter("log_lines_lost_total", text, self.lost)
 
 
+UNKNOWN = "unknown"
+"""The caller of a review that came without a token and a certificate. It may be an API server."""
+
+
+def caller_of(request: Request | None) -> str:
+    """Return who has sent a review: an API server, or somebody who may be one."""
+    return "api-server" if request is not None and request.trusted else UNKNOWN
+
+
 def _record(
     path: str, uid: str, request: Request | None, verdict: Verdict, seconds: float
 ) -> _Record:
@@ -191,6 +201,7 @@ def _record(
         "error" if verdict.code >= 500 else "info",
         "verdict",
         path,
+        caller_of(request),
         uid[:MOST_CHARACTERS],
         user,
         operation,

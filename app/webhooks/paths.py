@@ -4,7 +4,7 @@ The manifests leave the paths out, so that no `kubectl apply` and no GitOps tool
 own. The server writes them, with a token (`objects.tokens`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from app.objects.shape import JsonMap, Object, map_at, text_of
@@ -15,6 +15,9 @@ PATHS_ARE_OURS = "grove-admission.grove.io/paths"
 """The annotation of a configuration whose paths the server writes. Its value is MANAGED."""
 
 MANAGED = "managed"
+
+TOKEN_AFTER = "grove-admission.grove.io/token-after"
+"""The annotation of a configuration with a time (RFC 3339): older tokens are replaced at once."""
 
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
 """The annotation of Pods whose version knows tokens in all paths: "all".
@@ -39,6 +42,15 @@ def tokens_in(configuration: JsonMap) -> set[str]:
         for webhook in configuration.get("webhooks") or ()
         if webhook["name"] in PATHS
     }
+
+
+def carry_tokens(configurations: Iterable[JsonMap]) -> bool:
+    """Return whether API servers call each of our webhooks over a path with a token.
+
+    Both configurations have to be there, because one that is missing may come back without.
+    """
+    tokens = [tokens_in(configuration) for configuration in configurations]
+    return len(tokens) == 2 and all(found and "" not in found for found in tokens)
 
 
 def path_of(client: JsonMap) -> str:

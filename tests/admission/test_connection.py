@@ -240,7 +240,7 @@ NEEDS_A_TOKEN = {
 async def test_where_paths_have_tokens_one_without_is_refused_by_its_head(sent: bytes) -> None:
     server = Server()
     exchange = server.app.exchange
-    exchange.needs_token = True
+    exchange.needs_token = lambda: True
     exchange.routes["/token" + PATH] = replace(exchange.routes[PATH], trusted=True)
     assert (await closed_after(sent, server))[0] == 401
     assert (server.seen.verdicts, exchange.refused) == ([], 1)

@@ -16,11 +16,13 @@ WARNING = Configuration(enforcement=Enforcement(mode="warn"))
 BAD_NAME = 'invalid subgroup name "DecodeWorkers"'
 
 
-async def logged(*names: str, user: str = "alice", dry_run: bool = False) -> bytes:
+async def logged(
+    *names: str, user: str = "alice", dry_run: bool = False, is_trusted: bool = True
+) -> bytes:
     """The log of a server in a trial period that was asked about these recorded requests."""
     stream = io.BytesIO()
     log = VerdictLog(stream)
-    caller = Caller(configuration=WARNING)
+    caller = Caller(configuration=WARNING, is_trusted=is_trusted)
     for name in names:
         review = load(name)
         review["request"]["userInfo"]["username"] = user
@@ -61,6 +63,24 @@ async def test_what_would_have_been_refused_by_user_and_namespace(
     text = capsys.readouterr().out
     assert "alice" in text
     assert f"2  podgroup: {BAD_NAME}" in text
+
+
+async def test_reviews_that_anybody_may_have_sent_are_told_apart(
+    tmp_path: Path, capsys: Any
+) -> None:
+    log = tmp_path / "a.log"
+    forged = await logged("podgroup.mixed-case-name", user="victim", is_trusted=False)
+    log.write_bytes(await logged("podgroup.valid") + forged)
+    assert report(str(log), "--output", "json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [row["user"] for row in printed["users"]] == ["alice"]
+    assert (printed["judged"], printed["unknownCallers"], printed["findings"]) == (1, 1, [])
+    assert report(str(log)) == 0
+    assert "1 more are left out" in capsys.readouterr().out
+
+    log.write_bytes(forged)  # where no review has a token, all count
+    assert report(str(log), "--output", "json") == 1
+    assert json.loads(capsys.readouterr().out)["users"][0]["user"] == "victim"
 
 
 async def test_other_lines_and_dry_runs_do_not_count(tmp_path: Path, capsys: Any) -> None:

@@ -70,7 +70,7 @@ async def test_version_docs_and_metrics() -> None:
     headers = {"content-type": "application/json"}
     await served.request("POST", "/validate/podgroup?timeout=5s", content=review, headers=headers)
     text = (await served.request("GET", "/metrics")).text
-    line = 'requests_total{code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
+    line = 'requests_total{caller="unknown",code="422",dry_run="false",operation="CREATE",path="/validate/podgroup",verdict="refused"} 1'
     assert line in text
     assert 'request_duration_seconds_count{path="/validate/podgroup"} 1' in text
     assert "grove_admission_in_flight_requests 0" in text

@@ -21,15 +21,15 @@ def test_verdicts_are_counted_and_timed() -> None:
     text = metrics.exposition().decode()
     name = "grove_admission_request"
     assert (
-        f'{name}s_total{{code="200",dry_run="false",operation="",path="/a",verdict="allowed"}} 4.0'
+        f'{name}s_total{{caller="unknown",code="200",dry_run="false",operation="",path="/a",verdict="allowed"}} 4.0'
         in text
     )
     assert (
-        f'{name}s_total{{code="403",dry_run="false",operation="",path="/b",verdict="refused"}} 1.0'
+        f'{name}s_total{{caller="unknown",code="403",dry_run="false",operation="",path="/b",verdict="refused"}} 1.0'
         in text
     )
     assert (
-        f'{name}s_total{{code="500",dry_run="false",operation="",path="/b",verdict="failed"}} 1.0'
+        f'{name}s_total{{caller="unknown",code="500",dry_run="false",operation="",path="/b",verdict="failed"}} 1.0'
         in text
     )
     assert 'grove_admission_panics_total{path="/b"} 1.0' in text

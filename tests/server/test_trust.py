@@ -7,6 +7,8 @@ import io
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
@@ -20,10 +22,23 @@ from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.tokens import LIFE_SECONDS, new_token, split_token
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
-from app.server.trust import FORMER_SECONDS, ReviewTokens
+from app.server.trust import (
+    BARE_SECONDS,
+    FORMER_SECONDS,
+    FRESH_SECONDS,
+    LEAK_SECONDS,
+    ReviewTokens,
+)
 from app.server.verdict_log import VerdictLog
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
-from app.webhooks.paths import PATHS, PATHS_ARE_OURS, TAKES_TOKENS, path_of, with_token
+from app.webhooks.paths import (
+    PATHS,
+    PATHS_ARE_OURS,
+    TAKES_TOKENS,
+    TOKEN_AFTER,
+    path_of,
+    with_token,
+)
 from app.webhooks.registry import routes_over
 from tests.cluster.offline import OfflineCluster
 from tests.kube import virtual
@@ -77,7 +92,7 @@ class World:
         tokens = ReviewTokens(
             self.client,
             Certificates(),
-            exchange.routes,
+            exchange,
             lambda name, result, seconds: None,
             now=lambda: START + self.ahead + virtual.now(),
             clock=virtual.now,
@@ -265,7 +280,7 @@ def test_a_wall_clock_that_is_set_back_keeps_no_token_alive() -> None:
             assert world.token() not in (former, newest)
             assert world.trusts(former) == world.trusts(newest) == [False]
             ((tokens, _),) = world.replicas
-            assert tokens.notes() == {"callers": "reviews of API servers have a token"}
+            assert tokens.notes()["callers"].startswith("reviews of API servers have a token")
 
     virtual.run(story())
 
@@ -343,6 +358,151 @@ async def all_that_is_said(routes: dict[str, Route], token: str, stream: io.Byte
                 said += f"{answer.text}{dict(answer.headers)}\n"
     log.close()
     return said + metrics.exposition().decode() + stream.getvalue().decode()
+
+
+def verdict_without_a_token(world: World, replica: int = 0) -> bool:
+    """Whether a review without a token gets a verdict."""
+    _, exchange = world.replicas[replica]
+    route = exchange.route("/validate/podgroup")
+    assert route is not None
+    return exchange.refusal(route, has_certificate=False) is None
+
+
+def test_reviews_without_a_token_are_refused_once_api_servers_have_had_time_to_use_it() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running(2):
+            assert verdict_without_a_token(world)
+            await asyncio.sleep(FORMER_SECONDS - 2)
+            assert verdict_without_a_token(world)
+            await asyncio.sleep(2)
+            for number, (tokens, _) in enumerate(world.replicas):
+                assert not verdict_without_a_token(world, number)
+                assert tokens.notes()["callers"].endswith("; others are refused")
+            assert world.trusts(world.token()) == [True, True]
+
+    virtual.run(story())
+
+
+@pytest.mark.parametrize(
+    "managed", [pytest.param(False, id="paths of others"), pytest.param(None, id="one is missing")]
+)
+def test_reviews_without_a_token_get_a_verdict_where_api_servers_may_send_them(
+    managed: bool | None,
+) -> None:
+    async def story() -> None:
+        world = World(pod("a"), managed=managed is not False)
+        if managed is None:
+            await world.client.delete(ObjectRef(VALIDATING_WEBHOOKS, NAME))
+        async with world.running():
+            await asyncio.sleep(FORMER_SECONDS * 2)
+            assert verdict_without_a_token(world)
+
+    virtual.run(story())
+
+
+def test_paths_that_lose_their_token_are_accepted_at_once_and_for_a_while() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running():
+            await asyncio.sleep(FORMER_SECONDS)
+            assert not verdict_without_a_token(world)
+            await world.change(applied)
+            assert verdict_without_a_token(world)
+            await asyncio.sleep(FORMER_SECONDS)
+            assert not verdict_without_a_token(world)
+
+    virtual.run(story())
+
+
+def test_before_paths_are_written_without_a_token_such_reviews_get_a_verdict() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running():
+            await asyncio.sleep(FORMER_SECONDS)
+            await world.client.create(POD, pod("old", knows=""), "grove-system")
+            await asyncio.sleep(BARE_SECONDS / 2)
+            assert (verdict_without_a_token(world), world.token() != "") == (True, True)
+            await asyncio.sleep(BARE_SECONDS)
+            assert (verdict_without_a_token(world), world.token()) == (True, "")
+
+    virtual.run(story())
+
+
+def test_without_fresh_knowledge_reviews_without_a_token_get_a_verdict() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running():
+            tokens, _ = world.replicas[0]
+            await asyncio.sleep(FORMER_SECONDS)
+            assert not verdict_without_a_token(world)
+            for store in tokens._configurations.values():
+                assert store._last_sign is not None
+                store._last_sign -= FRESH_SECONDS
+            assert verdict_without_a_token(world)
+
+    virtual.run(story())
+
+
+async def misuse(exchange: Exchange, path: str) -> None:
+    """Send a review of a PodGroup to `path`."""
+    route = exchange.route(path)
+    if route is not None:
+        review = json.dumps(load("podgroup.valid")).encode()
+        exchange.answer(route, b"", {b"content-type": b"application/json"}, review)
+
+
+@pytest.mark.parametrize("path", ["/validate/podcliqueset", "/validate/nothing"])
+def test_a_token_that_somebody_else_knows_is_replaced_at_once_but_not_all_the_time(
+    path: str,
+) -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running(2):
+            await asyncio.sleep(LEAK_SECONDS * 2)
+            leaked = world.token()
+            _, exchange = world.replicas[0]
+            await misuse(exchange, f"/{leaked}/validate/podgroup")
+            await asyncio.sleep(1)
+            assert world.token() == leaked
+            await misuse(exchange, f"/{leaked}{path}")
+            await asyncio.sleep(1)
+            second = world.token()
+            assert second != leaked
+            await asyncio.sleep(FORMER_SECONDS * 2)
+            assert world.trusts(leaked) == [False, False]
+            await misuse(exchange, f"/{second}{path}")
+            await asyncio.sleep(1)
+            assert world.token() == second
+            await asyncio.sleep(LEAK_SECONDS)
+            await misuse(exchange, f"/{second}{path}")
+            await asyncio.sleep(1)
+            assert world.token() != second
+
+    virtual.run(story())
+
+
+def annotate(annotations: dict[str, str], configuration: Object) -> None:
+    configuration["metadata"]["annotations"] |= annotations
+
+
+def test_a_token_is_replaced_on_demand() -> None:
+    async def story() -> None:
+        world = World(pod("a"))
+        async with world.running(2):
+            await asyncio.sleep(10)
+            former = world.token()
+            at = datetime.fromtimestamp(START + virtual.now(), UTC).isoformat()
+            await world.change(partial(annotate, {TOKEN_AFTER: at}))
+            current = world.token()
+            assert former != current
+            await asyncio.sleep(FORMER_SECONDS)
+            assert (world.token(), world.trusts(current)) == (current, [True, True])
+            for odd in ("soon", "2999-01-01T00:00:00Z"):
+                await world.change(partial(annotate, {TOKEN_AFTER: odd}))
+                assert world.token() == current
+
+    virtual.run(story())
 
 
 def test_a_url_gets_its_token_too() -> None:
