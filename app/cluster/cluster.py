@@ -31,6 +31,9 @@ from app.stores.stores import Stores, fill
 STALE_SECONDS = 120.0
 """A watch has a sign of life each minute."""
 
+_NEWEST = str(2**62)
+"""A resourceVersion that is newer than any stored one."""
+
 NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
 
@@ -210,6 +213,22 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
         "metadata": {"name": name},
         "spec": {"levels": desired_levels(levels)},
     }
+
+
+async def cluster_around(
+    documents: Sequence[Object], client: Client, configuration: Configuration
+) -> tuple[Cluster, list[str]]:
+    """Return what a cluster contains, with `documents` as if they were stored.
+
+    Also return the resources that could not be read, each with the reason.
+    """
+    cluster = Cluster(client, configuration)
+    listing = await read_into(cluster, client, configuration.levels, None)
+    own = DocumentObjects(documents)
+    for fact, store in cluster.stores:
+        for obj in own.of(fact.resource):
+            store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
+    return cluster, [f"{resource} ({error.message})" for resource, error in listing.unread.items()]
 
 
 class Listing(Value):

@@ -1,18 +1,32 @@
-"""`grove-admission check`: verdicts on files, offline."""
+"""`grove-admission check`: verdicts on files, without a cluster or with the facts of one."""
 
 import argparse
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import uvloop
+
 from app.base.visible import visible
-from app.cluster.cluster import cluster_of
+from app.cluster.cluster import Cluster, cluster_around, cluster_of
 from app.commands.files import documents_of, objects_in
-from app.commands.options import REFUSED, UNUSABLE, Command, add_config, add_output, show_answer
+from app.commands.options import (
+    LIKE_KUBECTL,
+    REFUSED,
+    UNUSABLE,
+    Command,
+    add_cluster,
+    add_config,
+    add_output,
+    complain,
+    show_answer,
+    unreadable,
+)
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, Judgement, describe, is_known, judge
-from app.kube.api import Object
+from app.facts.kinds import ALL
+from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
 
 
@@ -29,6 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
     parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="judge with the objects of a cluster, as if the documents were created there",
+    )
+    add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 
 
@@ -37,7 +57,17 @@ def run(arguments: argparse.Namespace) -> int:
     sourced = documents_of(arguments.files)
     names = [name for name, _ in sourced]
     objects = [document for _, document in sourced]
-    judged = asyncio.run(check(configuration, objects, _asker(arguments, configuration)))
+    asker = _asker(arguments, configuration)
+    unread: list[str] = []
+    if arguments.cluster:
+        try:
+            judged, unread = uvloop.run(
+                _check_with_cluster(configuration, objects, asker, arguments)
+            )
+        except (ClusterError, OSError) as problem:
+            return unreadable("can't read the cluster", problem, arguments)
+    else:
+        judged = asyncio.run(check(configuration, objects, asker))
     outcomes = Counter(judgement.outcome for judgement in judged)
     show_answer(
         arguments.output,
@@ -45,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: "\n".join(_lines(names, judged, outcomes)),
     )
 
-    if outcomes["failed"]:
+    for each in unread:
+        complain(f"not read from the cluster: {each}")
+    if outcomes["failed"] or unread:
         return UNUSABLE
     return REFUSED if outcomes["refused"] else 0
 
@@ -63,7 +95,32 @@ async def check(
 
     Each object is a fact for the verdicts on the others.
     """
-    cluster = cluster_of(configuration, objects, is_whole=False)
+    return await _judged(
+        cluster_of(configuration, objects, is_whole=False), configuration, objects, asker
+    )
+
+
+async def _check_with_cluster(
+    configuration: Configuration,
+    objects: Sequence[Object],
+    asker: Asker,
+    arguments: argparse.Namespace,
+) -> tuple[list[Judgement], list[str]]:
+    """Return verdicts on `objects` with the facts of a cluster, and what could not be read."""
+    # loads aiohttp, which a check without a cluster doesn't need
+    from app.cluster.connect import looking_client
+    from app.kube.client import ReadOnlyClient
+
+    async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:
+        await client.discovery.refresh()
+        looking = ReadOnlyClient(client)
+        cluster, unread = await cluster_around(objects, looking, configuration)
+        return await _judged(cluster, configuration, objects, asker), unread
+
+
+async def _judged(
+    cluster: Cluster, configuration: Configuration, objects: Sequence[Object], asker: Asker
+) -> list[Judgement]:
     routes = routes_over(configuration, cluster)
     facts = cluster.for_templates
     return [await judge(routes, document, asker, facts) for document in objects]
@@ -102,9 +159,10 @@ def _lines(
 
 
 COMMAND = Command(
-    "Verdicts on the documents of FILES, with no cluster. The documents are facts for each other."
-    " Topology support counts as enabled unless --config says otherwise. Schemas are not checked."
-    " Exit code: 0 all allowed, 1 a refusal, 2 unusable input, or facts missing for a verdict.",
+    "Print the webhooks' verdicts on the documents of FILES. The documents are facts for each"
+    " other; nothing is stored. --cluster adds the objects of a cluster. Topology support counts"
+    " as enabled unless --config says otherwise. Schemas are not checked. Exit code: 0 all"
+    " allowed, 1 one is rejected, 2 unusable input, or facts are missing for a verdict.",
     add_options,
     run,
 )

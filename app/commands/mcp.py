@@ -1,8 +1,8 @@
 """`grove-admission mcp`: read-only tools for assistants, over the Model Context Protocol on stdio.
 
-Each question is asked of a command of this program in a process of its own, so that an assistant
-gets the answers, the rights and the limits of the command line, and a long conversation needs no
-more memory than a short one. Protocol: https://modelcontextprotocol.io/specification
+Each question starts a command of this program in its own process. So an assistant gets the
+answers, the permissions and the limits of the command line, and a long conversation needs no more
+memory than a short one. Protocol: https://modelcontextprotocol.io/specification
 """
 
 import argparse
@@ -12,14 +12,17 @@ import secrets
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct
+from pydantic import Field
 
+from app import __version__
 from app.base.json import from_json
 from app.base.value import Value
 from app.base.visible import visible_json
 from app.commands.options import LIKE_KUBECTL, Command, add_cluster, needs_extra
+from app.commands.schema import SCHEMAS, schema_of
 from app.explain.answers.whatif.edits import is_file
 from app.explain.reasons.table import RULES
 from app.objects.shape import Object
@@ -37,11 +40,42 @@ SECONDS = 60.0
 """The time for one answer."""
 
 INSTRUCTIONS = (
-    "These tools say what waits in a Kubernetes cluster with Grove or the KAI Scheduler, why, and"
-    " what helps. They compute what the scheduler decides, so don't guess from other output. None"
-    " of them changes anything. A remedy in an answer is for a person to carry out: show it, and"
-    " who can do it. If an answer has `unseen` or `unknown`, say what could not be read."
+    "These tools say which workloads are pending in a Kubernetes cluster with Grove or the KAI"
+    " Scheduler, why, and how to fix it. They compute what the scheduler decides, so don't guess"
+    " from other output. None of them changes anything. A remedy in an answer is for a person to"
+    " carry out: show it, and who can do it. If an answer has `unseen` or `unknown`, say what could"
+    " not be read. The resources schema://NAME describe the fields of the answers."
 )
+
+Workload = Annotated[
+    str,
+    Field(
+        description="KIND/NAME, such as podcliqueset/llm, lws/vllm, podgroup/train or pod/a-0."
+        " A name without a kind means a PodCliqueSet."
+    ),
+]
+Namespace = Annotated[str, Field(description="A namespace of Kubernetes.")]
+AnyNamespace = Annotated[str, Field(description="A namespace; empty for all namespaces.")]
+Domain = Annotated[
+    str, Field(description="LEVEL=VALUE, such as zone=zone-a; empty for the whole cluster.")
+]
+Pods = Annotated[int, Field(description="The number of pods, all of the same size.")]
+Gpus = Annotated[int, Field(description="The number of whole GPUs that each pod requests.")]
+OneLevel = Annotated[
+    str,
+    Field(
+        description="The topology level, such as rack, of which one domain must take all pods;"
+        " empty for the narrowest."
+    ),
+]
+Edits = Annotated[
+    list[str],
+    Field(
+        description="Edits in the order in which they happen: 'drain rack=r7', 'cordon n1',"
+        " 'add 4 like n12' or 'label n1 rack=r2'."
+    ),
+]
+Documents = Annotated[str, Field(description="Objects of Kubernetes as YAML or JSON.")]
 
 
 class Answered(Value):
@@ -85,53 +119,62 @@ class Questions(Struct):
     ask: Ask
     options: list[str]
 
-    async def waiting(self, namespace: str = "") -> str:
-        """List the workloads that wait, each with its first reason, who can act, and its age.
-
-        Without a namespace, those of all namespaces.
-        """
+    async def waiting(self, namespace: AnyNamespace = "") -> str:
+        """List pending workloads, each with its first reason, who can act, and its age."""
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
         return await self._answer(["explain", where, *self.options])
 
-    async def why(self, workload: str, namespace: str) -> str:
-        """Explain why one workload waits, with every reason and what helps.
-
-        `workload` is KIND/NAME, such as podcliqueset/llm, podgroup/train or pod/a-0; a bare name is
-        that of a PodCliqueSet.
-        """
+    async def why(self, workload: Workload, namespace: Namespace) -> str:
+        """Explain why one workload is pending, with every reason and its remedy."""
         words = [no_option(workload), f"--namespace={namespace}"]
         return await self._answer(["explain", *words, *self.options])
 
-    async def topology(self, domain: str = "") -> str:
-        """Show the levels of the cluster, free GPUs by domain, and what is wrong with labels.
-
-        `domain` is LEVEL=VALUE, such as zone=zone-a, for what is inside of one.
-        """
+    async def topology(self, domain: Domain = "") -> str:
+        """Show the topology levels, free GPUs by domain, and inconsistent labels."""
         inside = [no_option(domain)] if domain else []
         return await self._answer(["topology", *inside, *self.options])
 
-    async def room(self, pods: int, gpus: int, level: str = "") -> str:
-        """Say whether one domain of a level, such as rack, has room for pods of so many GPUs."""
+    async def room(self, pods: Pods, gpus: Gpus, level: OneLevel = "") -> str:
+        """Say whether one domain of a level has room for equal pods. `room.fits` is the answer."""
         words = [f"--room={pods}x{gpus}"]
         if level:
             words.append(f"--in={level}")
         return await self._answer(["topology", *words, *self.options])
 
-    async def what_if(self, edits: list[str]) -> str:
-        """Say which workloads an edit of the cluster would let start, or would end.
-
-        Edits are 'drain rack=r7', 'add 4 like n12' or 'label n1 rack=r2', in order.
-        """
+    async def what_if(self, edits: Edits) -> str:
+        """Say which workloads would start or stop if the cluster were edited. Nothing is edited."""
         for edit in filter(is_file, edits):
             raise ValueError(f"{edit!r} is a file, and files are not read for assistants")
         words = [f"--if={edit}" for edit in edits]
         return await self._answer(["topology", *words, *self.options])
 
-    async def check(self, documents: str) -> str:
-        """Give the verdicts of the admission webhooks on YAML documents, which are not stored."""
-        return await self._answer(["check", "-"], documents)
+    async def check(self, documents: Documents) -> str:
+        """Return the verdicts of the admission webhooks on documents. Nothing is stored.
 
-    async def _answer(self, words: list[str], given: str = "") -> str:
+        They are judged with the objects of the cluster, as far as you may read them.
+        """
+        has_cluster = not any(option.startswith("--offline=") for option in self.options)
+        around = ["--cluster", *self.options] if has_cluster else []
+        return await self._answer(["check", "-", *around], documents)
+
+    async def doctor(self) -> str:
+        """Examine the installation of grove-admission, and say what to repair."""
+        return await self._answer(["doctor", *self._of_cluster("doctor")])
+
+    async def audit(self, namespace: AnyNamespace = "") -> str:
+        """List stored objects that would be rejected today, or are leaked or outdated."""
+        where = [f"--namespace={namespace}"] if namespace else []
+        return await self._answer(["audit", *where, *self._of_cluster("audit")], read=audited)
+
+    def _of_cluster(self, command: str) -> list[str]:
+        """Return the options. Raise ValueError if they name a file, which `command` can't read."""
+        if any(option.startswith("--offline=") for option in self.options):
+            raise ValueError(f"{command} needs a cluster, and this server reads a file")
+        return self.options
+
+    async def _answer(
+        self, words: list[str], given: str = "", read: Callable[[str], Object] = from_json
+    ) -> str:
         try:
             answered = await self.ask([*words, "-o", "json"], given)
         except TimeoutError:
@@ -139,13 +182,20 @@ class Questions(Struct):
         problems = {"problems": answered.err.splitlines()} if answered.err else {}
         if not answered.out.strip():
             raise ValueError(marked(bounded(problems)))
-        return marked(bounded(from_json(answered.out) | problems))
+        answer = read(answered.out)
+        return marked(bounded(answer | problems))
+
+
+def audited(printed: str) -> Object:
+    """Return what the audit prints as one map: a line for each finding, then the summary."""
+    *findings, summary = map(from_json, printed.splitlines())
+    return {"findings": findings, **summary}
 
 
 def no_option(text: str) -> str:
     """Return a text that names something. Raise ValueError for one that would be an option."""
     if text.startswith("-"):
-        raise ValueError(f"{text!r} is no name")
+        raise ValueError(f"{text!r} is not a name")
     return text
 
 
@@ -206,12 +256,40 @@ def reasons() -> str:
     return visible_json(table)
 
 
+def schema(name: str) -> str:
+    """Return the JSON Schema of an answer, such as explain, explain-list or topology."""
+    if name not in SCHEMAS:
+        raise ValueError(f"there is no schema {name!r}; there are: {', '.join(SCHEMAS)}")
+    return visible_json(schema_of(name))
+
+
+def why_is_it_pending(workload: str, namespace: str) -> str:
+    """Why is a workload pending, and how is it fixed?"""
+    return (
+        f"Ask the tool `why` about workload {workload} in namespace {namespace}. Say in one"
+        " sentence why it is pending. Then give the remedy that helps soonest, with its command and"
+        " who can carry it out. Name what could not be read."
+    )
+
+
+def can_it_be_drained(domain: str) -> str:
+    """Can a rack, another domain or a node be drained?"""
+    return (
+        f"Ask the tool `what_if` with the edit 'drain {domain}'. Say which workloads would lose"
+        " pods, which of them would fit elsewhere, which would stay pending, and whether anything"
+        " else becomes worse. Then answer: can it be drained now?"
+    )
+
+
 def server_of(questions: Questions) -> "FastMCP":
     """Return the server with all tools. Raise ImportError without the extra `mcp`."""
     from mcp.server.fastmcp import FastMCP
+    from mcp.server.fastmcp.prompts import Prompt
     from mcp.types import ToolAnnotations
 
     server = FastMCP("grove-admission", INSTRUCTIONS, log_level="WARNING")
+    # the SDK has no argument for it, and would give its own version in the handshake
+    server._mcp_server.version = __version__
     harmless = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
     for tool in (
         questions.waiting,
@@ -220,16 +298,22 @@ def server_of(questions: Questions) -> "FastMCP":
         questions.room,
         questions.what_if,
         questions.check,
+        questions.doctor,
+        questions.audit,
     ):
+        # text only: structured content could not stand between marks
         server.add_tool(tool, annotations=harmless, structured_output=False)
     server.resource("reasons://table", mime_type="application/json")(reasons)
+    server.resource("schema://{name}", mime_type="application/json")(schema)
+    for prompt in (why_is_it_pending, can_it_be_drained):
+        server.add_prompt(Prompt.from_function(prompt))
     return server
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser, LIKE_KUBECTL)
     parser.add_argument(
-        "--offline", metavar="FILE", help="a record or files of objects, in place of a cluster"
+        "--offline", metavar="FILE", help="read a record or files of objects instead of a cluster"
     )
 
 
@@ -249,9 +333,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "Serves read-only tools to an assistant over the Model Context Protocol, on standard input and"
-    " output: what waits, why, the topology, room, what if, and verdicts on documents. They have"
-    " your kubeconfig's rights, and write nothing.",
+    "Serve read-only tools to an assistant over the Model Context Protocol, on standard input and"
+    " output: pending workloads and why, the topology, room, what if, verdicts on documents, doctor"
+    " and audit. They run with your kubeconfig and permissions, and never write.",
     add_options,
     run,
 )

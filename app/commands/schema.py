@@ -93,6 +93,7 @@ class RoomAtLevel(TypedDict):
 
 
 class FoundRoom(RoomAtLevel):
+    fits: bool
     wider: RoomAtLevel | None
     largestNode: Gpus
     nodePools: list[str]

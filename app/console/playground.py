@@ -11,7 +11,7 @@ import yaml
 
 from app.admission.verdict import Verdict
 from app.base.value import Value
-from app.cluster.cluster import Cluster, cluster_of, read_into
+from app.cluster.cluster import cluster_around, cluster_of
 from app.config.schema import Configuration
 from app.console.page import ConsolePage, Query, Values
 from app.console.source import difference, line_of, masked, roots
@@ -25,14 +25,12 @@ from app.explain.reasons.reason import counted
 from app.explain.reasons.table import examine
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
-from app.stores.documents import DocumentObjects
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
 """The most characters that a text may have."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
-_NEWEST = str(2**62)
 _LOOKS = {
     "allowed": ("well", "allowed"),
     "patched": ("well", "allowed, patched"),
@@ -89,7 +87,11 @@ class Judge(Value):
 
         nodes = await asyncio.to_thread(roots, text)
         values["text"] = masked(text, nodes)
-        cluster, unread = await self._cluster(read, with_cluster=values["cluster"])
+        unread: list[str] = []
+        if values["cluster"]:
+            cluster, unread = await cluster_around(read, self.client, self.configuration)
+        else:
+            cluster = cluster_of(self.configuration, read, is_whole=False)
         routes = routes_over(self.configuration, cluster)
         default = next(iter(self.configuration.authorization.authorized_users), "console")
         asker = Asker(values["user"] or default, values["operation"])
@@ -106,25 +108,6 @@ class Judge(Value):
             "marks": _marks(verdicts),
             "headline": _headline(verdicts),
         }
-
-    async def _cluster(
-        self, read: Sequence[Object], *, with_cluster: bool
-    ) -> tuple[Cluster, list[str]]:
-        """Return the facts for verdicts, and what could not be read.
-
-        The documents are added to the facts.
-        """
-        if not with_cluster:
-            return cluster_of(self.configuration, read, is_whole=False), []
-        cluster = Cluster(self.client, self.configuration)
-        listing = await read_into(cluster, self.client, self.configuration.levels, None)
-        own = DocumentObjects(read)
-        for fact, store in cluster.stores:
-            for obj in own.of(fact.resource):
-                store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
-        return cluster, [
-            f"{resource} ({error.message})" for resource, error in listing.unread.items()
-        ]
 
 
 def _unjudged(form: Mapping[str, str], text: str) -> Values:

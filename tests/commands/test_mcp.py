@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import ClientSession, StdioServerParameters
+from mcp import ClientSession, McpError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_connected_server_and_client_session
 from mcp.types import TextContent
+from pydantic import AnyUrl
 
+from app import __version__
 from app.base.record import record_of
 from app.cli import main
 from app.commands import mcp as command
@@ -73,8 +75,57 @@ async def test_each_tool_says_that_it_only_reads(tmp_path: Path) -> None:
     async with assistant(tmp_path) as client:
         tools = (await client.list_tools()).tools
     names = {tool.name for tool in tools if tool.annotations and tool.annotations.readOnlyHint}
-    assert names == {"waiting", "why", "topology", "room", "what_if", "check"}
+    assert names == {*("waiting", "why", "topology", "room", "what_if", "check", "doctor", "audit")}
     assert [tool.name for tool in tools if not tool.description] == []
+    parameters = [
+        (tool.name, name, schema.get("description", ""))
+        for tool in tools
+        for name, schema in tool.inputSchema["properties"].items()
+    ]
+    assert len(parameters) > 8
+    assert [(tool, name) for tool, name, description in parameters if not description] == []
+
+
+async def test_prompts_and_schemas_are_offered(tmp_path: Path) -> None:
+    async with assistant(tmp_path) as client:
+        prompts = (await client.list_prompts()).prompts
+        given = {"workload": "lws/vllm", "namespace": "ml"}
+        why = await client.get_prompt("why_is_it_pending", given)
+        (template,) = (await client.list_resource_templates()).resourceTemplates
+        resource = await client.read_resource(AnyUrl("schema://explain"))
+        with pytest.raises(McpError, match="explain-list"):
+            await client.read_resource(AnyUrl("schema://other"))
+    assert {prompt.name for prompt in prompts} == {"why_is_it_pending", "can_it_be_drained"}
+    assert "workload lws/vllm in namespace ml" in why.messages[0].content.text  # type: ignore[union-attr]
+    assert template.uriTemplate == "schema://{name}"
+    schema = json.loads(resource.contents[0].text)  # type: ignore[union-attr]
+    assert schema["title"] == "grove-admission explain"
+
+
+async def test_commands_that_need_a_cluster_say_so_without_one(tmp_path: Path) -> None:
+    async with assistant(tmp_path) as client:
+        results = [await client.call_tool(tool, {}) for tool in ("doctor", "audit")]
+    assert [result.isError for result in results] == [True, True]
+    assert all("needs a cluster" in result.content[0].text for result in results)  # type: ignore[union-attr]
+
+
+async def test_a_cluster_is_asked_with_its_own_options() -> None:
+    asked = []
+
+    async def note(words: list[str], given: str) -> Answered:
+        asked.append(words)
+        return Answered('{"object": 1}\n{"summary": 2}\n' if "audit" in words else "{}", "")
+
+    questions = Questions(note, ["--context=gpu"])
+    await questions.check("kind: Pod")
+    audit = await questions.audit("ml")
+    await questions.doctor()
+    assert asked == [
+        ["check", "-", "--cluster", "--context=gpu", "-o", "json"],
+        ["audit", "--namespace=ml", "--context=gpu", "-o", "json"],
+        ["doctor", "--context=gpu", "-o", "json"],
+    ]
+    assert '{"findings":[{"object":1}],"summary":2}' in audit.replace(" ", "")
 
 
 @pytest.mark.parametrize("row", QUESTIONS, ids=[row.id for row in QUESTIONS])
@@ -94,6 +145,7 @@ async def test_each_other_tool_answers(tmp_path: Path) -> None:
 
         room = await answer(client, "room", pods=1, gpus=8, level="rack")
         assert room["room"]["level"] == "rack"
+        assert room["room"]["fits"] is True
         topology = await answer(client, "topology")
         assert [level["domain"] for level in topology["levels"]] == ["zone", "rack", "host"]
         effects = await answer(client, "what_if", edits=["drain rack=rack-a1"])
@@ -115,8 +167,8 @@ async def test_documents_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("tool", "given", "said"),
     [
-        ("why", {"workload": "--watch", "namespace": "a"}, "is no name"),
-        ("topology", {"domain": "--levels=x"}, "is no name"),
+        ("why", {"workload": "--watch", "namespace": "a"}, "is not a name"),
+        ("topology", {"domain": "--levels=x"}, "is not a name"),
         ("what_if", {"edits": ["/etc/facts.yaml"]}, "files are not read for assistants"),
         ("why", {"workload": "absent", "namespace": NAMESPACE}, "not found"),
         ("why", {"workload": "frog/llm", "namespace": NAMESPACE}, "can't be explained"),
@@ -194,5 +246,6 @@ async def test_a_program_asks_over_standard_input_and_output(tmp_path: Path) -> 
                 started = await client.initialize()
                 found = await answer(client, "waiting")
     assert "don't guess" in (started.instructions or "")
+    assert (started.serverInfo.name, started.serverInfo.version) == ("grove-admission", __version__)
     assert found["workloads"][0]["reason"]["id"] == "NoDomainFits"
     assert (tmp_path / "errors").read_text() == ""

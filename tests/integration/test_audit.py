@@ -106,3 +106,20 @@ async def test_a_cluster_that_cannot_be_reached_is_exit_code_2(tmp_path: Path, t
     (tmp_path / "kubeconfig").write_text(text)
     code, _, err = await command("audit", "--kubeconfig", str(tmp_path / "kubeconfig"))
     assert (code, err[:12]) == (2, "can't audit:")
+
+
+async def test_check_judges_documents_with_the_objects_of_the_cluster(
+    api: ApiServer, topology: None, namespace: str, tmp_path: Path
+) -> None:
+    """The level `block` is not in the stored ClusterTopology, which has `rack` only."""
+    files = {}
+    for level in ("rack", "block"):
+        files[level] = tmp_path / f"{level}.json"
+        document = builders.pod_clique_set("train", domain=level)
+        document["metadata"]["namespace"] = namespace
+        files[level].write_text(json.dumps(document))
+    options = ("--cluster", "--kubeconfig", str(api.kubeconfig), "--context", "operator")
+    allowed, _, _ = await command("check", str(files["rack"]), *options)
+    code, out, _ = await command("check", str(files["block"]), *options)
+    assert (allowed, code) == (0, 1)
+    assert 'not found in ClusterTopology "grove-topology", which has: rack' in " ".join(out.split())

@@ -74,14 +74,16 @@ def room_document(answer: RoomAnswer) -> Object:
 
 
 def search_document(search: RoomSearch) -> Object:
-    """Like `room_document`; `wider` is the next wider level that has room, or null.
+    """Like `room_document`, with `fits`: whether one domain has room for all pods.
 
-    `nodePools` are all of KAI's, "" for the nodes in none; empty if there are none.
+    `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's, "" for
+    the nodes in none; empty if there are none.
     """
     wider = None if search.wider is None else room_document(search.wider)
     largest = _gpus(search.largest)
     return {
         **room_document(search.answer),
+        "fits": bool(search.answer.enough),
         "wider": wider,
         "largestNode": largest,
         "nodePools": list(search.pools),
