@@ -145,7 +145,6 @@ PARTS = {
     "Use a shorter name for the PodCliqueSet",
     "Use at most … characters",
     "a replica of the PodCliqueSet",
-    "of the largest kind",
     "there is none in this cluster",
     "The labels of the nodes carry all levels",
     "(nested too deeply to be shown)",

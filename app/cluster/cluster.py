@@ -22,6 +22,7 @@ from app.kube.store import WatchStore
 from app.objects.fields import FieldError
 from app.objects.resource import Resource
 from app.rules.mnnvl.bounds import OwnGroup
+from app.rules.mnnvl.warnings import NvlinkDomains
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import desired_levels
 from app.stores import listed
@@ -72,6 +73,7 @@ class Cluster:
             topology_enabled=settings.enabled,
             hints=self.hints,
             known=known,
+            nvlink=NvlinkDomains(configuration.mnnvl.domain_nodes, configuration.mnnvl.spare_nodes),
         )
         self.resources = MnnvlResources(client, self.facts, self.stores)
         self.units = UnitOwners(client, known)
@@ -164,6 +166,10 @@ class ForTemplates(Value):
 
     facts: ClusterView
     units: UnitOwners
+
+    @property
+    def nvlink(self) -> NvlinkDomains:
+        return self.facts.nvlink
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         return self.facts.nodes_with(keys)

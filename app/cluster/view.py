@@ -23,6 +23,7 @@ from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains
 from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import NVLINK_DOMAIN
 from app.stores.stores import Stores
@@ -196,8 +197,10 @@ class ClusterView:
         topology_enabled: bool,
         hints: Stores,
         known: Known = WHOLE,
+        nvlink: NvlinkDomains = AS_CONFIGURED,
     ) -> None:
         self.known = known
+        self.nvlink = nvlink
         self._client = client
         self._stores = stores
         self._sets = stores[table.SETS]

@@ -97,6 +97,7 @@ class FoundRoom(RoomAtLevel):
     wider: RoomAtLevel | None
     largestNode: Gpus
     nodePools: list[str]
+    withSpare: int | None
 
 
 class PreviewOfLevels(TypedDict):

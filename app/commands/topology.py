@@ -17,12 +17,14 @@ from app.commands.files import objects_in
 from app.commands.options import (
     UNUSABLE,
     Command,
+    add_config,
     add_reading_options,
     complain,
     show_answer,
     unreadable,
 )
 from app.commands.records import facts_in
+from app.config.read import configuration_or_defaults
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.survey import (
     DomainReport,
@@ -88,6 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="of --room (default: the narrowest level but one)",
     )
+    add_config(parser, "an OperatorConfiguration, whose mnnvl.spareNodes --room keeps free")
     parser.add_argument(
         "--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how"
     )
@@ -280,7 +283,8 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
         )
     narrow = topology.names[-2:]
     level = arguments.level or (narrow[0] if narrow else "")
-    search = search_room(topology, level, int(match[1]), int(match[2]) * 1000)
+    spare = configuration_or_defaults(arguments.config).mnnvl.spare_nodes
+    search = search_room(topology, level, int(match[1]), int(match[2]) * 1000, spare)
     if not search:
         raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
     return search

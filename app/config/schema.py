@@ -142,11 +142,17 @@ class Mnnvl(_Section):
     `owner` is the kind of the owner of MNNVL resources; with `auto`, the release of Grove decides.
     MNNVL resources that no PodClique needs are deleted after `collectAfterSeconds`; with 0 they are
     not deleted.
+
+    `domainNodes` is the number of nodes in an NVLink domain, for clusters whose nodes don't have
+    the label of their domain. A workload that leaves fewer than `spareNodes` of them free gets a
+    warning.
     """
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
+    domain_nodes: int = Field(default=18, ge=1, le=10_000)
+    spare_nodes: int = Field(default=0, ge=0, le=1_000)
 
 
 class PodBinding(_Section):

@@ -24,7 +24,7 @@ from app.rules.mnnvl.bounds import OwnGroup, read_bounds
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts
-from app.rules.mnnvl.warnings import unit_warnings
+from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
 from app.rules.set_mistakes import (
     SCHEDULERS,
     misspelt_annotations,
@@ -37,6 +37,10 @@ from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
 
 class TemplateFacts(Protocol):
     """The facts of a cluster that verdicts on Pod templates need."""
+
+    @property
+    def nvlink(self) -> NvlinkDomains:
+        """What is configured about NVLink domains."""
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         """Return the nodes grouped by their labels of these keys, empty if they are not known."""
@@ -186,9 +190,11 @@ async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts |
     group = await facts.own_group(obj, namespace) if facts else None
     bounds = read_bounds(template.object, template.above, group, size)
     nodes = Nodes()
+    nvlink = AS_CONFIGURED
     if facts is not None:
+        nvlink = facts.nvlink
         nodes = facts.nodes_with((*bounds.levels, *KNOWN, GPU_COUNT, GPUS, NVLINK_DOMAIN))
-    warnings = [*injection.warnings, *unit_warnings(plan, bounds, nodes)]
+    warnings = [*injection.warnings, *unit_warnings(plan, bounds, nodes, nvlink)]
     return replace(injection, warnings=warnings)
 
 

@@ -68,7 +68,7 @@ class PodCliqueSetWebhook(Value):
 
         nodes = self.facts.nodes()
         if template.mentions_mnnvl:
-            warnings += preflight_warnings(template, required, levels, nodes)
+            warnings += preflight_warnings(template, required, levels, nodes, self.facts.nvlink)
         return warnings + capacity_warnings(
             template, required, constraints.constrained, levels, nodes
         )

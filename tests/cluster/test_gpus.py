@@ -14,6 +14,7 @@ from app.explain.answers.survey import domain_reports, search_room
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.explain.known.read import facts_of
+from app.explain.shown.topology_text import search_text
 from app.facts.table import NODES, SLICE_GPUS
 from app.kube.api import Object, WatchEvent
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
@@ -105,6 +106,19 @@ def test_the_topology_and_room_are_those_of_all_nodes(objects: list[Object]) -> 
         found = search_room(topology, "rack", pods, 8000)
         assert found is not None
         assert found.exit_code == room
+
+
+@pytest.mark.parametrize(
+    ("pods", "spare", "most"), [(10, 0, None), (8, 2, 8), (9, 2, 8), (10, 12, -2)]
+)
+def test_room_with_spare_nodes(pods: int, spare: int, most: int | None) -> None:
+    index = Index(facts_of([TOPOLOGY, POD, *MIXED], now=0))
+    found = search_room(topology_of(index, ""), "rack", pods, 8000, spare)
+    assert found is not None
+    assert found.exit_code == 0
+    assert found.most == most
+    said = "of a rack free (mnnvl.spareNodes), at most" in search_text(found)
+    assert said == (most is not None and most < pods)
 
 
 def largest(cluster: Cluster) -> Any:

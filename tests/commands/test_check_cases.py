@@ -586,3 +586,17 @@ def test_what_check_says(
     assert [text for text in said if text not in printed] == [], printed
     assert [text for text in unsaid if text in printed] == [], printed
     assert found == code, printed
+
+
+def test_spare_nodes_come_from_the_configuration(tmp_path: Path, capsys: Any) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: config.grove.io/v1alpha1\nkind: OperatorConfiguration\n"
+        "clusterTopology: {enabled: false}\nmnnvl: {spareNodes: 1}\n"
+    )
+    file = tmp_path / "in.yaml"
+    file.write_text("---\n".join([CLIQUES_OF_2, lws(2)]))
+    assert main(["check", str(file), "--config", str(config)]) == 0
+    assert "With mnnvl.spareNodes: 1, at most 1 pods fit" in capsys.readouterr().out
+    assert main(["check", str(file)]) == 0
+    assert "spareNodes" not in capsys.readouterr().out

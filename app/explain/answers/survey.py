@@ -174,13 +174,16 @@ class RoomSearch(Value):
 
     `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
     node that has most, in thousandths. `pools` are KAI's node pools, whose nodes are all counted;
-    "" stands for the nodes in none.
+    "" stands for the nodes in none. `spare` is how many nodes of a domain should stay free, and
+    `most` how many pods fit then, None if `spare` is 0.
     """
 
     answer: RoomAnswer
     wider: RoomAnswer | None
     largest: int
     pools: tuple[str, ...]
+    spare: int = 0
+    most: int | None = None
 
     @property
     def exit_code(self) -> int:
@@ -188,10 +191,12 @@ class RoomSearch(Value):
         return 0 if self.answer.enough else 1
 
 
-def search_room(topology: Topology, level: str, pods: int, gpus: int) -> RoomSearch | None:
+def search_room(
+    topology: Topology, level: str, pods: int, gpus: int, spare: int = 0
+) -> RoomSearch | None:
     """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
 
-    Return None for an unknown level.
+    `spare` is how many nodes of a domain should stay free. Return None for an unknown level.
     """
     asked = next((known for known in topology.levels if known.domain == level), None)
     if not asked:
@@ -202,7 +207,16 @@ def search_room(topology: Topology, level: str, pods: int, gpus: int) -> RoomSea
     largest = max(index.gpus, default=0)
     wider = _next_wider(topology, asked, answer) if gpus <= largest else None
     pools = {node.labels.get(NODE_POOL, "") for node in index.nodes} if index.has_pools else ()
-    return RoomSearch(answer, wider, largest, tuple(sorted(pools)))
+    most = None
+    if spare and gpus and gpus <= largest:
+        most = _most_with_spare(topology, asked, answer, spare * (largest // gpus))
+    return RoomSearch(answer, wider, largest, tuple(sorted(pools)), spare, most)
+
+
+def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept: int) -> int:
+    """Return how many of the pods fit in one domain if it keeps room for `kept` more."""
+    more = find_room(topology, asked, answer.pods + kept, answer.gpus)
+    return max((room.pods - kept for room in more.rooms), default=0)
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:

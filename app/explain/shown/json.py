@@ -77,7 +77,8 @@ def search_document(search: RoomSearch) -> Object:
     """Like `room_document`, with `fits`: whether one domain has room for all pods.
 
     `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's, "" for
-    the nodes in none; empty if there are none.
+    the nodes in none; empty if there are none. `withSpare` is how many pods fit if
+    `mnnvl.spareNodes` stay free, null if none have to.
     """
     wider = None if search.wider is None else room_document(search.wider)
     largest = _gpus(search.largest)
@@ -87,6 +88,7 @@ def search_document(search: RoomSearch) -> Object:
         "wider": wider,
         "largestNode": largest,
         "nodePools": list(search.pools),
+        "withSpare": search.most,
     }
 
 

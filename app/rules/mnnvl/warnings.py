@@ -7,6 +7,7 @@ https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
@@ -18,15 +19,32 @@ from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import NVLINK_DOMAIN, instead
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
-NVLINK_NODES = 18
-"""The number of nodes in the largest NVLink domain that NVIDIA sells (GB200 NVL72).
 
-Used if no node has a label that names its domain.
-"""
+class NvlinkDomains(Value):
+    """What is configured about NVLink domains.
+
+    `nodes` is how many nodes one has, if no node has a label that names its domain: 18 is that of
+    GB200 and GB300 NVL72. `spare` is how many of them a workload should leave free.
+    """
+
+    nodes: int = 18
+    spare: int = 0
+
+    def size(self, nodes: Nodes) -> int:
+        """Return how many nodes the largest NVLink domain has."""
+        return nodes.most_with_equal(NVLINK_DOMAIN) or self.nodes
+
+
+AS_CONFIGURED = NvlinkDomains()
+"""The defaults of the configuration."""
 
 
 def preflight_warnings(
-    template: Template, required: Mapping[Owner, str], levels: Sequence[Level], nodes: Nodes
+    template: Template,
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+    nodes: Nodes,
+    nvlink: NvlinkDomains = AS_CONFIGURED,
 ) -> list[str]:
     """Return warnings about the cliques of `template` that enable MNNVL and request GPUs.
 
@@ -42,10 +60,10 @@ def preflight_warnings(
             pods = f"{clique.pods} pods"
             warnings += _sharing(f'clique "{clique.name}"', pods, clique.gpus, within, nodes)
     domains = _domains(asking)
-    warnings += _several(domains, narrowest, nodes)
+    warnings += _several(domains, narrowest, nodes, nvlink)
     for name, members in domains.items():
         warnings += _spread(name, members, narrowest, nodes)
-        warnings += _too_many(name, sum(pods for _, pods in members), nodes)
+        warnings += _too_many(name, sum(pods for _, pods in members), nodes, nvlink)
     return warnings
 
 
@@ -68,7 +86,9 @@ def required_levels(
     return narrowest
 
 
-def unit_warnings(plan: Plan, bounds: Bounds, nodes: Nodes) -> Iterator[str]:
+def unit_warnings(
+    plan: Plan, bounds: Bounds, nodes: Nodes, nvlink: NvlinkDomains = AS_CONFIGURED
+) -> Iterator[str]:
     """Yield warnings about a Pod with these bounds, whose unit has a `plan`."""
     named = plan.member.named
     assert named is not None
@@ -94,7 +114,7 @@ def unit_warnings(plan: Plan, bounds: Bounds, nodes: Nodes) -> Iterator[str]:
             f" {_how_to_bind(named, bounds)}"
         )
     if bounds.size is not None:
-        yield from _of_size(unit, bounds, bounds.size, nodes)
+        yield from _of_size(unit, bounds, bounds.size, nodes, nvlink)
 
 
 def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
@@ -107,9 +127,11 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
     return f"Annotate the {named.kind.title} with {' or '.join(remedies)}"
 
 
-def _of_size(unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes) -> Iterator[str]:
+def _of_size(
+    unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
+) -> Iterator[str]:
     """Yield warnings about a unit that no domain has room for, or that shares one with another."""
-    yield from _too_many(unit, size.pods, nodes)
+    yield from _too_many(unit, size.pods, nodes, nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
         if nodes and not nodes.most_with_equal(key):
@@ -125,7 +147,7 @@ def _of_size(unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes) -> Iterato
                 f" holds at most {most} pods with {bounds.gpus} GPUs each: they will stay pending"
             )
 
-    most = nodes.most_with_equal(NVLINK_DOMAIN) or NVLINK_NODES
+    most = nvlink.size(nodes)
     if size.units > 1 and not bounds.is_exclusive and 2 * size.pods <= most:
         yield (
             f"{size.units} units like {unit} have a ComputeDomain each: where two are in one NVLink"
@@ -194,7 +216,10 @@ def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[CountedClique]]
 
 
 def _several(
-    domains: Mapping[str, Sequence[CountedClique]], required: Mapping[str, Level], nodes: Nodes
+    domains: Mapping[str, Sequence[CountedClique]],
+    required: Mapping[str, Level],
+    nodes: Nodes,
+    nvlink: NvlinkDomains,
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
@@ -205,7 +230,7 @@ def _several(
     if len(sizes) < 2:
         return
 
-    most = nodes.most_with_equal(NVLINK_DOMAIN) or NVLINK_NODES
+    most = nvlink.size(nodes)
     members = itertools.chain.from_iterable(domains.values())
     inside = all(_is_inside(required.get(clique.name), nodes) for clique, _ in members)
     if inside and sum(sizes[:2]) > most:
@@ -255,13 +280,19 @@ def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     )
 
 
-def _too_many(name: str, pods: int, nodes: Nodes) -> Iterator[str]:
-    largest = nodes.most_with_equal(NVLINK_DOMAIN)
-    most, source = (
-        (largest, "in this cluster") if largest else (NVLINK_NODES, "of the largest kind")
-    )
+def _too_many(name: str, pods: int, nodes: Nodes, nvlink: NvlinkDomains) -> Iterator[str]:
+    """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free."""
+    most = nvlink.size(nodes)
+    source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"
     if pods > most:
         yield (
             f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an"
             f" NVLink domain {source} has {most}"
+        )
+    elif pods > 1 and pods > most - nvlink.spare:
+        fit = max(most - nvlink.spare, 0)
+        yield (
+            f"MNNVL of {name}: {pods} pods need {pods} of the {most} nodes of an NVLink domain"
+            f" {source}: with {most - pods + 1} of them out, they never start. With"
+            f" mnnvl.spareNodes: {nvlink.spare}, at most {fit} pods fit"
         )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.template import read_template
-from app.rules.mnnvl.warnings import preflight_warnings, required_levels
+from app.rules.mnnvl.warnings import NvlinkDomains, preflight_warnings, required_levels
 from app.rules.topology.capacity import capacity_warnings
 from app.rules.topology.coverage import Nodes
 from tests.rules.mnnvl.test_grove_groups import clique, pcs
@@ -105,7 +105,7 @@ def several(domains: int) -> str:
             RACK,
             [],
             [
-                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain of the largest kind has 18'
+                'MNNVL of clique "w": 19 pods need 19 nodes, one NVLink channel each, but an NVLink domain (mnnvl.domainNodes) has 18'
             ],
             id="more than an NVLink domain can have",
         ),
@@ -207,3 +207,57 @@ def warn(number: int) -> int:
 def test_the_work_for_cliques_and_groups_grows_with_their_number() -> None:
     """Not with its square: four times as many take four times as many steps, and not sixteen."""
     assert warn(2000) < 5 * warn(500)
+
+
+RACK_OF_18 = [node(18, clique="a")]
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes", "nvlink", "said"),
+    [
+        pytest.param(18, RACK_OF_18, NvlinkDomains(), "", id="no spare nodes are asked for"),
+        pytest.param(16, RACK_OF_18, NvlinkDomains(spare=2), "", id="two are left"),
+        pytest.param(
+            17,
+            RACK_OF_18,
+            NvlinkDomains(spare=2),
+            "17 pods need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
+            " out, they never start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            id="one is left",
+        ),
+        pytest.param(
+            18,
+            [],
+            NvlinkDomains(spare=2),
+            "18 pods need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
+            " them out, they never start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            id="nodes tell nothing",
+        ),
+        pytest.param(
+            19,
+            RACK_OF_18,
+            NvlinkDomains(spare=2),
+            "19 pods need 19 nodes, one NVLink channel each, but an NVLink domain in this cluster"
+            " has 18",
+            id="more than all nodes",
+        ),
+        pytest.param(
+            100, [node(144, clique="a")], NvlinkDomains(), "", id="144 nodes in one NVLink domain"
+        ),
+        pytest.param(100, [], NvlinkDomains(nodes=144), "", id="144 nodes by the configuration"),
+        pytest.param(
+            145,
+            [],
+            NvlinkDomains(nodes=144),
+            "145 pods need 145 nodes, one NVLink channel each, but an NVLink domain"
+            " (mnnvl.domainNodes) has 144",
+            id="more than is configured",
+        ),
+    ],
+)
+def test_how_much_of_an_nvlink_domain_is_needed(
+    pods: int, nodes: Any, nvlink: NvlinkDomains, said: str
+) -> None:
+    template = read_template(pcs(clique("w", replicas=pods), enabled="true", scope="clique"))
+    found = preflight_warnings(template, RACK, LEVELS, Nodes(nodes), nvlink)
+    assert found == ([f'MNNVL of clique "w": {said}'] if said else [])
