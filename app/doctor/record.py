@@ -1,18 +1,33 @@
-"""What an examination depends on: what it was answered, so that it can be made elsewhere.
+"""What an examination depends on: the answers it got, so that it can be repeated elsewhere.
 
-Tokens, environment variables, arguments and images are taken out of the answers before the doctor
-sees them. Of Secrets, only the certificate is left, which every client is shown.
+All fields that no check reads are removed from the answers before the doctor sees them, so that a
+record can't lack what was needed, and has no more. Of Secrets, only the certificate is left, which
+every client is shown.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Raw, field
 
 from app.base.json import from_json, to_json
 from app.base.value import Value
 from app.doctor.certificate import Handshake, Shake
+from app.dry_run.documents import read_documents
+from app.facts.kinds import (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    KAI_TOPOLOGY,
+    POD_CLIQUE,
+    POD_CLIQUE_SET,
+    QUEUE_NAMES,
+    RESOURCE_CLAIM,
+    SCHEDULING_SHARD,
+)
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -21,11 +36,26 @@ from app.kube.api import (
     NotServed,
     Object,
     Rejected,
+    TooLong,
     Unavailable,
 )
 from app.kube.transport import ApiRequest, Call
-from app.objects.resource import SECRET
-from app.objects.shape import map_at, only
+from app.objects.resource import (
+    ACCESS_REVIEW,
+    CLUSTER_ROLE_BINDING,
+    CONFIG_MAP,
+    CRD,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    LEASE,
+    MUTATING_WEBHOOKS,
+    POD,
+    SECRET,
+    SELF_ACCESS_REVIEW,
+    SERVICE,
+    VALIDATING_WEBHOOKS,
+)
+from app.objects.shape import map_at, map_of, only, text_at
 from app.objects.tokens import HIDDEN, without_tokens
 
 KIND = "DoctorRecord"
@@ -59,6 +89,8 @@ class Heard(Value):
             if key not in self.answers:
                 try:
                     answer = _bare(await call(request), request.resource)
+                except TooLong:
+                    raise  # the same page is asked for again, with fewer objects
                 except ClusterError as error:
                     name = type(error).__name__
                     answer = {_FAILED: [name, error.message, error.code, error.reason]}
@@ -85,7 +117,9 @@ class Heard(Value):
 
 
 def _key_of(request: ApiRequest) -> str:
-    asked = (request.method, request.path, request.params, request.accept, request.body)
+    # pages follow the bytes of the one before, which a record doesn't have
+    params = {name: value for name, value in request.params.items() if name != "limit"}
+    asked = (request.method, request.path, params, request.accept, request.body)
     return to_json(asked).decode()
 
 
@@ -99,43 +133,221 @@ async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Hand
     return Handshake("unreachable", "it is not in the record")
 
 
-# What no record has.
+# What a record has: the fields that checks read.
 
 
-_LEFT_OUT = {
-    "description",
-    "env",
-    "envFrom",
-    "imageID",
-    "images",
-    "lastState",
-    "managedFields",
-    "terminated",
-}
+_Fields = Mapping[str, Any]
+"""The fields that are kept of a map: each with `...` for all of it, its own fields, or a function.
+
+A list is kept with these fields of each item.
+"""
+
+OUR_WEBHOOKS = ".grove-admission.grove.io"
+"""The end of the names of our webhooks."""
+
 _KEPT_ANNOTATIONS = ("grove.io/", "kai.scheduler/")
 _IMAGE = re.compile(r"^.*?(:v?\d+\.\d+\.\d+)?$")
 
 
+def _annotations(annotations: Any) -> Any:
+    return {
+        key: value
+        for key, value in map_of(annotations).items()
+        if any(domain in key for domain in _KEPT_ANNOTATIONS)
+    }
+
+
+def _image(image: Any) -> Any:
+    return _IMAGE.sub(r"image\1", image) if isinstance(image, str) else image
+
+
+def _names_only(fields: Any) -> Any:
+    """Return the names of fields in a schema, without what they are."""
+    return {name: {} for name in map_of(fields)}
+
+
+def _webhook(webhook: Any) -> Any:
+    """Return a webhook. The URLs and paths of others may have tokens."""
+    ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
+    return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
+
+
+def _host_of(url: Any) -> Any:
+    """Return the scheme and the host of a URL, without its user, path and query."""
+    if not isinstance(url, str):
+        return url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
+
+
+def _settings_of_grove(text: Any) -> Any:
+    """Return the settings of Grove's operator that are checked, or what can't be read as ""."""
+    try:
+        documents = read_documents(text if isinstance(text, str) else "")
+    except ValueError:
+        return ""
+    return "\n---\n".join(to_json(_kept(each, _OF_GROVE)).decode() for each in documents)
+
+
+_OF_GROVE: _Fields = {
+    "kind": ...,
+    "authorizer": {"enabled": ..., "exemptServiceAccountUserNames": ...},
+    "topologyAwareScheduling": {"enabled": ..., "levels": {"domain": ..., "key": ...}},
+}
+
+_METADATA: _Fields = {
+    **dict.fromkeys(("name", "namespace", "uid", "generation", "resourceVersion"), ...),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp", "finalizers"), ...),
+    **dict.fromkeys(("labels", "ownerReferences"), ...),
+    "annotations": _annotations,
+}
+_LIST_METADATA: _Fields = dict.fromkeys(("resourceVersion", "continue", "remainingItemCount"), ...)
+_CONDITIONS: _Fields = dict.fromkeys(("type", "status", "reason", "message"), ...)
+_POD_SPEC: _Fields = {
+    "containers": {"name": ..., "image": _image, "resources": ...},
+    "initContainers": {"name": ..., "image": _image, "resources": ...},
+    "resourceClaims": ...,
+    "serviceAccountName": ...,
+}
+_OF_CONTAINER: _Fields = {"name": ..., "state": {"waiting": {"reason": ..., "message": ...}}}
+_SELECTOR: _Fields = {
+    "matchLabels": ...,
+    "matchExpressions": dict.fromkeys(("key", "operator", "values"), ...),
+}
+_RULE = dict.fromkeys(("apiGroups", "apiVersions", "operations", "resources", "scope"), ...)
+_SERVICE: _Fields = {"name": ..., "namespace": ..., "port": ...}
+_WEBHOOK: _Fields = {
+    **dict.fromkeys(("name", "admissionReviewVersions", "failurePolicy", "matchPolicy"), ...),
+    **dict.fromkeys(("reinvocationPolicy", "sideEffects", "timeoutSeconds"), ...),
+    "namespaceSelector": _SELECTOR,
+    "objectSelector": _SELECTOR,
+    "rules": _RULE,
+    "matchConditions": {"name": ..., "expression": ...},
+    "clientConfig": {"caBundle": ..., "url": _host_of, "service": _SERVICE},
+}
+_OUR_WEBHOOK: _Fields = {
+    **_WEBHOOK,
+    "clientConfig": {"caBundle": ..., "url": ..., "service": {**_SERVICE, "path": ...}},
+}
+_WEBHOOKS: _Fields = {"webhooks": _webhook}
+_PORT = dict.fromkeys(("name", "port", "protocol", "targetPort"), ...)
+_NAMES = dict.fromkeys(("kind", "listKind", "plural", "shortNames", "singular"), ...)
+_PROPERTIES: _Fields = {"openAPIV3Schema": {"properties": {"spec": {"properties": _names_only}}}}
+_PART: _Fields = {
+    **dict.fromkeys(("name", "replicas", "minAvailable", "cliqueNames", "topologyConstraint"), ...),
+    "annotations": _annotations,
+    "spec": {"replicas": ..., "minAvailable": ..., "podSpec": _POD_SPEC},
+}
+_POLICIES: _Fields = {"spec": ...}
+_TOPOLOGIES: _Fields = {"spec": ..., "status": ...}
+_ACCESS: _Fields = {"status": {"allowed": ...}}
+
+_FIELDS: Mapping[str, _Fields] = {
+    "": dict.fromkeys(("groups", "versions", "resources", "major", "minor", "gitVersion"), ...),
+    str(CONFIG_MAP): {"data": {"config.yaml": _settings_of_grove}},
+    str(CRD): {
+        "spec": {
+            "group": ...,
+            "names": _NAMES,
+            "versions": {"name": ..., "schema": _PROPERTIES},
+        },
+        "status": {"acceptedNames": _NAMES, "conditions": _CONDITIONS},
+    },
+    str(DEPLOYMENT): {
+        "spec": {
+            "replicas": ...,
+            "selector": {"matchLabels": ...},
+            "template": {"spec": _POD_SPEC},
+        },
+        "status": {"readyReplicas": ...},
+    },
+    str(POD): {
+        "spec": {"nodeName": ..., **_POD_SPEC},
+        "status": {
+            "phase": ...,
+            "conditions": _CONDITIONS,
+            "containerStatuses": _OF_CONTAINER,
+            "initContainerStatuses": _OF_CONTAINER,
+        },
+    },
+    str(POD_CLIQUE): {"spec": {"replicas": ..., "podSpec": _POD_SPEC}},
+    str(POD_CLIQUE_SET): {
+        "spec": {
+            "replicas": ...,
+            "template": {
+                "topologyConstraint": ...,
+                "cliques": _PART,
+                "podCliqueScalingGroups": _PART,
+            },
+        },
+        "status": {"conditions": _CONDITIONS},
+    },
+    str(RESOURCE_CLAIM): {
+        "spec": {"devices": {"requests": ...}},
+        "status": {"reservedFor": ..., "allocation": {"devices": {"results": ...}}},
+    },
+    str(COMPUTE_DOMAIN): {
+        "spec": {"numNodes": ..., "channel": ...},
+        "status": {"status": ..., "nodes": {"name": ..., "status": ...}},
+    },
+    str(SERVICE): {"spec": {"ports": _PORT, "selector": ...}},
+    str(ENDPOINT_SLICE): {
+        "endpoints": {"addresses": ..., "conditions": {"ready": ..., "serving": ...}},
+        "ports": _PORT,
+    },
+    str(LEASE): {
+        "spec": dict.fromkeys(("holderIdentity", "leaseDurationSeconds", "renewTime"), ...)
+    },
+    str(CLUSTER_ROLE_BINDING): {"subjects": ...},
+    str(SCHEDULING_SHARD): {"spec": {"args": {"default-staleness-grace-period": ...}}},
+    str(QUEUE_NAMES): {"spec": {"names": ...}},
+    **dict.fromkeys(map(str, (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)), _WEBHOOKS),
+    **dict.fromkeys(map(str, (ACCESS_REVIEW, SELF_ACCESS_REVIEW)), _ACCESS),
+    **dict.fromkeys(
+        map(str, (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY)), _TOPOLOGIES
+    ),
+    **dict.fromkeys(
+        (
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+            "mutatingadmissionpolicies.admissionregistration.k8s.io",
+            "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        ),
+        _POLICIES,
+    ),
+}
+"""The fields of each resource. Of any other, only the metadata are kept."""
+
+
 def _bare(answer: Object, resource: str) -> Object:
+    """Return an answer with the fields that checks read."""
     if resource == str(SECRET):
         return {"data": only(map_at(answer, "data"), ("tls.crt",))}
-    bare: Object = _without(answer, "")
+
+    fields = {"apiVersion": ..., "kind": ..., "metadata": _METADATA, **_FIELDS.get(resource, {})}
+    if "items" in answer:
+        fields = {
+            "apiVersion": ...,
+            "kind": ...,
+            "metadata": _LIST_METADATA,
+            "items": fields,
+        }
+    bare: Object = _kept(answer, fields)
     return bare
 
 
-def _without(value: Any, name: str) -> Any:
-    """Return the value of a field of this name without what no record has."""
-    if isinstance(value, list):
-        return [_without(item, name) for item in value]
+def _kept(value: Any, fields: Any) -> Any:
+    """Return what is kept of a value. Tokens of webhooks are hidden in all texts."""
+    if isinstance(value, Raw):
+        value = from_json(bytes(value))
+    if isinstance(value, list | tuple):
+        return [_kept(item, fields) for item in value]
     if isinstance(value, dict):
-        kept = {key: item for key, item in value.items() if not _is_left_out(key, item, name)}
-        return {key: _without(item, key) for key, item in kept.items()}
-    if isinstance(value, str):
-        return _IMAGE.sub(r"image\1", value) if name == "image" else without_tokens(value, HIDDEN)
-    return value
-
-
-def _is_left_out(key: str, item: Any, within: str) -> bool:
-    if within == "annotations":
-        return not any(domain in key for domain in _KEPT_ANNOTATIONS)
-    return key in _LEFT_OUT or (key in ("args", "command") and isinstance(item, list))
+        if callable(fields):
+            return _kept(fields(value), ...)
+        if fields is ...:
+            return {key: _kept(item, ...) for key, item in value.items()}
+        return {key: _kept(item, fields[key]) for key, item in value.items() if key in fields}
+    if callable(fields):
+        value = fields(value)
+    return without_tokens(value, HIDDEN) if isinstance(value, str) else value
