@@ -86,7 +86,7 @@ class StoredPod(Stored):
         return self.pod_group if self.marked else ""
 
 
-def read_pod(obj: Object) -> StoredPod | None:
+def read_grouped_pod(obj: Object) -> StoredPod | None:
     """Projection of a Pod. None if it names no group, or has opted out and is not marked."""
     annotations = annotations_of(obj)
     marked = annotations.get(SKIP_PODGROUPER) == "true"
@@ -225,7 +225,7 @@ def read_unit_pod(obj: Object) -> ClaimedMember | None:
     """Projection of a Pod that is in no PodClique. None without our claim, or if it is ending."""
     if is_ending(obj):
         return None
-    return claimed(carrier.read_pod(obj, read_key(obj)[0]))
+    return claimed(carrier.read_carrier_of_pod(obj, read_key(obj)[0]))
 
 
 UNIT_PODS = Row(
@@ -304,7 +304,7 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
     selector = f"spec.schedulerName={scheduler_name}"
-    return Row(POD, read_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
+    return Row(POD, read_grouped_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
 
 
 # Caches of Workloads.

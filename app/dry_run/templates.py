@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.admission.verdict import Effect, Verdict, judged, patched
 from app.base.value import Value
-from app.facts.carrier import Carrier, read_pod
+from app.facts.carrier import Carrier, read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
@@ -173,7 +173,7 @@ async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts |
     }
     namespace = text_at(of_workload, "namespace") or "default"
     obj = {**template.object, "metadata": metadata}
-    pod = read_pod(obj, namespace)
+    pod = read_carrier_of_pod(obj, namespace)
 
     injection = inject(pod, None, CliqueFacts(), "template")
     plan = injection.plan

@@ -125,7 +125,7 @@ def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
     return _read(obj, namespace, _OF_CLIQUE)
 
 
-def read_pod(obj: JsonMap, namespace: str) -> Carrier:
+def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
     """Read a Pod as `read_carrier` reads a PodClique.
 
     It may have no name yet, which the API server makes of `generateName`.

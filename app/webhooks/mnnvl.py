@@ -26,7 +26,7 @@ from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned
 from app.cluster.view import ClusterView, NotGiven
-from app.facts.carrier import Carrier, read_carrier, read_pod
+from app.facts.carrier import Carrier, read_carrier, read_carrier_of_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import Edit, operations
@@ -202,7 +202,7 @@ def _injected(request: Request, facts: ClusterView) -> tuple[Carrier, Injection]
 
     A Pod of a PodClique needs nothing more.
     """
-    pod = read_pod(request.object, request.namespace)
+    pod = read_carrier_of_pod(request.object, request.namespace)
     if pod.place.clique:
         return pod, Injection()
     injection = inject(pod, None, facts.about_clique(request.namespace, "", ""), "template")

@@ -23,7 +23,7 @@ from typing import Any
 
 import yaml
 
-from app.facts.carrier import read_carrier, read_pod
+from app.facts.carrier import read_carrier, read_carrier_of_pod
 from app.facts.kinds import (
     ALL,
     COMPUTE_DOMAIN,
@@ -279,7 +279,7 @@ def units(pods: int, *, plain: bool) -> Iterator[dict[str, Any]]:
             yield pod
             continue
 
-        plan = inject(read_pod(pod, "ns"), None, CliqueFacts(), "template").plan
+        plan = inject(read_carrier_of_pod(pod, "ns"), None, CliqueFacts(), "template").plan
         if plan is None:
             raise ValueError("the recorded Pod is of no unit")
         pod["metadata"]["labels"]["grove.io/mnnvl-unit"] = plan.base_name

@@ -33,7 +33,7 @@ import msgspec
 
 from app.admission.review import parse
 from app.certificates.source import ensure_development_certificate
-from app.facts.carrier import read_carrier, read_pod
+from app.facts.carrier import read_carrier, read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, RESOURCE_CLAIM
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
@@ -238,7 +238,7 @@ def facts() -> bytes:
         desired_resource(injection.plan, COMPUTE_DOMAIN, "v1beta1"),
         desired_resource(injection.plan, RESOURCE_CLAIM, "v1"),
     ]
-    unit = inject(read_pod(POD, "ns"), None, CliqueFacts(), "template").plan
+    unit = inject(read_carrier_of_pod(POD, "ns"), None, CliqueFacts(), "template").plan
     if unit is None:
         raise ValueError("the recorded Pod is of no unit")
     owned = unit.owned_by("leaderworkerset-a", LEADER_WORKER_SET)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.carrier import read_pod
+from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.facts.table import DOMAINS
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
@@ -26,7 +26,7 @@ WORKER = "lws-worker"
 def stored(name: str, labels: Any = None, **metadata: Any) -> Object:
     """Return a recorded Pod as it is stored after admission."""
     obj = pod(name, labels)
-    injection = inject(read_pod(obj, "ns"), None, CliqueFacts(), "template")
+    injection = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template")
     assert injection.plan is not None
     patched: Object = apply_patch(obj, list(injection.patch))
     patched["metadata"]["labels"]["grove.io/mnnvl-unit"] = injection.plan.base_name
@@ -36,7 +36,7 @@ def stored(name: str, labels: Any = None, **metadata: Any) -> Object:
 
 def domain(name: str = WORKER, uid: str = "leaderworkerset-a") -> Object:
     """Return the ComputeDomain of the unit of a recorded Pod, as admission made it."""
-    plan = inject(read_pod(pod(name), "ns"), None, CliqueFacts(), "template").plan
+    plan = inject(read_carrier_of_pod(pod(name), "ns"), None, CliqueFacts(), "template").plan
     assert plan is not None
     made = plan.owned_by(uid, JOB_SET if name.startswith("jobset") else LEADER_WORKER_SET)
     return desired_resource(made, COMPUTE_DOMAIN, "v1beta1")

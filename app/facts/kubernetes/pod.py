@@ -228,52 +228,56 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
 
 
 class Pod(Namespaced):
-    """A pod.
-
-    `owner` is the uid of the object that controls it. `group` is the annotation that names its KAI
-    PodGroup. `workload`, `workload_part` (one of its groups; both of Kubernetes 1.35) and
-    `workload_group` (since 1.36) are what it references in the Kubernetes Workload API.
-    `unscheduled` are the scheduler's words in the condition PodScheduled, if it is False, and
-    `said_at` is since when they are true. `waiting`
-    has the reasons for which containers wait. `volumes` are the PersistentVolumeClaims that it
-    names. `bound` is when it got its node, None once it has started, or if that is not known.
-    `unit_owner` is what it names as the owner of its unit of NVLink. `asks_mnnvl` is whether it has
-    GPUs and asks for MNNVL by itself, not through a PodClique. `controller` is the object that
-    controls it. `made_for` are the workloads that it was made for, the outermost first, such as a
-    LeaderWorkerSet. `skipped` is whether KAI's podgrouper skips it although it opts out of the
-    Workload API, so that nobody groups it. `daemon_of` is the uid of the ComputeDomain that it is a
-    daemon of.
-    """
+    """A pod, with what decides on its placement."""
 
     kind = "Pod"
     uid: str = ""
     place: Place = NOWHERE
+    """What its labels say about its PodCliqueSet, PodClique and PodGang."""
     owner: str = ""
+    """The uid of the object that controls it."""
     node: str = ""
     scheduler: str = "default-scheduler"
     gates: tuple[str, ...] = ()
     shape: Shape = ONLY_A_POD
+    """What it asks of a node."""
     phase: str = "Pending"
     unscheduled: str = ""
+    """The scheduler's message in the condition PodScheduled, if that is False."""
     waiting: tuple[str, ...] = ()
+    """The reasons why its containers wait."""
     claims: tuple[PodClaim, ...] = ()
     group: str = ""
+    """The name of its KAI PodGroup, from its annotation."""
     subgroup: str = ""
+    """The name of its SubGroup in that PodGroup, from its label."""
     workload: str = ""
+    """The name of its Workload (Kubernetes 1.35)."""
     workload_part: str = ""
+    """The name of its group in that Workload (Kubernetes 1.35)."""
     workload_group: str = ""
+    """The name of its Kubernetes PodGroup (since 1.36)."""
     priority: int = 0
     deleting: float | None = None
+    """When its deletion was asked for."""
     finalizers: tuple[str, ...] = ()
     created: float | None = None
     volumes: tuple[str, ...] = ()
+    """The names of its PersistentVolumeClaims."""
     bound: float | None = None
+    """When it got its node. None once it has started, or if that is not known."""
     unit_owner: Ref | None = None
+    """The workload that it names as the owner of its unit of NVLink."""
     asks_mnnvl: bool = False
+    """Whether it has GPUs and asks for MNNVL by itself, not through a PodClique."""
     said_at: float | None = None
+    """Since when the message in `unscheduled` is true."""
     controller: Ref | None = None
+    """The object that controls it."""
     skipped: bool = False
+    """Whether KAI's pod-grouper skips it although it opts out of Workloads: nobody groups it."""
     daemon_of: str = ""
+    """The uid of the ComputeDomain that it is a daemon of."""
     gpu_groups: tuple[str, ...] = ()
     """The GPUs that it shares, as KAI labels them."""
     reserves: bool = False
@@ -281,6 +285,7 @@ class Pod(Namespaced):
     background: bool = False
     """Whether KAI evicts it for any other pod."""
     made_for: tuple[Ref, ...] = ()
+    """The workloads that it was made for, the outermost first, such as a LeaderWorkerSet."""
 
     @property
     def finished(self) -> bool:
@@ -293,38 +298,53 @@ class Pod(Namespaced):
 
 
 def read_pod(obj: JsonMap) -> Pod:
+    """Read a Pod. A field that is missing or has the wrong type counts as not set."""
     metadata = map_at(obj, "metadata")
     labels = map_at(metadata, "labels")
     annotations = map_at(metadata, "annotations")
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
+
+    namespace, name = read_key(obj)
+    owner = controller_of(obj)
     scheduled = condition_of(obj, "PodScheduled")
     unscheduled = _unscheduled(scheduled)
-    owner = controller_of(obj)
+    opts_out = annotations.get(IGNORE_WORKLOADS) == "true"
+    # a Pod that opts out is in no Workload, whatever its spec says
+    reference = {} if opts_out else map_at(spec, "workloadRef")
+    group = {} if opts_out else map_at(spec, "schedulingGroup")
+    asks_by_itself = annotations.get(MNNVL_ENABLED) == "true" and GROVE_CLIQUE_NAME not in labels
+
     return Pod(
-        *read_key(obj),
-        text_at(metadata, "uid"),
-        read_place(labels),
-        owner.uid if owner else "",
-        interned(spec.get("nodeName")),
-        interned(spec.get("schedulerName")) or "default-scheduler",
-        tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
-        read_shape(spec, annotations),
-        interned(status.get("phase")) or "Pending",
-        unscheduled,
-        _waiting(status),
-        read_pod_claims(spec, status.get("resourceClaimStatuses")),
-        *_groups(spec, labels, annotations),
-        int_of(spec.get("priority")),
-        seconds_since_1970(metadata.get("deletionTimestamp")),
-        tuple(texts_at(metadata, "finalizers")),
-        seconds_since_1970(metadata.get("creationTimestamp")),
-        _volumes(spec),
-        _bound(obj, scheduled),
-        *_unit(obj, labels, annotations),
-        seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
-        _controller(metadata, owner),
-        skipped=_opts_out(annotations) and annotations.get(SKIP_PODGROUPER) == "true",
+        namespace=namespace,
+        name=name,
+        uid=text_at(metadata, "uid"),
+        place=read_place(labels),
+        owner=owner.uid if owner else "",
+        node=interned(spec.get("nodeName")),
+        scheduler=interned(spec.get("schedulerName")) or "default-scheduler",
+        gates=tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
+        shape=read_shape(spec, annotations),
+        phase=interned(status.get("phase")) or "Pending",
+        unscheduled=unscheduled,
+        waiting=_waiting(status),
+        claims=read_pod_claims(spec, status.get("resourceClaimStatuses")),
+        group=text_at(annotations, POD_GROUP_NAME),
+        subgroup=text_at(labels, SUBGROUP),
+        workload=text_at(reference, "name"),
+        workload_part=text_at(reference, "podGroup"),
+        workload_group=text_at(group, "podGroupName"),
+        priority=int_of(spec.get("priority")),
+        deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
+        finalizers=tuple(texts_at(metadata, "finalizers")),
+        created=seconds_since_1970(metadata.get("creationTimestamp")),
+        volumes=_volumes(spec),
+        bound=_bound(obj, scheduled),
+        unit_owner=_unit_owner(obj, namespace) if asks_by_itself else None,
+        asks_mnnvl=asks_by_itself and gpus_of_pod(spec).every > 0,
+        said_at=seconds_since_1970(scheduled.get("lastTransitionTime")) if unscheduled else None,
+        controller=_controller(metadata, owner),
+        skipped=opts_out and annotations.get(SKIP_PODGROUPER) == "true",
         daemon_of=interned(labels.get(DAEMON_OF)),
         gpu_groups=groups_of(labels),
         reserves=labels.get("app") == KAI_RESERVATION,
@@ -333,33 +353,10 @@ def read_pod(obj: JsonMap) -> Pod:
     )
 
 
-def _opts_out(annotations: JsonMap) -> bool:
-    return annotations.get(IGNORE_WORKLOADS) == "true"
-
-
-def _groups(spec: JsonMap, labels: JsonMap, annotations: JsonMap) -> tuple[str, str, str, str, str]:
-    """Return the fields of a `Pod` about its PodGroup and its Workload."""
-    group = text_at(annotations, POD_GROUP_NAME)
-    subgroup = text_at(labels, SUBGROUP)
-    if _opts_out(annotations):
-        return group, subgroup, "", "", ""
-    reference = map_at(spec, "workloadRef")
-    return (
-        group,
-        subgroup,
-        text_at(reference, "name"),
-        text_at(reference, "podGroup"),
-        text_at(map_at(spec, "schedulingGroup"), "podGroupName"),
-    )
-
-
-def _unit(pod: JsonMap, labels: JsonMap, annotations: JsonMap) -> tuple[Ref | None, bool]:
-    """Return the fields of a `Pod` about its unit of NVLink."""
-    if annotations.get(MNNVL_ENABLED) != "true" or GROVE_CLIQUE_NAME in labels:
-        return None, False
+def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
+    """Return the workload that a pod names as the owner of its unit of NVLink."""
     owner = read_owner(pod)
-    namespace, _ = read_key(pod)
-    return Ref(owner.kind.title, namespace, owner.name), gpus_of_pod(map_at(pod, "spec")).every > 0
+    return Ref(owner.kind.title, namespace, owner.name)
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ template, without the claim. The operator sees no difference afterwards, so it d
 
 from collections.abc import Sequence
 
-from app.facts.carrier import UnitMember, read_carrier, read_pod
+from app.facts.carrier import UnitMember, read_carrier, read_carrier_of_pod
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
@@ -94,7 +94,7 @@ def runs_without_claim(pod: JsonMap) -> bool:
     """
     if is_ending(pod):
         return False
-    carrier = read_pod(pod, "")
+    carrier = read_carrier_of_pod(pod, "")
     return carrier.claim is None and bool(carrier.containers)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.carrier import read_pod
+from app.facts.carrier import read_carrier_of_pod
 from app.rules.mnnvl.bounds import read_bounds
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.wanted import CliqueFacts
@@ -36,7 +36,7 @@ def above(obj: Object) -> list[Object]:
 
 
 def warned(obj: Object, controllers: list[Object], nodes: Any = ()) -> list[str]:
-    plan = inject(read_pod(obj, "ns"), None, CliqueFacts(), "template").plan
+    plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
     assert plan is not None
     return list(unit_warnings(plan, read_bounds(obj, controllers), Nodes(nodes)))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.carrier import read_pod
+from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
 from app.objects.owners import OwnerRef
@@ -18,7 +18,7 @@ from tests.pods import UNITS, pod
 
 
 def injected(obj: dict[str, Any]) -> Injection:
-    return inject(read_pod(obj, "ns"), None, CliqueFacts(), "template")
+    return inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template")
 
 
 def planned(obj: dict[str, Any]) -> Plan:
@@ -42,7 +42,7 @@ def test_each_recorded_pod_gets_the_claim_of_its_unit(name: str) -> None:
     assert patched["spec"]["resourceClaims"] == [entry]
     assert patched["spec"]["containers"][0]["resources"]["claims"] == [{"name": "mnnvl"}]
     assert injected(patched).patch == []
-    stored = claimed(read_pod(patched, "ns"))
+    stored = claimed(read_carrier_of_pod(patched, "ns"))
     assert stored is not None
     assert stored.base_name == UNITS[name]
 
