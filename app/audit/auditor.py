@@ -29,6 +29,7 @@ from app.facts.kinds import (
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
+    QUEUE,
     RESOURCE_CLAIM,
 )
 from app.facts.named import read_place
@@ -54,6 +55,7 @@ JUDGED = (
     POD_CLIQUE,
     POD_GANG,
     POD,
+    QUEUE,
 )
 OWNED = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 
@@ -70,7 +72,14 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
 
-REMARKED = (CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GROUP, POD_GANG)
+REMARKED = (
+    CLUSTER_TOPOLOGY,
+    CLUSTER_TOPOLOGY_BINDING,
+    POD_CLIQUE_SET,
+    POD_GROUP,
+    POD_GANG,
+    QUEUE,
+)
 """The resources whose objects are also listed if they would be allowed with a warning."""
 
 _NEXT_RELEASES = "with a later release of Grove, which serves PodGangMaps"
@@ -134,6 +143,18 @@ class Auditor:
             yield finding
         for finding in await self._try_pods(self._claims.in_deletion(self._exempt)) or ():
             yield finding
+        for finding in await self._held_channels(namespace):
+            yield finding
+
+    async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
+        """Return the findings about channels, none where an API that is needed is not served."""
+        try:
+            return await self._claims.held_channels(namespace, self._exempt)
+        except NotFound:
+            return ()
+        except ClusterError as error:
+            self.tally.unread.setdefault(str(RESOURCE_CLAIM), error.message)
+            return ()
 
     async def _try_pods(self, reading: Awaitable[T]) -> T | None:
         """Return the result of `reading`, or None if Pods can't be read."""

@@ -7,11 +7,19 @@ from msgspec import Struct
 from app.audit.finding import Finding, warning
 from app.cluster.pods import claims_held_in_deletion, pods_without_claim
 from app.cluster.view import ClusterView
-from app.facts.kinds import POD_CLIQUE, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
+from app.facts.kubernetes.claim import ResourceClaim, read_resource_claim
+from app.facts.kubernetes.node import GPUS
+from app.facts.kubernetes.pod import Pod, read_pod
+from app.facts.labels import GPU_COUNT
+from app.facts.nvidia.computedomain import ComputeDomain, read_compute_domain
 from app.facts.table import CLAIMS, DOMAINS
-from app.kube.api import Client, Key, Object, ObjectRef, find
+from app.kube.api import Client, Key, Object, ObjectRef, Selection, every, find
+from app.objects.resource import POD
 from app.objects.shape import key_of
+from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.claimed import ClaimedMember
+from app.rules.mnnvl.held_channels import held_channels
 from app.rules.mnnvl.missing import (
     PUT_BACK,
     REPLACE,
@@ -78,6 +86,40 @@ class ClaimAudit(Struct):
         return [
             _held(claim, pods) for claim, pods in await claims_held_in_deletion(self.client, claims)
         ]
+
+    async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
+        """Return the findings about claims that hold NVLink channels and don't need them.
+
+        Raise ClusterError.
+        """
+        stored = await every(self.client, Selection(RESOURCE_CLAIM, namespace))
+        claims = [claim for claim in map(read_resource_claim, stored) if _has_channel(claim)]
+        claims = [claim for claim in claims if claim.namespace not in exempt]
+        if not claims:
+            return []
+        pods: list[Pod] = []
+        domains: list[ComputeDomain] = []
+        for space in sorted({claim.namespace for claim in claims}):
+            pods += map(read_pod, await every(self.client, Selection(POD, space)))
+            of_space = await every(self.client, Selection(COMPUTE_DOMAIN, space))
+            domains += map(read_compute_domain, of_space)
+        names = {pod.node for pod in pods if pod.node}
+        found = held_channels(claims, pods, domains, {name: self._gpus(name) for name in names})
+        waits = f"; {found.waiting} pods wait for one" if found.waiting else ""
+        return [
+            warning(each.claim.kind, each.claim.key, f"{each.text}{waits}", each.remedy)
+            for each in found.held
+        ]
+
+    def _gpus(self, node: str) -> int:
+        """Return the GPUs of a node, in thousandths, 0 if they are not known."""
+        labels = self.facts.node_labels(node) or {}
+        counts = (labels.get(key, "") for key in (GPU_COUNT, GPUS))
+        return next((1000 * int(count) for count in counts if count.isdecimal()), 0)
+
+
+def _has_channel(claim: ResourceClaim) -> bool:
+    return claim.allocated and CHANNEL_CLASS in claim.classes
 
 
 def _held(claim: Object, pods: list[str]) -> Finding:

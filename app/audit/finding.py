@@ -15,6 +15,7 @@ from app.facts.kinds import (
     POD_CLIQUE_SET,
     POD_GANG,
     POD_GROUP,
+    QUEUE,
 )
 from app.facts.named import Key
 from app.objects.resource import POD
@@ -270,6 +271,7 @@ _BY_KIND_IF_ALLOWED = {
     CLUSTER_TOPOLOGY.kind: "Correct its levels, or the labels of the nodes.",
     POD_CLIQUE_SET.kind: "Check its constraints and annotations; they may not have their effect.",
     POD_GROUP.kind: "Correct its levels where they come from: its PodCliqueSet, or its workload.",
+    QUEUE.kind: "Set the limit: -1 is unlimited, and 0 lets no pod use any.",
     POD_GANG.kind: (
         "Write the constraint into the PodCliqueSet; the next change of its template resets the"
         " PodGang."

@@ -112,12 +112,25 @@ class NamedTopology(TypedDict):
     name: str
 
 
+class HeldChannel(TypedDict):
+    claim: Ref
+    node: str
+    reason: str
+    remedy: str
+
+
+class HeldChannelsReport(TypedDict):
+    claims: list[HeldChannel]
+    waitingPods: int
+
+
 class TopologyReport(TypedDict):
     topology: NamedTopology | None
     kaiTopology: str | None
     nodes: int | None
     levels: list[ReportedLevel]
     outside: list[str]
+    heldChannels: HeldChannelsReport | None
     reasons: list[Reason]
     unknown: list[Unknown]
     unseen: dict[str, str]

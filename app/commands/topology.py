@@ -59,7 +59,7 @@ from app.facts.grove.topology import (
     read_cluster_topology,
     read_cluster_topology_binding,
 )
-from app.facts.kinds import POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, RESOURCE_CLAIM, RESOURCE_SLICE
 from app.kube.api import ClusterError
 from app.objects.fields import FieldPath
 from app.objects.resource import NODE, POD
@@ -129,7 +129,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
-    resources = [*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM]
+    resources = [*TOPOLOGY, NODE, POD, RESOURCE_SLICE, RESOURCE_CLAIM, COMPUTE_DOMAIN]
     if sets:
         resources.append(POD_CLIQUE_SET)
     async with reading_client(RESOURCES, arguments.kubeconfig, arguments.context) as client:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from app.admission.decide import Route, decided
 from app.admission.review import Request
-from app.admission.verdict import ALLOWED, Verdict
+from app.admission.verdict import ALLOWED, Verdict, patched
 from app.base.json import to_json
 from app.base.value import Value
 from app.base.visible import visible
@@ -35,11 +35,13 @@ from app.dry_run.templates import (
     maker_of,
     not_asking,
 )
-from app.facts.kinds import ALL
+from app.facts.kai.queue import read_queue
+from app.facts.kinds import ALL, QUEUE
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
+from app.rules.queue_warnings import unset_warnings
 from app.rules.set_mistakes import nearest
 
 _TIMEOUT = 10.0
@@ -170,7 +172,7 @@ async def judge(
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
     if on_templates.verdict is not None:
-        return replace(on_templates, path="/mutate/pod-mnnvl")
+        return replace(on_templates, path="" if resource is QUEUE else "/mutate/pod-mnnvl")
     if not resource:
         return on_templates
 
@@ -187,6 +189,10 @@ async def judge_workload(
     if kind is not None:
         verdict = await judge_templates(document, kind, facts)
         return Judgement(document, verdict=verdict, note="" if verdict else not_asking())
+
+    if resource is QUEUE:
+        unset = unset_warnings(read_queue(document))
+        return Judgement(document, verdict=patched([], warnings=unset) if unset else None)
 
     maker = maker_of(document)
     if maker is None:

@@ -6,16 +6,21 @@ They refuse nothing: whoever makes queues may do it later.
 from collections.abc import Collection, Mapping
 
 from app.facts.grove.template import Template
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.gpus import GPU
 from app.objects.fields import FieldPath, listed
 from app.objects.shape import JsonMap, map_at, text_at
 
 _MOST_LISTED = 10
 
 
-def warnings_of_set(template: Template, queues: Collection[str]) -> list[str]:
+def warnings_of_set(
+    template: Template, queues: Collection[str], *, is_whole: bool = True
+) -> list[str]:
     """Return warnings about the queues that a PodCliqueSet and its cliques name.
 
-    `queues` are the names of those that exist. Without any, nothing is known of them.
+    `queues` are the names of those that exist. Without any, nothing is known of them. Unless they
+    are known to be all (`is_whole`), another one may exist.
     """
     if not queues:
         return []
@@ -25,23 +30,48 @@ def warnings_of_set(template: Template, queues: Collection[str]) -> list[str]:
             path, name = part.queue
             named.setdefault(name, path)
 
-    return _warnings(named, queues)
+    return _warnings(named, queues, is_whole=is_whole)
 
 
-def warnings_of_group(obj: JsonMap, queues: Collection[str]) -> list[str]:
+def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool = True) -> list[str]:
     """Return warnings about the queue of a PodGroup of KAI."""
     if not queues:
         return []
     name = text_at(map_at(obj, "spec"), "queue")
-    return _warnings({name: FieldPath("spec.queue")}, queues) if name else []
+    at = FieldPath("spec.queue")
+    return _warnings({name: at}, queues, is_whole=is_whole) if name else []
 
 
-def _warnings(named: Mapping[str, FieldPath], queues: Collection[str]) -> list[str]:
+def unset_warnings(queue: Queue) -> list[str]:
+    """Return the warning about limits that a Queue does not set, which KAI reads as 0."""
+    unset = [
+        _NAMES.get(name, name) for name, share in queue.shares.items() if "limit" in share.unset
+    ]
+    if not unset:
+        return []
+    return [
+        f"the limit of {listed(unset, _MOST_LISTED, ' and ')} is not set, and KAI reads it as 0: it"
+        " places no pods of this queue that ask for any. Set limit: -1, which is unlimited"
+    ]
+
+
+_NAMES = {GPU: "gpu"}
+"""The names of resources in a Queue, where they are others."""
+
+
+def _warnings(
+    named: Mapping[str, FieldPath], queues: Collection[str], *, is_whole: bool
+) -> list[str]:
     missing = {name: path for name, path in named.items() if name not in queues}
     if not missing:
         return []
 
     existing = listed(sorted(queues), _MOST_LISTED)
+    if not is_whole:
+        return [
+            f'{path}: queue "{name}" is not among the documents, which have: {existing}'
+            for name, path in missing.items()
+        ]
     return [
         f'{path}: queue "{name}" does not exist: KAI schedules none of these pods until it does;'
         f" there are: {existing}"

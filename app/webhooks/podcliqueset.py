@@ -45,7 +45,9 @@ class PodCliqueSetWebhook(Value):
         else:  # Grove's webhook has the last word, and what is stored must stay scalable
             warnings += map(str, minimums)
         if not findings:
-            warnings += warnings_of_set(template, self.facts.queues)
+            warnings += warnings_of_set(
+                template, self.facts.queues, is_whole=self.facts.known.is_whole
+            )
             if template.mentions_mnnvl:
                 served = self.facts.is_served(COMPUTE_DOMAIN)
                 warnings += ignored_annotations(

@@ -22,7 +22,9 @@ class PodGroupWebhook(Value):
         findings = validate_pod_group(request.object)
         if findings:
             return judged(findings)
-        warnings = warnings_of_group(request.object, self.facts.queues)
+        warnings = warnings_of_group(
+            request.object, self.facts.queues, is_whole=self.facts.known.is_whole
+        )
         warnings += constraint_warnings(request.object, self._topology)
         return judged([], warnings)
 

@@ -362,6 +362,7 @@ async def test_what_is_not_installed_is_said_and_no_error() -> None:
         "podcliques.grove.io",
         "podgangs.scheduler.grove.io",
         "pods",
+        "queues.scheduling.run.ai",
         "computedomains.resource.nvidia.com",
         "resourceclaims.resource.k8s.io",
     ]

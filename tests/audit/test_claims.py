@@ -142,3 +142,52 @@ async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_a
 
 async def test_the_compute_domain_of_a_unit_is_no_orphan_of_a_podcliqueset() -> None:
     assert await findings(domain()) == []
+
+
+CHANNEL = "compute-domain-default-channel.nvidia.com"
+
+
+def with_channel(name: str, user: str, uid: str) -> Object:
+    """A claim for the channel of a node, which a pod uses, as NVIDIA's driver allocates it."""
+    results = [{"driver": "compute-domain.nvidia.com", "pool": "n0", "device": "channel-0"}]
+    parameters = {"domainID": uid}
+    opaque = {"driver": "compute-domain.nvidia.com", "parameters": parameters}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "c", "exactly": {"deviceClassName": CHANNEL}}],
+                "config": [{"opaque": opaque}],
+            }
+        },
+        "status": {
+            "allocation": {"devices": {"results": results}},
+            "reservedFor": [{"resource": "pods", "name": user, "uid": "x"}],
+        },
+    }
+
+
+async def test_channels_that_are_held_and_not_needed() -> None:
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n0", "labels": {"nvidia.com/gpu.count": "8"}},
+    }
+    one = pod("one", "x", [{"name": "c", "resourceClaimTemplateName": "t"}])
+    one["spec"]["nodeName"] = "n0"
+    one["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
+    client = MemoryClient([node, one, with_channel("one-c", "one", "u")])
+    auditor = auditing(client)
+    found = [finding async for finding in auditor.findings(None)]
+    assert [(finding.kind, finding.name, finding.problems) for finding in found] == [
+        (
+            "ResourceClaim",
+            "one-c",
+            (
+                "pod one asks for 1 GPU of the 8 GPUs of its node, and holds the NVLink channel of"
+                " n0",
+            ),
+        )
+    ]

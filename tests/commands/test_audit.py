@@ -55,6 +55,7 @@ async def test_the_report_as_text_ends_with_counts(capsys: Any) -> None:
         "PodClique: 0 looked at, 0 refused, 0 with warnings",
         "PodGang: 0 looked at, 0 refused, 0 with warnings",
         "Pod: 0 looked at, 0 refused, 0 with warnings",
+        "Queue: 0 looked at, 0 refused, 0 with warnings",
         "ComputeDomain: 0 looked at, 0 refused, 0 with warnings",
         "not installed in this cluster: resourceclaims.resource.k8s.io",
     ]

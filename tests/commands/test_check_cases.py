@@ -271,6 +271,28 @@ CASES: list[Any] = [
         ["is ignored: the Grove of this cluster doesn't read it"],
         [],
     ),
+    # queues
+    (
+        "a queue that is not among the documents",
+        [
+            "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: other}\n"
+            "spec: {resources: {gpu: {limit: 8}, cpu: {limit: -1}, memory: {limit: -1}}}\n",
+            pcs().replace("annotations: {}", "labels: {kai.scheduler/queue: team}"),
+        ],
+        0,
+        ['queue "team" is not among the documents, which have: other', "no webhook looks at"],
+        ["does not exist"],
+    ),
+    (
+        "a queue without limits",
+        [
+            "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: q}\n"
+            "spec: {resources: {gpu: {quota: 8, limit: 8}}}\n"
+        ],
+        0,
+        ["the limit of cpu and memory is not set, and KAI reads it as 0"],
+        ["limit of gpu"],
+    ),
     # what Grove would refuse
     (
         "a minimum above the replicas",

@@ -29,6 +29,7 @@ from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Toleration
 from app.facts.labels import NODE_POOL
 from app.facts.named import Ref
+from app.rules.mnnvl.held_channels import HeldChannels, held_channels
 
 
 class LevelReport(Value):
@@ -61,7 +62,11 @@ class DomainReport(Value):
 
 
 class Survey(Value):
-    """`outside` are the names of nodes that lack a level's label."""
+    """`outside` are the names of nodes that lack a level's label.
+
+    `held` are the NVLink channels that are held and not needed, None if not all pods and claims can
+    be seen.
+    """
 
     cluster: ClusterTopology | None
     kai: KaiTopology | None
@@ -70,6 +75,7 @@ class Survey(Value):
     outside: tuple[str, ...]
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
+    held: HeldChannels | None = None
 
     @property
     def exit_code(self) -> int:
@@ -93,8 +99,24 @@ def survey(index: Index, name: str = "") -> Survey:
     unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
 
     return Survey(
-        topology.cluster, topology.kai, levels, len(index.nodes), outside, reasons, unknown
+        topology.cluster,
+        topology.kai,
+        levels,
+        len(index.nodes),
+        outside,
+        reasons,
+        unknown,
+        _held_channels(index),
     )
+
+
+def _held_channels(index: Index) -> HeldChannels | None:
+    facts = index.facts
+    unknown = {"claims", "compute_domains"} & (facts.unseen.keys() | facts.skipped)
+    if unknown or not index.room_is_known:
+        return None
+    gpus = {node.name: count for node, count in zip(index.nodes, index.gpus, strict=True) if count}
+    return held_channels(facts.claims, facts.pods, facts.compute_domains, gpus)
 
 
 def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:

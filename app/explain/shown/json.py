@@ -21,6 +21,13 @@ def document(answer: Answer) -> Object:
     return {**to_builtins(replace(answer, room=())), "room": rooms}
 
 
+def _held_channels(survey: Survey) -> Object | None:
+    """Return the NVLink channels that are held and not needed, None if they are not known."""
+    if survey.held is None:
+        return None
+    return {"claims": to_builtins(survey.held.held), "waitingPods": survey.held.waiting}
+
+
 def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
     """Return a topology as a map.
 
@@ -46,6 +53,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
             for r in survey.levels
         ],
         "outside": list(survey.outside),
+        "heldChannels": _held_channels(survey),
         "reasons": to_builtins(survey.reasons),
         "unknown": to_builtins(survey.unknown),
         "unseen": dict(facts.unseen),

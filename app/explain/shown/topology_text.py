@@ -37,6 +37,7 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
 
     lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
+    lines += map(visible, _held_lines(survey))
     unseen = {
         need: facts.unseen.get(need, "not among the files")
         for unknown in survey.unknown
@@ -46,6 +47,24 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
     lines += map(visible, how_to_get(unseen))
 
     return "\n".join(lines)
+
+
+def _held_lines(survey: Survey) -> Iterator[str]:
+    """Yield the NVLink channels that are held and not needed, the first ones."""
+    if survey.held is None or not survey.held.held:
+        return
+    held = survey.held.held
+    waits = ""
+    if survey.held.waiting:
+        waits = f"; {counted(survey.held.waiting, 'pod waits', 'pods wait')} for a channel"
+    claims = counted(len(held), "claim holds an NVLink channel", "claims hold NVLink channels")
+    need = "doesn't need it" if len(held) == 1 else "don't need them"
+    yield f"{claims} and {need}{waits}:"
+    for each in held[:MOST_DOMAINS]:
+        yield f"  {each.node or '-'}  {'/'.join(each.claim.key)}: {each.reason}"
+        yield f"     helps: {each.remedy}"
+    if len(held) > MOST_DOMAINS:
+        yield f"  … {len(held) - MOST_DOMAINS} more: grove-admission audit lists all"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,0 +1,133 @@
+"""NVLink channels that are held and not needed.
+
+A node has one channel. A claim for it keeps every other pod with such a claim away from the node,
+whatever its own pods do with it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from app.base.value import Value
+from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.gpus import is_gpu
+from app.facts.kubernetes.pod import Pod
+from app.facts.named import Ref
+from app.facts.nvidia.computedomain import ComputeDomain
+from app.rules.mnnvl.claim import CHANNEL_CLASS
+
+
+class HeldChannel(Value):
+    """A claim that holds the channel of `node` and doesn't need it, with the reason and a remedy.
+
+    `node` is "" if no pod of the claim has one.
+    """
+
+    claim: Ref
+    node: str
+    reason: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason}, and holds the NVLink channel of {self.node or 'a node'}"
+
+
+class HeldChannels(Value):
+    """All such claims, and the pods with claims for a channel that wait for a node."""
+
+    held: Sequence[HeldChannel]
+    waiting: int
+
+
+def held_channels(
+    claims: Sequence[ResourceClaim],
+    pods: Iterable[Pod],
+    domains: Iterable[ComputeDomain],
+    gpus_of_nodes: Mapping[str, int],
+) -> HeldChannels:
+    """Return the channels that are held and not needed.
+
+    `gpus_of_nodes` are the GPUs of each node, in thousandths.
+    """
+    living = [pod for pod in pods if not pod.finished]
+    by_key = {pod.key: pod for pod in living}
+    by_uid = {domain.uid: domain for domain in domains if domain.uid}
+    users = _users(living)
+    held: list[HeldChannel] = []
+    for claim in claims:
+        if claim.allocated and CHANNEL_CLASS in claim.classes:
+            own = [by_key.get((claim.namespace, consumer.name)) for consumer in claim.consumers]
+            found = [pod for pod in own if pod is not None]
+            domain = by_uid.get(claim.domain)
+            held += _of_claim(claim, found, domain, users, gpus_of_nodes)
+
+    templates = {(domain.namespace, domain.template) for domain in by_uid.values()}
+    channels = {claim.key for claim in claims if CHANNEL_CLASS in claim.classes}
+    waiting = sum(
+        1
+        for pod in living
+        if not pod.node
+        and pod.deleting is None
+        and any(
+            (pod.namespace, entry.template) in templates or (pod.namespace, entry.claim) in channels
+            for entry in pod.claims
+        )
+    )
+    return HeldChannels(sorted(held, key=lambda each: (each.node, each.claim)), waiting)
+
+
+def _users(pods: Iterable[Pod]) -> Mapping[tuple[str, str], int]:
+    """Return how many pods use each claim template, by namespace and name."""
+    templates: Counter[tuple[str, str]] = Counter()
+    for pod in pods:
+        templates.update({(pod.namespace, entry.template) for entry in pod.claims})
+    return templates
+
+
+def _of_claim(
+    claim: ResourceClaim,
+    pods: Sequence[Pod],
+    domain: ComputeDomain | None,
+    users: Mapping[tuple[str, str], int],
+    gpus_of_nodes: Mapping[str, int],
+) -> Iterator[HeldChannel]:
+    """Yield why a claim with a channel doesn't need it, if it doesn't: the first reason."""
+    node = next((pod.node for pod in pods if pod.node), "")
+
+    def held(reason: str, remedy: str) -> HeldChannel:
+        return HeldChannel(claim.ref, node, reason, remedy)
+
+    if not pods:
+        yield held(
+            "no pod uses it any more",
+            f"Delete it: kubectl delete resourceclaim {claim.name} -n {claim.namespace}",
+        )
+        return
+
+    names = ", ".join(pod.name for pod in pods)
+    if domain is not None and domain.held_by:
+        yield held(
+            f"its ComputeDomain {domain.name} is being deleted, but pod {names} still uses it",
+            f"Delete the pod: kubectl delete pod {names} -n {claim.namespace}",
+        )
+        return
+
+    asked = max(_gpus(pod) for pod in pods)
+    has = gpus_of_nodes.get(node, 0)
+    if asked <= 1000 < has:
+        amount = "no GPU" if not asked else "1 GPU"
+        yield held(
+            f"pod {names} asks for {amount} of the {has // 1000} GPUs of its node",
+            "Remove the claim from its template, or ask for all GPUs of a node in one pod.",
+        )
+    elif domain is not None and users.get((domain.namespace, domain.template), 0) == 1:
+        yield held(
+            f"pod {names} is the only one of ComputeDomain {domain.name}, so that it talks to no"
+            " other node",
+            "Remove the claim from its template, unless more pods are to join it.",
+        )
+
+
+def _gpus(pod: Pod) -> int:
+    """Return the GPUs that a pod asks for, in thousandths."""
+    return sum(value for name, value in pod.shape.requests if is_gpu(name))

@@ -1,0 +1,113 @@
+"""NVLink channels that are held and not needed."""
+
+from typing import Any
+
+import pytest
+
+from app.facts.kubernetes.claim import Consumer, ResourceClaim
+from app.facts.kubernetes.pod import Pod, PodClaim, Shape
+from app.facts.nvidia.computedomain import ComputeDomain
+from app.rules.mnnvl.held_channels import held_channels
+
+CHANNEL = "compute-domain-default-channel.nvidia.com"
+DAEMON = "compute-domain-daemon.nvidia.com"
+NODES = {"n0": 8000, "n1": 8000, "small": 1000}
+
+
+def pod(name: str, node: str = "n0", gpus: int = 8, **changes: Any) -> Pod:
+    shape = Shape((("nvidia.com/gpu", gpus * 1000),) if gpus else (("cpu", 1000),))
+    claims = (PodClaim("c", f"{name}-c", "d-channel"),)
+    return Pod("ml", name, node=node, shape=shape, claims=claims, **changes)
+
+
+def claim(of: str, **changes: Any) -> ResourceClaim:
+    consumers = (Consumer(of),) if of else ()
+    made = {"classes": (CHANNEL,), "allocated": True, "domain": "uid-d", "consumers": consumers}
+    return ResourceClaim("ml", f"{of or 'old'}-c", **{**made, **changes})
+
+
+DOMAIN = ComputeDomain("ml", "d", "uid-d", template="d-channel")
+ENDING = ComputeDomain("ml", "d", "uid-d", template="d-channel", held_by=("x/y",))
+TWO = [pod("a"), pod("b", "n1")]
+
+CASES: list[Any] = [
+    pytest.param(TWO, [claim("a"), claim("b")], DOMAIN, [], id="two nodes that talk"),
+    pytest.param(
+        [pod("a"), pod("b", "")],
+        [claim("a")],
+        DOMAIN,
+        [],
+        id="the second pod still waits for its node",
+    ),
+    pytest.param(
+        [pod("a")],
+        [claim("a")],
+        DOMAIN,
+        ["ml/a-c n0: pod a is the only one of ComputeDomain d, so that it talks to no other node"],
+        id="one pod alone",
+    ),
+    pytest.param(
+        [pod("a", gpus=1), pod("b", "n1")],
+        [claim("a"), claim("b")],
+        DOMAIN,
+        ["ml/a-c n0: pod a asks for 1 GPU of the 8 GPUs of its node"],
+        id="one GPU of eight",
+    ),
+    pytest.param(
+        [pod("a", gpus=0), pod("b", "n1")],
+        [claim("a"), claim("b")],
+        DOMAIN,
+        ["ml/a-c n0: pod a asks for no GPU of the 8 GPUs of its node"],
+        id="no GPU at all",
+    ),
+    pytest.param(
+        [pod("a", "small", gpus=1), pod("b", "n1")],
+        [claim("a"), claim("b")],
+        DOMAIN,
+        [],
+        id="the only GPU of its node",
+    ),
+    pytest.param(
+        [pod("a", "unknown", gpus=1), pod("b", "n1")],
+        [claim("a"), claim("b")],
+        DOMAIN,
+        [],
+        id="a node whose GPUs are not known",
+    ),
+    pytest.param(TWO, [claim("")], DOMAIN, ["ml/old-c -: no pod uses it any more"], id="dead"),
+    pytest.param(
+        [pod("a", phase="Succeeded"), pod("b", "n1")],
+        [claim("a")],
+        DOMAIN,
+        ["ml/a-c -: no pod uses it any more"],
+        id="its pod has ended",
+    ),
+    pytest.param(
+        TWO,
+        [claim("a"), claim("b")],
+        ENDING,
+        [
+            "ml/a-c n0: its ComputeDomain d is being deleted, but pod a still uses it",
+            "ml/b-c n1: its ComputeDomain d is being deleted, but pod b still uses it",
+        ],
+        id="a ComputeDomain that is being deleted",
+    ),
+    pytest.param([pod("a")], [claim("a", allocated=False)], DOMAIN, [], id="not allocated"),
+    pytest.param([pod("a")], [claim("a", classes=(DAEMON,))], DOMAIN, [], id="a daemon's claim"),
+    pytest.param([pod("a")], [claim("a", domain="")], DOMAIN, [], id="of an unknown ComputeDomain"),
+]
+
+
+@pytest.mark.parametrize(("pods", "claims", "domain", "expected"), CASES)
+def test_channels_that_are_held(
+    pods: list[Pod], claims: list[ResourceClaim], domain: ComputeDomain, expected: list[str]
+) -> None:
+    found = held_channels(claims, pods, [domain], NODES).held
+    said = [f"{'/'.join(each.claim.key)} {each.node or '-'}: {each.reason}" for each in found]
+    assert said == expected
+    assert all(each.remedy.startswith(("Remove ", "Delete ")) for each in found)
+
+
+def test_pods_that_wait_for_a_channel_are_counted() -> None:
+    pods = [pod("a"), pod("b", ""), Pod("ml", "c"), pod("d", "", phase="Failed")]
+    assert held_channels([claim("a")], pods, [DOMAIN], NODES).waiting == 1
