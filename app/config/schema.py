@@ -156,12 +156,14 @@ class Mnnvl(_Section):
 
 
 class PodBinding(_Section):
-    """The labels that Pods get at binding.
+    """The labels that Pods get at binding. If it is not `enabled`, they get none.
 
-    `nodeLabels` are copied from a node to its Pods, in addition to the keys of the levels. The
-    default is the NVLink clique of the node, which containers cannot get in another way.
+    The standard labels of region, zone and host are always among them. `nodeLabels` are copied from
+    a node to its Pods, in addition to the keys of the levels. The default is the NVLink clique of
+    the node, which containers cannot get in another way.
     """
 
+    enabled: bool = True
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
 
 

@@ -17,12 +17,14 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
-from app.facts.named import Place, read_place
+from app.facts.named import PLACE_LABELS, Place, read_place
 from app.facts.unit_owners import NamedOwner, read_owner
-from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map
+from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map, wrong_type
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
+
+_LABELS = FieldPath("metadata.labels")
 
 CLAIM = "mnnvl"
 """The name of our claim in the pods."""
@@ -140,9 +142,14 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None 
     """
     metadata = map_of(obj.get("metadata"))
     annotations = map_of(metadata.get("annotations"))
-    place = read_place(map_of(metadata.get("labels")))
+    labels = map_of(metadata.get("labels"))
+    place = read_place(labels)
 
-    findings: Findings = []
+    findings: Findings = [
+        wrong_type(_LABELS.key(key), labels[key], "a string")
+        for key in PLACE_LABELS
+        if not isinstance(labels.get(key, ""), str | None)
+    ]
     holder = obj
     replicas = 1
     for field, path in at.steps:

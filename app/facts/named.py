@@ -112,7 +112,7 @@ class Place(Value):
 NOWHERE = Place()
 
 
-_KEYS = (
+PLACE_LABELS = (
     labels.PCS_NAME,
     labels.GROVE_PCS_NAME,
     labels.PCS_REPLICA,
@@ -134,7 +134,7 @@ def read_place(of: JsonMap) -> Place:
 
     Objects that are read one after the other share equal results, because there may be very many.
     """
-    values = tuple(map(of.get, _KEYS))
+    values = tuple(map(of.get, PLACE_LABELS))
     try:
         return _shared_place(values)
     except TypeError:  # a list or a map has no hash, a number no length, or a text is too long
@@ -153,7 +153,7 @@ def _shared_place(values: tuple[Any, ...]) -> Place:
 
 
 def _place(values: tuple[Any, ...]) -> Place:
-    """Return the place for the values of _KEYS, which may be of any type.
+    """Return the place for the values of PLACE_LABELS, which may be of any type.
 
     The designs' labels count first. The value of Grove's scaling group label is
     `<pcs>-<replica>-<group>`.

@@ -31,6 +31,11 @@ def amounts(value: Any) -> dict[str, int]:
     }
 
 
+def is_quantity(text: str) -> bool:
+    """Return whether `text` has the form of a quantity, such as 8, 100m or 1Ki."""
+    return len(text) <= _MOST_TEXT and _QUANTITY.fullmatch(text) is not None
+
+
 @lru_cache(maxsize=8192)
 def thousandths(quantity: str | int | float) -> int:
     """Return `quantity` in thousandths, rounded up, or 0 if it is no quantity.

@@ -34,12 +34,19 @@ class PodWebhook(Value):
 
 
 class PodBindingWebhook(Value):
-    """A copier of the labels of the levels in use, and those in `allowed`, which are configured."""
+    """A copier of labels of nodes: the standard ones, those of levels, and those in `allowed`.
+
+    The latter are configured. If it is not `enabled`, it changes nothing.
+    """
 
     facts: ClusterView
     allowed: Sequence[str]
+    enabled: bool = True
 
     def __call__(self, request: Request) -> Verdict:
+        if not self.enabled:
+            return ALLOWED
+
         target = map_of(request.object.get("target"))
         name = target.get("name")
         if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:

@@ -345,7 +345,9 @@ def routes_over(
         VALIDATE_POD_MNNVL: PodMnnvlCheck(facts),
         MUTATE_POD_CLIQUE: PodCliqueWebhook(facts, resources, configuration.mnnvl.claim_mode),
         MUTATE_POD_GANG: PodGangWebhook(facts, cluster.owners),
-        MUTATE_POD_BINDING: PodBindingWebhook(facts, configuration.node_labels),
+        MUTATE_POD_BINDING: PodBindingWebhook(
+            facts, configuration.node_labels, configuration.pod_binding.enabled
+        ),
         MUTATE_POD: PodWebhook(workloads.scheduler_name if workloads.enabled else None),
         MUTATE_POD_MNNVL: PodMnnvlWebhook(facts, resources, cluster.units),
     }

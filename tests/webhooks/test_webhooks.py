@@ -380,7 +380,22 @@ async def test_configured_labels_hold_without_a_topology() -> None:
     after = apply_patch(
         review["request"]["object"], patch_of(await caller.ask("/mutate/pod-binding", review))
     )
-    assert after["metadata"]["labels"] == {"topology.kubernetes.io/rack": "r12", "mine": "kept"}
+    assert after["metadata"]["labels"] == {
+        "topology.kubernetes.io/rack": "r12",
+        "topology.kubernetes.io/region": "us-east-1",
+        "topology.kubernetes.io/zone": "us-east-1a",
+        "kubernetes.io/hostname": "gpu-node-1",
+        "mine": "kept",
+    }
+
+
+async def test_the_labels_of_bindings_can_be_switched_off_alone() -> None:
+    binding = PodBinding.model_validate({"enabled": False})
+    configuration = Configuration().model_copy(update={"pod_binding": binding})
+    response = await Caller(configuration=configuration).ask(
+        "/mutate/pod-binding", load("pod-binding.gpu-node-1")
+    )
+    assert (response["allowed"], "patch" in response) == (True, False)
 
 
 async def test_a_bulk_delete_takes_its_name_from_the_old_object() -> None:

@@ -5,6 +5,7 @@ from math import ceil
 from typing import Any
 
 from app.base.value import Value
+from app.facts.quantity import is_quantity, thousandths
 from app.objects.shape import JsonMap, map_of, maps_of
 
 GPU = "nvidia.com/gpu"
@@ -76,7 +77,7 @@ def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
 def gpu_count(amount: Any) -> int:
     """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
 
-    An amount that is no plain number, such as 1k, counts as one GPU.
+    An amount that is no quantity, such as "many", counts as one GPU.
     """
     text = str(amount).strip()
     if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts
@@ -84,4 +85,4 @@ def gpu_count(amount: Any) -> int:
     try:
         return ceil(min(max(Decimal(text), Decimal(0)), MAX_AMOUNT))
     except InvalidOperation:
-        return 1
+        return max(0, -(-thousandths(text) // 1000)) if is_quantity(text) else 1

@@ -107,7 +107,9 @@ def inject(
         # the plan of a stored claim stays, so that Grove can still scale the PodClique
         kept = read_entry(carrier, stored, usable_device_class(annotations.device_class))
         if kept is None:
-            return Injection(findings=[*findings, *problems])
+            known = {finding.field for finding in findings}
+            others = [problem for problem in problems if problem.field not in known]
+            return Injection(findings=[*findings, *others])
         plan = kept
         warnings += (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
     if findings:

@@ -2,8 +2,15 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+from app.facts.grove.topology import HOSTNAME_KEY
 from app.objects.edits import ABSENT, Edit
 from app.objects.shape import JsonMap, labels_of
+
+RESERVED = "topology.kubernetes.io/"
+"""The prefix of Kubernetes for labels of nodes. A caller can't set any of them."""
+
+STANDARD = (f"{RESERVED}region", f"{RESERVED}zone", HOSTNAME_KEY)
+"""The labels that KEP-4742 gives every Pod."""
 
 
 def binding_changes(
@@ -11,10 +18,12 @@ def binding_changes(
 ) -> Iterator[Edit]:
     """Yield the changes that give the Binding the node's value of each label in `keys`.
 
-    A label that the node lacks is removed, whatever the caller sent. Other labels stay.
+    The standard labels are among them, whatever `keys` are. A label that the node lacks is removed,
+    and one with the reserved prefix gets the node's value if the caller sent it. Other labels stay.
     """
     present = labels_of(binding)
-    for key in keys:
+    reserved = (key for key in present if key.startswith(RESERVED))
+    for key in dict.fromkeys((*keys, *STANDARD, *reserved)):
         value = node_labels.get(key)
         if value is not None:
             yield Edit(("metadata", "labels", key), value)

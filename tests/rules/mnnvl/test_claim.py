@@ -268,7 +268,11 @@ def test_which_containers_ask_for_a_gpu(candidate: dict[str, Any], asks: bool) -
         ("0.0", 0),
         ("-1", 0),
         ("0.5", 1),
-        ("1k", 1),
+        ("1k", 1000),
+        ("0k", 0),
+        ("0Mi", 0),
+        ("00m", 0),
+        ("-1k", 0),
         ("many", 1),
         ("NaN", 1),
         ("1e5000", 2**63 - 1),
@@ -574,3 +578,11 @@ def test_replicas_that_are_no_number_count_as_one() -> None:
     injection = injection_into(obj, "ns", "shared")
     assert injection.plan is not None
     assert injection.warnings == []
+
+
+def test_a_label_that_is_a_number_is_called_so() -> None:
+    obj = clique()
+    obj["metadata"]["labels"]["grove.io/pcs-replica-index"] = 0
+    assert list(map(str, injection_into(obj, "ns", "shared").findings)) == [
+        "metadata.labels[grove.io/pcs-replica-index]: Invalid value: 0: must be a string"
+    ]

@@ -38,3 +38,37 @@ def test_the_node_is_the_authority_for_its_labels(
     after = apply_patch(binding, operations(binding, binding_changes(binding, node, [RACK, ZONE])))
     assert after["metadata"]["labels"] == result
     assert operations(after, binding_changes(after, node, [RACK, ZONE])) == []
+
+
+REGION = "topology.kubernetes.io/region"
+HOST = "kubernetes.io/hostname"
+BLOCK = "topology.kubernetes.io/block"
+
+
+@pytest.mark.parametrize(
+    ("labels", "node", "result"),
+    [
+        pytest.param(
+            {},
+            {REGION: "eu", ZONE: "a", HOST: "n", BLOCK: "b"},
+            {REGION: "eu", ZONE: "a", HOST: "n"},
+            id="the standard labels are added and no others",
+        ),
+        pytest.param(
+            {REGION: "fake", ZONE: "fake", HOST: "fake"}, {}, {}, id="fakes of them are removed"
+        ),
+        pytest.param(
+            {BLOCK: "fake", "topology.kubernetes.io/other": "fake", "topology.k8s.io/zone": "mine"},
+            {BLOCK: "b"},
+            {BLOCK: "b", "topology.k8s.io/zone": "mine"},
+            id="the node counts for the whole prefix",
+        ),
+    ],
+)
+def test_the_node_is_the_authority_for_standard_labels_without_any_level(
+    labels: dict[str, str], node: dict[str, str], result: dict[str, str]
+) -> None:
+    binding = {"metadata": {"name": "p", "labels": labels}}
+    after = apply_patch(binding, operations(binding, binding_changes(binding, node, [])))
+    assert after["metadata"]["labels"] == result
+    assert operations(after, binding_changes(after, node, [])) == []

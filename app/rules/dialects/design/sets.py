@@ -79,13 +79,57 @@ def validate_constraints(
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about the constraints of a set.
 
-    `old` is the set that an UPDATE replaces, None at CREATE. Problems of constraints that an
-    update does not change are warnings.
+    `old` is the set that an UPDATE replaces, None at CREATE. A constraint that had the same problem
+    in it is only a warning. Like this, Kubernetes ratchets by field: constraints that became
+    invalid can be corrected one by one, and the rest of the set can change.
     """
-    findings = _findings(constraints, topology)
-    if findings and _is_unchanged(constraints, old):
-        return [], [_ignored(str(finding)) for finding in findings]
-    return findings, _below_host(constraints, topology)
+    problems = _problems(constraints, topology)
+    added = problems
+    if old is not None:
+        before = read_constraints(old, [])
+        added = _added(problems, _problems(before, topology), constraints, before)
+    if added:
+        return [problem.finding for problem in added], []
+    ignored = [_ignored(str(problem.finding)) for problem in problems]
+    return [], ignored or _below_host(constraints, topology)
+
+
+class _Problem(Value):
+    """What is wrong with a constraint: it is broader than one above it, or no level."""
+
+    constraint: Constraint
+    finding: FieldError
+    is_too_broad: bool = False
+
+    @property
+    def of_owner(self) -> tuple[Owner, str, bool]:
+        return self.constraint.part.owner, self.constraint.domain, self.is_too_broad
+
+    @property
+    def of_kind(self) -> tuple[str, str, bool]:
+        return self.constraint.part.owner[0], self.constraint.domain, self.is_too_broad
+
+
+def _added(
+    problems: list[_Problem],
+    before: list[_Problem],
+    constraints: Constraints,
+    old: Constraints,
+) -> list[_Problem]:
+    """Return the problems that the set before the update did not have.
+
+    A part with a new name is taken for one of its kind that is gone: it was renamed.
+    """
+    owners = {part.owner for part in constraints.template.parts}
+    old_owners = {part.owner for part in old.template.parts}
+    stored = {problem.of_owner for problem in before}
+    gone = {problem.of_kind for problem in before if problem.constraint.part.owner not in owners}
+    return [
+        problem
+        for problem in problems
+        if problem.of_owner not in stored
+        if problem.constraint.part.owner in old_owners or problem.of_kind not in gone
+    ]
 
 
 def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
@@ -132,36 +176,50 @@ def _path_in(part: SetPart) -> FieldPath:
     return part.path.child("topologyConstraint.packDomain")
 
 
-def _findings(constraints: Constraints, topology: ClusterTopology) -> Findings:
-    """Return all findings about the constraints, in the order of the lists.
+def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Problem]:
+    """Return all problems of the constraints, in the order of the lists.
 
     For each constraint, they say whether its level exists, then whether it is as strict as the
     constraints above it.
     """
     if not topology.enabled:
-        return [fields.forbidden(constraint.path, NOT_ENABLED) for constraint in constraints.all]
+        return [
+            _Problem(constraint, fields.forbidden(constraint.path, NOT_ENABLED))
+            for constraint in constraints.all
+        ]
 
-    # once for each owner: many parts may have one name by mistake, and many groups above it
+    narrowest = _narrowest_above(constraints)
+    existing = topology.domains
+    problems: list[_Problem] = []
+    for constraint in constraints.all:
+        domain = constraint.domain
+        if domain not in _RANKS:
+            finding = fields.not_supported(constraint.path, domain, DOMAINS)
+            problems.append(_Problem(constraint, finding))
+            continue
+        if domain not in existing:
+            problems.append(_Problem(constraint, _not_found(constraint, topology)))
+        rank, above = narrowest[constraint.part.owner]
+        if rank > _RANKS[domain]:
+            finding = _too_broad(constraint, above, DOMAINS[rank], topology)
+            problems.append(_Problem(constraint, finding, is_too_broad=True))
+
+    return problems
+
+
+def _narrowest_above(constraints: Constraints) -> dict[Owner, tuple[int, Owner]]:
+    """Return, by owner, the rank of the narrowest constraint above its own, and whose that is.
+
+    It is computed once for each owner: many parts may have one name by mistake, and many groups
+    above it.
+    """
     ranks = {
         constraint.part.owner: _RANKS[constraint.domain]
         for constraint in constraints.all
         if constraint.domain in _RANKS
     }
-    narrowest = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
-    existing = topology.domains
-    findings: Findings = []
-    for constraint in constraints.all:
-        domain = constraint.domain
-        if domain not in _RANKS:
-            findings.append(fields.not_supported(constraint.path, domain, DOMAINS))
-            continue
-        if domain not in existing:
-            findings.append(_not_found(constraint, topology))
-        above = narrowest[constraint.part.owner]
-        if ranks.get(above, 0) > _RANKS[domain]:
-            findings.append(_too_broad(constraint, above, DOMAINS[ranks[above]], topology))
-
-    return findings
+    above = {owner: _narrowest(constraints.template.above(owner), ranks) for owner in ranks}
+    return {owner: (ranks.get(narrowest, 0), narrowest) for owner, narrowest in above.items()}
 
 
 def _narrowest(owners: list[Owner], ranks: Mapping[Owner, int]) -> Owner:

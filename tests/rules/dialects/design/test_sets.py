@@ -49,6 +49,14 @@ def pcs(top: Any = None, group: Any = None, clique: Any = None, **template: Any)
     }
 
 
+def renamed(obj: dict[str, Any]) -> dict[str, Any]:
+    """The set with another name of its first clique."""
+    template = obj["spec"]["template"]
+    template["cliques"][0]["name"] = "renamed"
+    template["podCliqueScalingGroups"][0]["cliqueNames"] = ["renamed"]
+    return obj
+
+
 def judged(
     obj: Any, topology: ClusterTopology = ALL, old: Any = None
 ) -> tuple[list[FieldError], list[str]]:
@@ -137,7 +145,49 @@ def test_disabled_topology_refuses_every_constraint() -> None:
         ),
         pytest.param(pcs("zone"), pcs("block"), FEW, False, id="changed to something invalid"),
         pytest.param(pcs("zone"), pcs(), FEW, False, id="added"),
-        pytest.param(pcs("zone", "rack"), pcs("zone"), FEW, False, id="one kept, one added"),
+        pytest.param(pcs("zone", "rack"), pcs("zone"), FEW, True, id="one kept, a valid one added"),
+        pytest.param(pcs("zone", "block"), pcs("zone"), FEW, False, id="an invalid one added"),
+        pytest.param(
+            pcs("zone", "rack"), pcs("zone", "block"), FEW, True, id="one of two is corrected"
+        ),
+        pytest.param(pcs(None, "block"), pcs("zone", "block"), FEW, True, id="one of two removed"),
+        pytest.param(
+            pcs("block", "region"), pcs("zone", "region"), FEW, False, id="one made invalid anew"
+        ),
+        pytest.param(
+            pcs("rack", "block", "zone"),
+            pcs("host", "rack", "zone"),
+            ALL,
+            False,
+            id="a kept one, below one that becomes too broad",
+        ),
+        pytest.param(
+            pcs("rack", "rack", "zone"),
+            pcs("host", "rack", "zone"),
+            ALL,
+            True,
+            id="one of two that are too broad is corrected",
+        ),
+        pytest.param(
+            pcs("host", "rack"), pcs("block", "rack"), ALL, False, id="too broad by a change above"
+        ),
+        pytest.param(
+            pcs("numa", "rack"), pcs("host", "rack"), ALL, True, id="too broad before, too"
+        ),
+        pytest.param(
+            renamed(pcs("zone", None, "host")),
+            pcs("zone", None, "host"),
+            FEW,
+            True,
+            id="a clique of such a set is renamed",
+        ),
+        pytest.param(
+            renamed(pcs("rack", None, "block")),
+            pcs("rack", None, "block"),
+            FEW,
+            True,
+            id="the clique itself is renamed",
+        ),
         pytest.param(
             pcs(None, "host", "rack"),
             pcs(None, "host", "rack", podCliqueScalingGroups=[{"name": "g", "cliqueNames": ["b"]}]),
