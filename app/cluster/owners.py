@@ -13,7 +13,7 @@ from app.cluster.resources import read_current
 from app.cluster.view import LATER, ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.podgang import GangIdentity, SlimPodGang, StoredGang, read_gang
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.kinds import ALL, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.labels import MNNVL_ADOPTED, MNNVL_MANAGED, PCS_NAME, PCS_REPLICA
 from app.facts.nvidia.computedomain import (
     CLAIM_SUFFIX,
@@ -34,11 +34,15 @@ from app.kube.api import (
     pages,
 )
 from app.kube.discovery import Discovery
+from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
-from app.objects.shape import JsonMap, annotations_of
+from app.objects.shape import JsonMap, annotations_of, text_at
 from app.rules.dialects.design import DESIGN
 from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
+
+_OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
+"""What can own an MNNVL resource, and more."""
 
 TRIES = 3
 """How often a resource is read again that somebody else has changed at the same time."""
@@ -230,6 +234,40 @@ class MnnvlOwners:
 
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
+    async def name_as_served(self, stored: MnnvlResource) -> Object | None:
+        """Name the owners of `stored` in the versions that the cluster serves.
+
+        The garbage collector finds no owner in another version: it would never delete `stored`, and
+        a later set of the same name would wait for that. Return the changed object, None if nothing
+        had to change.
+        """
+        if not stored.is_ours or not any(map(self._is_outdated, stored.owners)):
+            return None
+        ref = ObjectRef(_resource_of(stored), stored.name, stored.namespace)
+        obj = await find(self._client, ref)
+        if obj is None or obj["metadata"].get("uid") != stored.uid:
+            return None
+
+        metadata = obj["metadata"]
+        references = [
+            {**reference, "apiVersion": self._served(resource).api_version()}
+            if (resource := _OWNERS.get(_kind_of(reference)))
+            else reference
+            for reference in metadata.get("ownerReferences") or []
+        ]
+        version = {"uid": stored.uid, "resourceVersion": metadata["resourceVersion"]}
+        changed = await self._client.patch(
+            ref, {"metadata": {**version, "ownerReferences": references}}
+        )
+        self._stores[ref.resource].note(changed)
+        return changed
+
+    def _is_outdated(self, owner: OwnerRef) -> bool:
+        group, _, version = owner.api_version.rpartition("/")
+        resource = _OWNERS.get((group, owner.kind))
+        served = resource and self._client.served_version(resource)
+        return served not in (None, version)
+
     def _served(self, resource: Resource) -> Resource:
         """Return `resource` in the version that the cluster serves.
 
@@ -312,6 +350,11 @@ class MnnvlOwners:
         )
         self._stores[resource].note(changed)
         return changed
+
+
+def _kind_of(reference: JsonMap) -> tuple[str, str]:
+    """Return the group and the kind that an owner reference names."""
+    return text_at(reference, "apiVersion").rpartition("/")[0], text_at(reference, "kind")
 
 
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:

@@ -114,6 +114,8 @@ class MnnvlResourcesReconciler(Struct):
     async def reconcile(self, key: Key) -> float | None:
         # first, because Grove may delete the PodGang at any moment
         await self._give_back(key)
+        for resource in self._stored(key):
+            await self.owners.name_as_served(resource)
         if not (self.cliques.synced and self.pods.synced):
             return SETTLE_SECONDS
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.facts.grove.podgang import read_gang
-from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.nvidia.computedomain import read_mnnvl_resource
 from app.facts.table import DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, WatchEvent
 from tests.cluster.mnnvl import (
@@ -79,6 +80,42 @@ async def test_a_gang_of_a_former_set_takes_nothing(sets: list[Any]) -> None:
     cluster = OfflineCluster([*sets, doomed, domain(), claim()])
     assert await cluster.owners.adopt(read_gang(doomed, "ns"), dry_run=False) == []
     assert cluster.client.writes() == []
+
+
+FOREIGN = {"apiVersion": "example.com/v1", "kind": "PodCliqueSet", "name": "pcs", "uid": "z"}
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        pytest.param(
+            domain([BY_SET, FOREIGN]),
+            [{**BY_SET, "apiVersion": "grove.io/v1beta1"}, FOREIGN],
+            id="one in a version that is not served, beside one that we don't know",
+        ),
+        pytest.param(
+            claim([{**BY_GANG, "apiVersion": "scheduler.grove.io/v9", "blockOwnerDeletion": True}]),
+            [{**BY_GANG, "blockOwnerDeletion": True}],
+            id="a PodGang of a later release that was rolled back",
+        ),
+        pytest.param(domain([FOREIGN]), None, id="another kind of the same name"),
+        pytest.param(domain([BY_SET], **DELETED), None, id="a resource that is being deleted"),
+        pytest.param(domain([BY_SET], labels={}), None, id="a resource that is not ours"),
+        pytest.param(domain([]), None, id="without an owner"),
+    ],
+)
+async def test_owners_are_named_in_the_version_that_is_served(stored: Any, expected: Any) -> None:
+    cluster = OfflineCluster([SET, GANG, stored])
+    cluster.client.served[POD_CLIQUE_SET] = "v1beta1"
+    cluster.client.served[POD_GANG] = "v1alpha1"
+    resource = COMPUTE_DOMAIN if stored["kind"] == "ComputeDomain" else RESOURCE_CLAIM
+    (there,) = cluster.client.objects(resource)
+    changed = await cluster.owners.name_as_served(read_mnnvl_resource(there))
+    before = stored["metadata"]["ownerReferences"]
+    (now,) = cluster.client.objects(resource)
+    assert now["metadata"]["ownerReferences"] == (before if expected is None else expected)
+    assert (changed is None) is (expected is None)
+    assert len(cluster.client.writes()) == (0 if expected is None else 1)
 
 
 async def test_a_dry_adoption_writes_nothing() -> None:
