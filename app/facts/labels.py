@@ -47,6 +47,10 @@ KAI_RESERVATION = "kai-resource-reservation"
 KAI_SCALE_ADJUST = "kai-scale-adjust"
 """The label `app` of KAI's pods that have a cluster autoscaler add nodes."""
 
+MIG_STRATEGY = "nvidia.com/mig.strategy"
+MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
+"""The labels by which KAI knows nodes with MIG devices, and which pods may use them."""
+
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import replace
 
 from app.facts.kubernetes.claim import DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
@@ -94,8 +95,15 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of what pods of these shapes ask for, and others, the scarce ones first."""
+    """Return the names of what pods of these shapes ask for, and others, the scarce ones first.
+
+    Whole GPUs are among them if pods ask for parts of GPUs, or for MIG devices: KAI orders nodes by
+    them.
+    """
+    shapes = list(shapes)
     names = {name for shape in shapes for name, _ in shape.requests}.union(others)
+    if any(shape.part for shape in shapes) or any("/mig-" in name for name in names):
+        names.add(GPU)
     return tuple(sorted(names, key=lambda name: (not is_device(name), name)))
 
 
@@ -108,8 +116,23 @@ def requests(pods: Iterable[Pod]) -> dict[str, int]:
     return total
 
 
-def requests_of_lasting(pods: Iterable[Pod]) -> dict[str, int]:
-    return requests(pod for pod in pods if pod.deleting is None)
+def taken(pods: Iterable[Pod]) -> dict[str, int]:
+    """Return what pods take of a node, as KAI counts it.
+
+    A GPU that pods share is taken once, however many share it; the pod that reserves it takes no
+    GPU. Background pods take nothing, because KAI evicts them for any other pod.
+    """
+    pods = [pod for pod in pods if not pod.background]
+    total: dict[str, int] = {}
+    for pod in pods:
+        without_gpus = pod.reserves or pod.shape.part
+        for name, amount in pod.shape.requests:
+            if not (without_gpus and name.endswith("gpu")):
+                total[name] = total.get(name, 0) + amount
+    shared = {group for pod in pods if pod.shape.part for group in pod.gpu_groups}
+    if shared:
+        total[GPU] = total.get(GPU, 0) + 1000 * len(shared)
+    return total
 
 
 def added(requested: ByNode, devices: ByNode) -> ByNode:

@@ -1,6 +1,6 @@
 """What facts tell, each computed once: what is used on a node, and which topology is meant."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import TypeVar, cast
@@ -9,16 +9,19 @@ from app.explain.known import amounts
 from app.explain.known.amounts import ByNode, current, is_gpu, taken_gpus, with_gpus
 from app.explain.known.domains import Domains
 from app.explain.known.lookup import change
+from app.explain.known.sharing import Shares, shares_of
 from app.explain.known.snapshot import PODS_ON, Belongings, Snapshot
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import NODE_POOL
+from app.facts.labels import MIG_STRATEGY, NODE_POOL
 from app.facts.quantity import Amounts
 from app.facts.table import CHANNELS, ROOM
 
 T = TypeVar("T")
+STUCK_SECONDS = 120
+"""How long KAI counts on the room of a pod that should have ended."""
 
 _Kind = tuple[str, tuple[str, ...]]
 """Whose use counts, and which resources."""
@@ -208,11 +211,11 @@ class Index(Belongings):
 
     @cached_property
     def used(self) -> ByNode:
-        """What the pods on each node ask for, by node name.
+        """What the pods on each node take, by node name.
 
-        GPUs that claims are allocated there are included. Finished pods ask for nothing.
+        GPUs that claims are allocated there are included. Finished pods take nothing.
         """
-        return amounts.added(self.lookup(PODS_ON).each(amounts.requests), self._taken)
+        return amounts.added(self.lookup(PODS_ON).each(amounts.taken), self._taken)
 
     @cached_property
     def _taken(self) -> ByNode:
@@ -220,21 +223,57 @@ class Index(Belongings):
 
     @property
     def terminating(self) -> Sequence[Pod]:
-        """The pods on nodes that are being deleted."""
-        return [pod for pods in self._terminating_on.values() for pod in pods]
+        """The pods on nodes that are being deleted, and whose room KAI counts on."""
+        pods = (pod for pods in self._terminating_on.values() for pod in pods)
+        return [pod for pod in pods if self.is_releasing(pod)]
+
+    def is_releasing(self, pod: Pod) -> bool:
+        """Return whether KAI expects a pod to end and to leave its room.
+
+        It gives up two minutes after a running pod should have ended (`getTaskStatus` in
+        `pkg/scheduler/api/pod_info/pod_info.go`, StuckInReleasing).
+        """
+        if pod.deleting is None:
+            return False
+        now = self.facts.now
+        return not (pod.phase == "Running" and now and now - pod.deleting > STUCK_SECONDS)
 
     @cached_property
     def used_by_lasting(self) -> ByNode:
-        """Likewise, without what only terminating pods ask for or have reserved."""
-        ending = {pod.key for pod in self.terminating}
+        """Likewise, without what only terminating pods take or have reserved."""
+        leaving = self.terminating
+        ending = {pod.key for pod in leaving}
         lasting = (
             claim
             for claim in self.facts.claims
             if not claim.consumers
             or any((claim.namespace, user.name) not in ending for user in claim.consumers)
         )
-        taken = taken_gpus(lasting, self.slices)
-        return amounts.added(self.lookup(PODS_ON).each(amounts.requests_of_lasting), taken)
+        taken = dict(self.lookup(PODS_ON).each(amounts.taken))
+        for name in {pod.node for pod in leaving}:
+            pods = self.pods_on.get(name, ())
+            taken[name] = amounts.taken(pod for pod in pods if not self.is_releasing(pod))
+        return amounts.added(taken, taken_gpus(lasting, self.slices))
+
+    @cached_property
+    def shares(self) -> Mapping[int, Shares]:
+        """The shared GPUs of the nodes that have any, by the position of the node."""
+        return {
+            position: shares_of(node, pods, self.is_releasing)
+            for position, node in enumerate(self.nodes)
+            if (pods := self._sharing_on.get(node.name, ()))
+        }
+
+    def coming(self, names: tuple[str, ...]) -> Mapping[int, tuple[int, ...]]:
+        """Return what terminating pods leave on nodes, by the position of the node."""
+        if not self.terminating:
+            return {}
+        pairs = enumerate(zip(self.soon_free(names), self.free(names), strict=True))
+        return {
+            position: tuple([then - now for then, now in zip(soon, free, strict=True)])
+            for position, (soon, free) in pairs
+            if soon != free
+        }
 
     def domains(self, keys: Sequence[str], pool: str | None = None) -> Domains:
         """Return the tree of `nodes` that these labels make.
@@ -246,6 +285,14 @@ class Index(Belongings):
         if not known or not known.follow(self.nodes):
             known = self._domains[key] = Domains(self.nodes, keys, pool)
         return known
+
+    @cached_property
+    def has_mig(self) -> bool:
+        """Whether some nodes have MIG devices, or a strategy for them."""
+        kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
+        names = {name for allocatable in kinds.values() for name in allocatable}
+        has_devices = any("/mig-" in name for name in names)
+        return has_devices or any(MIG_STRATEGY in node.labels for node in self.nodes)
 
     @cached_property
     def has_pools(self) -> bool:
@@ -268,6 +315,7 @@ MADE_OF = {
     "open_nodes": _OF_NODES,
     "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},
+    "has_mig": _OF_NODES,
     "dead_nodes": {"nodes"},
     "gpu_names": {_CAPACITY},
     "gpus": {_CAPACITY},
@@ -276,6 +324,7 @@ MADE_OF = {
     "soon_free_gpus": _OF_ROOM,
     "used": _OF_USE,
     "used_by_lasting": _OF_USE,
+    "shares": {"nodes", "pods"},
     "_taken": {"claims", "slices"},
     "_group_of_owner": {"pod_groups"},
 }

@@ -235,6 +235,12 @@ class Belongings:
         "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
     )
 
+    _sharing_on = Join[str, Pod](
+        "pods",
+        lambda pod: _node_of(pod) if pod.gpu_groups and pod.shape.part else (),
+        key_of,
+    )
+
     def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
         """Return the pods whose label names the PodClique, and those without it that it owns."""
         labelled = self._pods_of_clique.get((namespace, name), ())

@@ -27,6 +27,7 @@ from app.explain.line.shares import (
     quantities,
     quantities_of_pod,
 )
+from app.explain.line.usage import received
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
 from app.facts.kai.queue import Queue
@@ -109,7 +110,14 @@ class _Cycle:
         every = Demand("", "", tuple((shape, 1) for shape in dict.fromkeys(shapes)))
         places = waiters[0].gang.placements_of(every)
         names = places.names
-        ground = Ground(places.domains, names, index.free(names), places.fit())
+        ground = Ground(
+            places.domains,
+            names,
+            index.free(names),
+            places.fit(),
+            coming=index.coming(names),
+            shares=index.shares,
+        )
         self._packer = Packer(ground, AS_KAI)
         self._failed: dict[object, int] = {}
 
@@ -143,15 +151,35 @@ class _Cycle:
         demand = own.gang.demand
         if demand.profile in self._failed:
             return frozenset()
-        if not self._packer.places(demand):
+        if not self._packer.places(demand) or not self._take(own):
             self._packer.undo(0)
             self._failed[demand.profile] = order
             return frozenset()
 
-        kept = self._packer.kept()
-        self._queues.take(own)
-        self._put_back(own, kept)
-        return frozenset(position for position, _ in kept)
+        waits = self._packer.waits
+        chosen = self._packer.kept()
+        self._put_back(own, chosen)
+        return frozenset() if waits else frozenset(position for position, _ in chosen)
+
+    def _take(self, own: Waiter) -> bool:
+        """Count what a gang gets in its queues. False if that is more than they may have.
+
+        A pod that asks for GPU memory counts by the memory of the GPUs that it gets.
+        """
+        if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
+            self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
+            return True
+        nodes = (self._index.nodes[at] for at, count in self._packer.chosen for _ in range(count))
+        runs = own.gang.demand.in_order
+        shapes = (shape for shape, count in runs for _ in range(count))
+        gets = NOTHING
+        for shape, node in zip(shapes, nodes, strict=True):
+            gets = added(gets, received(shape, node))
+        received_by = replace(own, bounded=gets)
+        if self._queues.full(received_by):
+            return False
+        self._queues.take(own.group.queue, gets, preemptible=own.preemptible)
+        return True
 
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
         """Put a gang back into its queue if it has more pods than it has got places for."""

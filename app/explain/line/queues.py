@@ -248,7 +248,7 @@ class Queues:
                     evicted = added(evicted, other.evictable)
         return {} if self.full(own, evicted) else found
 
-    def take(self, own: Waiter) -> None:
+    def take(self, queue: str, gets: Quantities, *, preemptible: bool) -> None:
         """Count what was allocated to a gang."""
-        for account in self._above[own.group.queue]:
-            account.take(own.asked, preemptible=own.preemptible)
+        for account in self._above[queue]:
+            account.take(gets, preemptible=preemptible)

@@ -14,13 +14,12 @@ from app.explain.line.shares import (
     GpuMemory,
     Quantities,
     added,
-    quantities_of,
     quantities_of_pod,
 )
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, memory_of_gpus
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import NODE_POOL
 from app.facts.table import ROOM
 
@@ -100,7 +99,7 @@ def _placed_and_waiting(
             if not pod.gates:
                 waiting = added(waiting, quantities_of_pod(pod.shape, memory.least))
         elif pod.node in nodes:
-            placed = added(placed, received(pod, nodes[pod.node]))
+            placed = added(placed, received(pod.shape, nodes[pod.node]))
             placed = added(placed, (gpus_of_claims(index, pod), 0.0, 0.0))
     return placed, waiting
 
@@ -119,10 +118,10 @@ def gpus_of_claims(index: Index, pod: Pod) -> float:
     return float(gpus)
 
 
-def received(pod: Pod, node: Node) -> Quantities:
+def received(shape: Shape, node: Node) -> Quantities:
     """Return what KAI counts of a pod that has a node (`setAcceptedResources`)."""
-    asked = quantities_of([(pod.shape, 1)])
-    part = pod.shape.part
+    asked = quantities_of_pod(shape)
+    part = shape.part
     if not part or not part.memory:
         return asked
     of_gpu = memory_of_gpus(node.labels) or WITHOUT_LABEL

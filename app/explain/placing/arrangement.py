@@ -13,9 +13,11 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from itertools import zip_longest
+from types import MappingProxyType
 
 from app.base.value import Value
 from app.explain.known.domains import Domain, Domains
+from app.explain.known.sharing import Shares
 from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first, sum_of
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
@@ -96,7 +98,8 @@ class Search(Board):
 
     def _fill(self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]) -> Ways:
         """Place pods on nodes that have room, the fullest first."""
-        asks = ground.asks[shape]
+        asks = ground.takes[shape]
+        part = ground.part_of(shape)
         able = self._able(ground, shape, count, nodes)
         from_here = list(itertools.accumulate(room for room, _ in reversed(able)))[::-1]
 
@@ -111,7 +114,7 @@ class Search(Board):
                 for taken in range(min(room, left), 0, -1):
                     self._look(1)
                     mark = self.mark
-                    self._put([(taken, position)], asks, taken)
+                    self._put([(taken, position)], asks, taken, part)
                     yield from spread(index + 1, left - taken)
                     self.undo(mark)
 
@@ -189,11 +192,18 @@ class Arrangement:
     `names` are the resources that are counted; `free` is what each node has of them.
     """
 
-    def __init__(self, names: tuple[str, ...], free: Sequence[Vector]) -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        free: Sequence[Vector],
+        shares: Mapping[int, Shares] = MappingProxyType({}),
+    ) -> None:
         self.is_certain = True
         self._names = names
         self._start = list(free)
         self._free = list(free)
+        self._first_shares = shares
+        self._shares = shares
         self._wishes: list[Wish] = []
         self.used: list[frozenset[int]] = []
         """The nodes (positions) that each wish has, in their order."""
@@ -213,7 +223,7 @@ class Arrangement:
 
     def _as_kai(self, wish: Wish) -> bool:
         """Give a wish its place nearly as KAI does, and leave all others theirs."""
-        packer = Packer(self._ground(wish, _with(self._free, wish)), Rules())
+        packer = Packer(self._ground(wish, _with(self._free, wish), self._shares), Rules())
         if not packer.places(wish.demand):
             # the same one, which has summed up what domains have
             packer.undo(0)
@@ -223,15 +233,17 @@ class Arrangement:
 
         self.used.append(packer.used())
         self._free = packer.free
+        self._shares = packer.shares
         return True
 
-    def _ground(self, wish: Wish, free: Sequence[Vector]) -> Ground:
-        return Ground(wish.domains, self._names, free, wish.fit)
+    def _ground(self, wish: Wish, free: Sequence[Vector], shares: Mapping[int, Shares]) -> Ground:
+        return Ground(wish.domains, self._names, free, wish.fit, shares=shares)
 
     def _anew(self, wishes: Sequence[Wish]) -> bool:
         """Look for a placement of all: of the last one alone first, which says no more often."""
         free = reduce(_with, wishes, self._start)
-        pairs = [(self._ground(wish, free), wish.demand) for wish in wishes]
+        shares = self._first_shares
+        pairs = [(self._ground(wish, free, shares), wish.demand) for wish in wishes]
         if _is_too_much(pairs):
             return False
         try:
@@ -241,22 +253,24 @@ class Arrangement:
             return False
         if found is None:
             return False
-        self.used, self._free = found
+        self.used, self._free, self._shares = found
         return True
 
-    def _search(self, pairs: Sequence[Placing]) -> tuple[list[frozenset[int]], list[Vector]] | None:
+    def _search(
+        self, pairs: Sequence[Placing]
+    ) -> tuple[list[frozenset[int]], list[Vector], dict[int, Shares]] | None:
         """Try every placement of demands. Raise Exhausted if there are too many."""
         search = Search(pairs, self._budget)
         try:
             used = search.find()
         finally:
             self._budget -= search.looked
-        return None if used is None else (used, search.free)
+        return None if used is None else (used, search.free, search.shares)
 
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
     """Return whether all together ask for more than there is on nodes that any can use."""
-    asked = sum_of((ground.asked(demand) for ground, demand in pairs), tuple)
+    asked = sum_of((ground.taken(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)
     usable = (free for free, fit in nodes if any(fit))

@@ -8,12 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from operator import itemgetter
+from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.known.domains import Domains, Path
+from app.explain.known.sharing import Shares, capacity_for, choice_of, without_shares
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 
 
@@ -173,7 +178,8 @@ class Ground(Value, dict=True):
 
     `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit`
     gives for each shape which nodes may take it. Only those resources are asked for for which
-    `counts` holds.
+    `counts` holds. `coming` is what ending pods will leave on some nodes, and `shares` are the GPUs
+    that pods share there, both by position.
     """
 
     domains: Domains
@@ -181,19 +187,53 @@ class Ground(Value, dict=True):
     free: Sequence[Vector]
     fit: Mapping[Shape, Sequence[bool]]
     counts: Callable[[str], bool] = everything
+    coming: Mapping[int, Vector] = MappingProxyType({})
+    shares: Mapping[int, Shares] = MappingProxyType({})
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """What each shape asks for."""
+        """What each shape asks for. A part of a GPU is part of one."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
+
+    @cached_property
+    def takes(self) -> Mapping[Shape, Vector]:
+        """What each shape asks for of a node besides parts of GPUs."""
+        return {
+            shape: self._without_gpus(asks) if shape.part else asks
+            for shape, asks in self.asks.items()
+        }
+
+    @cached_property
+    def gpu(self) -> int:
+        """The position of whole GPUs among the names, -1 if nothing is about them."""
+        return self.names.index(GPU) if GPU in self.names else -1
+
+    @cached_property
+    def pods(self) -> int:
+        """The position of places for pods among the names, -1 if they don't count."""
+        return self.names.index("pods") if "pods" in self.names else -1
+
+    def part_of(self, shape: Shape) -> GpuPart | None:
+        """Return the part of GPUs that a shape asks for, None if GPUs don't count."""
+        return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:
         """Return what all pods of a demand ask for together."""
-        vectors = [[count * ask for ask in self.asks[shape]] for shape, count in demand.shapes]
+        return self._sum(demand, self.asks)
+
+    def taken(self, demand: Demand) -> Vector:
+        """Return what all pods of a demand ask for together, without parts of GPUs."""
+        return self._sum(demand, self.takes)
+
+    def _sum(self, demand: Demand, asks: Mapping[Shape, Vector]) -> Vector:
+        vectors = [[count * ask for ask in asks[shape]] for shape, count in demand.shapes]
         return tuple(map(sum, zip(*vectors, strict=True)))
 
     def _asked(self, requests: Mapping[str, int]) -> Vector:
         return tuple([requests.get(name, 0) if self.counts(name) else 0 for name in self.names])
+
+    def _without_gpus(self, asks: Vector) -> Vector:
+        return tuple([0 if at == self.gpu else ask for at, ask in enumerate(asks)])
 
 
 def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]) -> Vector:
@@ -217,6 +257,21 @@ def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 
+class Step(NamedTuple):
+    """Pods that were put on a node, and what the node had before.
+
+    `idle` and `shares` are None for a node without ending pods, or without shared GPUs. `waits` is
+    whether KAI waits there for pods that end.
+    """
+
+    position: int
+    free: Vector
+    pods: int
+    idle: Vector | None = None
+    shares: Shares | None = None
+    waits: bool = False
+
+
 class Board:
     """Pods on the nodes of a ground, and the way back."""
 
@@ -224,8 +279,8 @@ class Board:
         self._ground = ground
         self._domains = ground.domains
         self._free = list(ground.free)
-        self._journal: list[tuple[int, Vector, int]] = []
-        """The nodes on which pods were placed, with what they had before, and how many pods."""
+        self._shares = dict(ground.shares)
+        self._journal: list[Step] = []
         self._room = cache(capacity_of)
 
     @property
@@ -238,42 +293,100 @@ class Board:
         """What each node has left."""
         return list(self._free)
 
+    @property
+    def shares(self) -> dict[int, Shares]:
+        """The GPUs that pods share, by the position of the node."""
+        return dict(self._shares)
+
     def used(self, start: int = 0, end: int | None = None) -> frozenset[int]:
         """Return the nodes on which something was placed, between two moments."""
-        return frozenset(position for position, *_ in self._journal[start:end])
+        return frozenset(step.position for step in self._journal[start:end])
+
+    @property
+    def chosen(self) -> list[tuple[int, int]]:
+        """The nodes on which something was placed, each with how many pods, in their order."""
+        return [(step.position, step.pods) for step in self._journal]
 
     def kept(self) -> list[tuple[int, int]]:
         """Keep what was placed for good, and return the nodes, each with how many pods."""
-        kept = [(position, count) for position, _, count in self._journal]
+        kept = self.chosen
         self._journal.clear()
         return kept
 
     def undo(self, mark: int) -> None:
         """Take away what was placed since a moment."""
         while len(self._journal) > mark:
-            position, have, _ = self._journal.pop()
-            self._set(position, have)
+            self._restore(self._journal.pop())
+
+    def _restore(self, step: Step) -> None:
+        if step.shares is not None:
+            self._shares[step.position] = step.shares
+        self._set(step.position, step.free)
 
     def _set(self, position: int, have: Vector) -> None:
         self._free[position] = have
 
+    def _shares_at(self, position: int) -> Shares:
+        known = self._shares.get(position)
+        return known or without_shares(self._domains.nodes[position])
+
     def _takers(self, ground: Ground, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
         """Return the nodes that take pods of a shape of a ground, which may be another one."""
-        asks = ground.asks[shape]
+        asks = ground.takes[shape]
         fit = ground.fit[shape]
         free = self._free
-        able = ((self._room(free[at], asks), at) for at in nodes if fit[at])
+        part = ground.part_of(shape)
+        if part:
+            places = (at for at in nodes if fit[at])
+            able = ((self._room_of_part(at, asks, part), at) for at in places)
+        else:
+            able = ((self._room(free[at], asks), at) for at in nodes if fit[at])
         return [taker for taker in able if taker[0]]
 
-    def _put(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
+    def _room_of_part(self, position: int, asks: Vector, part: GpuPart) -> int:
+        """Return for how many pods that share GPUs a node has room."""
+        have = self._free[position]
+        most = self._room(have, asks)
+        if not most or self._has_one_place(have):
+            return 0
+        whole = have[self._ground.gpu] // 1000
+        return capacity_for(self._shares_at(position), part, whole, most)
+
+    def _has_one_place(self, have: Vector) -> bool:
+        """Return whether a node takes only one pod more, and none to reserve a GPU besides."""
+        at = self._ground.pods
+        return at >= 0 and have[at] < 2000
+
+    def _put(
+        self, able: Iterable[Taker], asks: Vector, count: int, part: GpuPart | None = None
+    ) -> int:
         """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
         for capacity, position in able:
             taken = capacity if capacity < count else count
-            have = self._free[position]
-            self._journal.append((position, have, taken))
-            rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
-            self._set(position, tuple(rest))
+            if part:
+                for _ in range(taken):
+                    self._put_part(position, asks, part)
+            else:
+                have = self._free[position]
+                self._journal.append(Step(position, have, taken))
+                rest = [amount - taken * ask for amount, ask in zip(have, asks, strict=True)]
+                self._set(position, tuple(rest))
             count -= taken
             if not count:
                 break
         return count
+
+    def _put_part(self, position: int, asks: Vector, part: GpuPart) -> bool:
+        """Put a pod that shares GPUs on a node. False if its GPUs have no room."""
+        have = self._free[position]
+        shares = self._shares_at(position)
+        gpu = self._ground.gpu
+        choice = choice_of(shares, part, have[gpu] // 1000, is_idle=True)
+        if not choice:
+            return False
+        self._journal.append(Step(position, have, 1, shares=shares))
+        self._shares[position] = choice.shares
+        rest = [amount - ask for amount, ask in zip(have, asks, strict=True)]
+        rest[gpu] -= 1000 * choice.whole
+        self._set(position, tuple(rest))
+        return True

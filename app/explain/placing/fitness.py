@@ -5,9 +5,12 @@ It depends on selectors, affinity, taints, cordons and readiness, as the schedul
 
 from collections.abc import Mapping
 
+from app.explain.known.amounts import PREFIX, is_gpu
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
+from app.facts.labels import MIG_ENABLED, MIG_STRATEGY
 
 NAME_FIELD = "metadata.name"
 
@@ -27,6 +30,38 @@ def is_selected(shape: Shape, node: Node) -> bool:
     return not shape.affinity or matches_any(shape.affinity, node)
 
 
+def asks_gpus(shape: Shape) -> bool:
+    """Return whether pods of this shape ask for GPUs of any kind."""
+    return bool(shape.part) or any(is_gpu(name) for name, _ in shape.requests)
+
+
+def refused_by(shape: Shape, node: Node) -> str:
+    """Return why a node never takes pods of this shape because of the kind of its GPUs.
+
+    See `PredicateByNodeResourcesType` in `pkg/scheduler/api/node_info/node_info.go` of KAI.
+    """
+    if not asks_gpus(shape):
+        return ""
+    if shape.part and any(name.startswith(PREFIX) for name in node.allocatable):
+        return "whose GPUs DRA allocates, which pods can't share"
+    if shape.part and shape.part.memory and MEMORY_LABEL not in node.labels:
+        return f"without the label {MEMORY_LABEL}"
+    strategy = node.labels.get(MIG_STRATEGY) if _has_mig(node) else None
+    is_for_mig = any("/mig-" in name for name, _ in shape.requests)
+    if strategy == "single" and (shape.part or is_for_mig):
+        return "only for whole GPUs (MIG strategy single)"
+    if strategy == "mixed" and not is_for_mig:
+        return "only for MIG devices (MIG strategy mixed)"
+    return ""
+
+
+def _has_mig(node: Node) -> bool:
+    label = node.labels.get(MIG_ENABLED)
+    if label is not None:
+        return label in ("1", "t", "T", "TRUE", "true", "True")
+    return any("/mig-" in name and amount for name, amount in node.allocatable.items())
+
+
 def unfit_because(shape: Shape, node: Node) -> str:
     """Return why new pods of this shape may not be bound to this node.
 
@@ -41,6 +76,9 @@ def unfit_because(shape: Shape, node: Node) -> str:
     for taint in node.taints:
         if not _tolerates(shape.tolerations, taint):
             return f"tainted {taint.key}"
+    refused = refused_by(shape, node)
+    if refused:
+        return refused
     return "" if is_selected(shape, node) else "not selected by the pods"
 
 

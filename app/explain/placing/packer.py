@@ -54,7 +54,7 @@ class Packer(Trial):
     def has_room(self, demand: Demand) -> bool:
         """Return whether KAI would place all of a demand. Nothing stays placed."""
         mark = self.mark
-        placed = self.places(demand)
+        placed = self.places(demand) and not self.waits
         self.undo(mark)
         return placed
 
@@ -118,6 +118,9 @@ class Packer(Trial):
         named = zip(largest, self._ground.names, strict=True)
         if not any(ask for ask, name in named if name != "pods"):
             return lambda path: bool(tree.domains.called(path).nodes)
+        gpu = self._ground.gpu
+        if gpu >= 0 and 0 < largest[gpu] < 1000:
+            return lambda path: tree.room_of_part(largest, path) >= demand.count
         tally = tree.tally(largest)
         return lambda path: tally.of(path)[0] >= demand.count
 

@@ -13,8 +13,9 @@ from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Domains
 from app.explain.known.index import Index
 from app.explain.known.levels import Topology
+from app.explain.known.sharing import Shares, shares_of
 from app.explain.placing.demand import Demand, Ground, Vector, capacity_of
-from app.explain.placing.fitness import is_selected, unfit_because
+from app.explain.placing.fitness import asks_gpus, is_selected, refused_by, unfit_because
 from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
 from app.facts.kubernetes.pod import Pod, Shape
@@ -74,8 +75,11 @@ class Outcome:
         self._ground = ground
         self._rules = rules
         packer = Packer(ground, rules)
-        self.fits = packer.places(demand)
-        self._used = packer.used() if self.fits else frozenset()
+        is_placed = packer.places(demand)
+        self.waits_for_ending = is_placed and packer.waits
+        """Whether KAI gives it nodes only once pods there have ended."""
+        self.fits = is_placed and not packer.waits
+        self._used = packer.used() if is_placed else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
         """Return the innermost part of a demand that has no place by itself.
@@ -105,7 +109,7 @@ class Outcome:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The names of the nodes that KAI would place the demand on; none if it would not."""
+        """The names of the nodes that KAI would choose for the demand; none if it has no place."""
         nodes = self._ground.domains.nodes
         return frozenset(nodes[position].name for position in self._used)
 
@@ -141,7 +145,7 @@ class Placements:
         return self._domains(self.pool)
 
     def _domains(self, pool: str) -> Domains:
-        if pool == ANY_POOL or not self._index.has_pools:
+        if pool == ANY_POOL or not (pool or self._index.has_pools):
             return self._topology.domains
         return self._index.domains(self._topology.keys, pool)
 
@@ -233,18 +237,55 @@ class Placements:
             self._free(assumption),
             self.fit(assumption),
             assumption.counts,
+            self._coming(assumption),
+            self._shares(assumption),
         )
 
+    def _coming(self, assumption: Assumption) -> Mapping[int, Vector]:
+        """Return what ending pods will leave on nodes, if they are not supposed to be gone."""
+        if assumption.free != "now":
+            return {}
+        coming = self._index.coming(self.names)
+        emptied = assumption.emptied
+        return {at: more for at, more in coming.items() if at not in emptied} if emptied else coming
+
+    def _shares(self, assumption: Assumption) -> Mapping[int, Shares]:
+        """Return the GPUs that pods share, without those of pods that are supposed to be gone."""
+        index = self._index
+        leaving = self._own.pods if self._own.leave else ()
+        gone = assumption.gone | {pod.key for pod in leaving}
+        if assumption.free == "now" and not (assumption.emptied or gone):
+            return index.shares
+
+        own = {pod.key for pod in self._own.pods}
+        found = {}
+        for position in index.shares:
+            node = index.nodes[position]
+            is_emptied = assumption.free == "empty" or position in assumption.emptied
+            pods = [
+                pod
+                for pod in index.pods_on.get(node.name, ())
+                if pod.key not in gone
+                and (not is_emptied or pod.key in own)
+                and not (assumption.free == "soon" and index.is_releasing(pod))
+            ]
+            shares = shares_of(node, pods, index.is_releasing)
+            if shares.groups:
+                found[position] = shares
+        return found
+
     def _fit_of(self, shape: Shape, assumption: Assumption) -> Sequence[bool]:
-        nodes = self._index.nodes
+        index = self._index
+        nodes = index.nodes
         selects = bool(shape.selector or shape.affinity)
-        if assumption.opened and not selects:
-            return [True] * len(nodes)
+        of_a_kind = bool(shape.part or (index.has_mig and asks_gpus(shape)))
         if assumption.opened:
-            return [is_selected(shape, node) for node in nodes]
-        if selects:
+            if not (selects or of_a_kind):
+                return [True] * len(nodes)
+            return [is_selected(shape, node) and not refused_by(shape, node) for node in nodes]
+        if selects or of_a_kind:
             return [not unfit_because(shape, node) for node in nodes]
-        return _open_to(shape, self._index)
+        return _open_to(shape, index)
 
     def _free(self, assumption: Assumption) -> Sequence[Vector]:
         names = self.names
@@ -277,7 +318,7 @@ class Placements:
         for name, pods in staying.items():
             position = self.domains.positions.get(name, -1)
             if position in positions:
-                used = amounts.requests(pods)
+                used = amounts.taken(pods)
                 free[position] = amounts.left(allocatable[position], used, self.names)
 
     def _release(self, free: list[Vector], pods: Iterable[Pod], emptied: Collection[int]) -> None:
@@ -286,8 +327,11 @@ class Placements:
             position = self.domains.positions.get(name)
             if position is None or position in emptied:
                 continue
-            used = amounts.requests(of_node)
-            more = (used.get(resource, 0) for resource in self.names)
+            gone = {pod.key for pod in of_node}
+            all_pods = self._index.pods_on.get(name, ())
+            before = amounts.taken(all_pods)
+            after = amounts.taken(pod for pod in all_pods if pod.key not in gone)
+            more = (before.get(name, 0) - after.get(name, 0) for name in self.names)
             pairs = zip(free[position], more, strict=True)
             free[position] = tuple([have + add for have, add in pairs])
 

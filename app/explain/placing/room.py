@@ -96,7 +96,8 @@ class RoomCounter(Board):
         able = self._takers(self._ground, shape, nodes)
         if mixed:
             able = fullest_first(able, self._free)
-        return count - self._put(able, self._ground.asks[shape], count)
+        ground = self._ground
+        return count - self._put(able, ground.takes[shape], count, ground.part_of(shape))
 
 
 def _weight(demand: Demand) -> tuple[int, ...]:

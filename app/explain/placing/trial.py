@@ -9,7 +9,18 @@ from typing import Any, Generic, TypeVar
 
 from app.explain.known.amounts import is_gpu
 from app.explain.known.domains import Domains, Path
-from app.explain.placing.demand import Board, Demand, Ground, Vector, capacity_of, sum_of
+from app.explain.known.sharing import Shares, attracts, choice_of, fitting, postponed
+from app.explain.placing.demand import (
+    Board,
+    Demand,
+    Ground,
+    Step,
+    Taker,
+    Vector,
+    capacity_of,
+    sum_of,
+)
+from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.pod import Shape
 
 T = TypeVar("T")
@@ -85,9 +96,16 @@ class DomainSums:
 class Tree:
     """What the domains of a topology have left of what is free on their nodes."""
 
-    def __init__(self, domains: Domains, names: Sequence[str], free: Sequence[Vector]) -> None:
+    def __init__(
+        self,
+        domains: Domains,
+        names: Sequence[str],
+        free: Sequence[Vector],
+        with_shared_gpus: Callable[[int], Vector],
+    ) -> None:
         self.domains = domains
         self._free = free
+        self._with_shared_gpus = with_shared_gpus
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
         self._tallies: dict[Vector, DomainSums] = {}
         nothing = (0,) * len(names)
@@ -101,6 +119,14 @@ class Tree:
                 self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
             )
         return self._tallies[largest]
+
+    def room_of_part(self, largest: Vector, path: Path) -> int:
+        """For how many pods of this size a domain has room, with what is left of shared GPUs.
+
+        So does KAI count pods that ask for less than a GPU (`calcNodeAccommodation`).
+        """
+        nodes = self.domains.called(path).nodes
+        return sum(capacity_of(self._with_shared_gpus(at), largest) for at in nodes)
 
     def order(self, asked: Vector, path: Path) -> list[Path]:
         """Return the children of a domain, those first that `asked` would fill most, then by name.
@@ -144,26 +170,88 @@ class Tree:
 
 
 class Trial(Board):
-    """Pods on nodes, and what each domain of each topology has left."""
+    """Pods on nodes, and what each domain of each topology has left.
+
+    What is free is counted with what ending pods will leave, as KAI counts it. On nodes with such
+    pods, `_idle` is what is free already: it may be more, if what ending pods leave is promised.
+    """
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground)
         names = ground.names
-        self._gpus = [position for position, name in enumerate(names) if is_gpu(name)]
+        self._gpus = [at for at, name in enumerate(names) if name.endswith("gpu")]
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
+        self._is_any_gpu = [is_gpu(name) for name in names]
+        self._idle: dict[int, Vector] = {}
+        for position, more in ground.coming.items():
+            have = self._free[position]
+            self._idle[position] = have
+            pairs = zip(have, more, strict=True)
+            self._free[position] = tuple([now + then for now, then in pairs])
+        self._waiting = 0
+        """For how many steps of the journal KAI waits for ending pods."""
         self._trees: dict[Domains, Tree] = {}
         self._fullest: dict[Shape, Order[int]] = {}
         """Of all nodes, the fullest first."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether KAI waits for pods that end before it binds what was placed."""
+        return self._waiting > 0
 
     def tree(self, demand: Demand) -> Tree:
         """Return what the domains have left of the topology that a demand is about."""
         domains = self._domains.by(demand.levels)
         if domains not in self._trees:
-            self._trees[domains] = Tree(domains, self._ground.names, self._free)
+            self._trees[domains] = Tree(
+                domains, self._ground.names, self._free, self._with_shared_gpus
+            )
         return self._trees[domains]
 
+    def _with_shared_gpus(self, position: int) -> Vector:
+        """Return what a node has left, with what is left of its shared GPUs."""
+        have = self._free[position]
+        shares = self._shares.get(position)
+        if not shares or not shares.groups:
+            return have
+        gpu = self._ground.gpu
+        return (*have[:gpu], have[gpu] + shares.available, *have[gpu + 1 :])
+
+    def kept(self) -> list[tuple[int, int]]:
+        """Keep what was placed for good, and return the nodes, each with how many pods.
+
+        If KAI waits for ending pods, all that was placed only gets what they leave
+        (`ConvertAllAllocatedToPipelined`): others may still take what is free already.
+        """
+        if self._waiting:
+            for step in reversed(self._journal):
+                self._idle[step.position] = step.free if step.idle is None else step.idle
+                if step.shares is not None:
+                    after = self._shares[step.position]
+                    self._shares[step.position] = postponed(step.shares, after)
+            self._waiting = 0
+        return super().kept()
+
+    def _restore(self, step: Step) -> None:
+        self._waiting -= step.waits
+        if step.idle is not None:
+            self._idle[step.position] = step.idle
+        super()._restore(step)
+
     def fill(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
-        """Put pods of one shape on nodes, the fullest nodes first. False if not all have room."""
+        """Put pods of one shape on nodes in KAI's order. False if not all have room."""
+        part = self._ground.part_of(shape)
+        if part:
+            return self._fill_parts(shape, part, count, nodes, scores)
+        if self._idle and scores is not None:
+            return self._fill_mixed(shape, count, nodes, scores)
+        left = self._fill_free(shape, count, nodes, scores)
+        if left and self._idle:
+            left = self._fill_coming(shape, left, nodes)
+        return not left
+
+    def _fill_free(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> int:
+        """Put pods on what is free already. Return how many have no place."""
         of_all = scores is None and nodes is self._domains.everywhere.nodes
         order = self._fullest.get(shape) if of_all else None
         if not order:
@@ -171,32 +259,171 @@ class Trial(Board):
         if of_all:
             self._fullest[shape] = order
         able = ((capacity, position) for *_, position, capacity in order.places())
-        return not self._put(able, self._ground.asks[shape], count)
+        return self._put(able, self._ground.takes[shape], count)
 
-    def _rank(self, shape: Shape, scores: Scores) -> Callable[[int], tuple[int, ...] | None]:
+    def _fill_coming(self, shape: Shape, count: int, nodes: Sequence[int]) -> int:
+        """Put pods on what ending pods will leave. Return how many have no place."""
+        rank = self._rank(shape, None, with_coming=True)
+        inside = set(nodes)
+        ranks = sorted(filter(None, (rank(at) for at in self._idle if at in inside)))
+        return self._put_waiting(
+            [(capacity, position) for *_, position, capacity in ranks],
+            self._ground.takes[shape],
+            count,
+        )
+
+    def _fill_mixed(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
+        """Put pods on nodes whose domains have ranks, on what is free before what ends there."""
+        asks = self._ground.takes[shape]
+        now = self._rank(shape, scores)
+        soon = self._rank(shape, scores, with_coming=True)
+        ranks = [(key[0], 0, key) for at in nodes if (key := now(at))]
+        ranks += [(key[0], 1, key) for at in nodes if at in self._idle and (key := soon(at))]
+        for _, ends, (*_, position, capacity) in sorted(ranks):
+            put = self._put_waiting if ends else self._put
+            count = put([(capacity, position)], asks, count)
+            if not count:
+                return True
+        return False
+
+    def _put(
+        self, able: Iterable[Taker], asks: Vector, count: int, part: GpuPart | None = None
+    ) -> int:
+        if not self._idle:
+            return super()._put(able, asks, count, part)
+        for capacity, position in able:
+            taken = min(capacity, count)
+            self._take(position, asks, taken, waits=False)
+            count -= taken
+            if not count:
+                break
+        return count
+
+    def _put_waiting(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
+        """Put up to `count` pods on what ending pods will leave; return how many have no place."""
+        for capacity, position in able:
+            taken = min(capacity, count)
+            self._take(position, asks, taken, waits=True)
+            count -= taken
+            if not count:
+                break
+        return count
+
+    def _take(
+        self,
+        position: int,
+        asks: Vector,
+        count: int,
+        *,
+        waits: bool,
+        shares: Shares | None = None,
+    ) -> None:
+        """Take what pods ask for of a node: of what is free already, unless KAI waits there."""
+        have = self._free[position]
+        idle = self._idle.get(position)
+        self._journal.append(Step(position, have, count, idle, shares, waits))
+        self._waiting += waits
+        if idle is not None and not waits:
+            self._idle[position] = _less(idle, asks, count)
+        self._set(position, _less(have, asks, count))
+
+    def _fill_parts(
+        self, shape: Shape, part: GpuPart, count: int, nodes: Sequence[int], scores: Scores
+    ) -> bool:
+        """Put pods that share GPUs on nodes, one after the other (`OrderedNodesByTask` of KAI)."""
+        asks = self._ground.takes[shape]
+        fit = self._ground.fit[shape]
+        keys = {
+            at: key
+            for at in nodes
+            if fit[at] and (key := self._rank_of_part(at, asks, part, scores))
+        }
+        for _ in range(count):
+            if not keys:
+                return False
+            position = min(keys, key=keys.__getitem__)
+            self._take_part(position, asks, part)
+            key = self._rank_of_part(position, asks, part, scores)
+            if key:
+                keys[position] = key
+            else:
+                del keys[position]
+        return True
+
+    def _rank_of_part(
+        self, position: int, asks: Vector, part: GpuPart, scores: Scores
+    ) -> tuple[float, ...] | None:
+        """Return the key of a node in KAI's order for a pod with a part; None without room."""
+        have = self._free[position]
+        if not self._room(have, asks) or self._has_one_place(have):
+            return None
+        shares = self._shares_at(position)
+        gpu = self._ground.gpu
+        if not choice_of(shares, part, have[gpu] // 1000, is_idle=True):
+            return None
+        score = scores.get(position, 0) if scores is not None else 0
+        is_idle = self._is_idle(position, asks, part)
+        return -score, not fitting(shares, part), not is_idle, have[gpu], position
+
+    def _is_idle(self, position: int, asks: Vector, part: GpuPart) -> bool:
+        """Return whether a pod with a part fits without what ends (`IsTaskAllocatable`)."""
+        idle = self._idle.get(position)
+        if idle is None:
+            return True
+        whole = idle[self._ground.gpu] // 1000
+        enough = whole + len(fitting(self._shares_at(position), part)) >= part.devices
+        return enough and self._room(idle, asks) > 0
+
+    def _take_part(self, position: int, asks: Vector, part: GpuPart) -> None:
+        shares = self._shares_at(position)
+        gpu = self._ground.gpu
+        whole = self._free[position][gpu] // 1000
+        is_idle = self._is_idle(position, asks, part)
+        choice = choice_of(shares, part, whole, is_idle=is_idle)
+        assert choice
+        taken = [ask + 1000 * choice.whole * (at == gpu) for at, ask in enumerate(asks)]
+        self._take(position, tuple(taken), 1, waits=choice.waits, shares=shares)
+        self._shares[position] = choice.shares
+
+    def _rank(
+        self, shape: Shape, scores: Scores, *, with_coming: bool = False
+    ) -> Callable[[int], tuple[Any, ...] | None]:
         """Return the key of a node in KAI's order; None if it takes no pod.
 
-        The order is by score, without GPUs for pods without, and the fullest first.
+        The order is by score, with shared GPUs for pods without GPUs, without GPUs for them, and
+        the fullest first. With `with_coming`, only pods count that need what ending pods leave.
         """
-        asks = self._ground.asks[shape]
+        asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
-        for_gpus = any(asks[position] for position in self._gpus)
+        for_gpus = any(asks[at] for at, any_gpu in enumerate(self._is_any_gpu) if any_gpu)
+        for_whole = any(asks[at] for at in self._gpus)
         main = self._gpus if for_gpus else self._cpus
         free = self._free
+        idle = self._idle
         has_gpus = self._domains.has_gpus
 
         @cache
         def room(have: Vector) -> tuple[int, int]:
             return capacity_of(have, asks), sum([have[index] for index in main])
 
-        def rank(position: int) -> tuple[int, ...] | None:
+        def rank(position: int) -> tuple[Any, ...] | None:
+            if not fit[position]:
+                return None
             capacity, rest = room(free[position])
-            if not fit[position] or not capacity:
+            if position in idle:
+                now = min(capacity, room(idle[position])[0])
+                capacity = capacity - now if with_coming else now
+            if not capacity:
                 return None
             score = scores.get(position, 0) if scores is not None else 0
-            return -score, has_gpus[position] and not for_gpus, rest, position, capacity
+            attracted = not for_whole and position in self._shares and self._attracts(position)
+            shuns_gpus = has_gpus[position] and not for_gpus
+            return -score, not attracted, shuns_gpus, rest, position, capacity
 
         return rank
+
+    def _attracts(self, position: int) -> bool:
+        return attracts(self._shares[position])
 
     def _set(self, position: int, have: Vector) -> None:
         before = self._free[position]
@@ -205,6 +432,10 @@ class Trial(Board):
             tree.change(position, before, have)
         for of_shape in self._fullest.values():
             of_shape.changed.add(position)
+
+
+def _less(have: Vector, asks: Vector, count: int) -> Vector:
+    return tuple([amount - count * ask for amount, ask in zip(have, asks, strict=True)])
 
 
 def _part(ask: int, have: int) -> float:

@@ -127,6 +127,8 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
 
 def _accounts(gang: Gang, name: str) -> Iterator[Account]:
     """Yield the accounts of a queue and of those above it, in the gang's node pool."""
+    if unusable_because(gang.index, name, gang.pool):
+        return iter(())
     accounts = accounts_of(gang.index, gang.pool)
     queues = (queue.name for queue in chain(gang.index, name, gang.pool))
     return (accounts[queue] for queue in queues if queue in accounts)

@@ -10,6 +10,7 @@ from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device, resources_of
 from app.explain.known.domains import Path
+from app.explain.line.cycle import line_of
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected, unfit_because
 from app.explain.placing.packer import Rules
@@ -115,7 +116,7 @@ class Obstacle(Value, dict=True):
     @cached_property
     def is_of_pool(self) -> bool:
         """Whether it never has a place in its node pool, and would have one outside of it."""
-        if not self.gang.index.has_pools:
+        if not (self.gang.pool or self.gang.index.has_pools):
             return False
         if not self.nodes:
             return True
@@ -125,7 +126,7 @@ class Obstacle(Value, dict=True):
 
     def other_pools(self) -> list[str]:
         """Return the node pools in which it has a place now; "" are the nodes without one."""
-        if not self.gang.index.has_pools:
+        if not (self.gang.pool or self.gang.index.has_pools):
             return []
         pools = sorted({node.labels.get(NODE_POOL, "") for node in self.gang.index.nodes})
         supposed = ((pool, Assumption(pool=pool)) for pool in pools if pool != self.gang.pool)
@@ -234,6 +235,10 @@ def obstacle_of(gang: Gang) -> Obstacle | None:
         {each.required, each.preferred} <= {*gang.domains.by(each.levels).keys, ""} for each in told
     )
     if gang.placements.now.fits or not all(are_known):
+        return None
+    # those before it in the line may have taken what it would wait for by itself
+    turn = line_of(gang.index).get(gang.ref)
+    if turn and turn.used:
         return None
     # gangs of several sets share their placements; who is in the way of each is its own
     key = ("obstacle", id(gang.placements), gang.ref)

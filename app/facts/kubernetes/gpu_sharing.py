@@ -67,12 +67,13 @@ def read_part(annotations: JsonMap) -> GpuPart | None:
 
 
 def groups_of(labels: JsonMap) -> tuple[str, ...]:
-    """Return the shared GPUs that the labels of a pod name: `GetGpuGroups` of KAI."""
-    first = text_at(labels, GPU_GROUP)
-    if not first:
-        return ()
-    more = (text_at(labels, key) for key in sorted(labels) if key.startswith(f"{GPU_GROUP}/"))
-    return (first, *more)
+    """Return the shared GPUs that the labels of a pod name.
+
+    KAI's binder gives a pod with a part of one GPU one label, and a pod with parts of several GPUs
+    a label for each of them (`resource_reservation.go`).
+    """
+    keys = (key for key in sorted(labels) if key.startswith(GPU_GROUP))
+    return tuple(dict.fromkeys(filter(None, (text_at(labels, key) for key in keys))))
 
 
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:

@@ -189,7 +189,7 @@ class _Arranging:
         devices = (name for node in index.nodes for name in node.allocatable if is_device(name))
         self._names = resources_of(shapes, devices)
         self._placed: dict[Ref, tuple[int, Domains, Demand]] = {}
-        self._arrangement = Arrangement(self._names, index.free(self._names))
+        self._arrangement = Arrangement(self._names, index.free(self._names), index.shares)
 
     def has_place(self, seeker: Seeker) -> bool:
         """Give a gang that waits its place; false if there is none."""

@@ -1,0 +1,172 @@
+"""The GPUs of a node that pods share, as KAI counts them.
+
+See `pkg/scheduler/api/node_info/gpu_sharing_node_info.go` and `pkg/scheduler/gpu_sharing` of KAI.
+Each shared GPU is a group of pods with the same label. A pod that asks for parts of several GPUs
+needs as many different ones; a GPU that nobody shares yet is taken whole, and then shared.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, GpuPart, memory_of_gpus
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+
+_MOST_COUNTED = 1000
+"""Pods of one node for which room is counted."""
+
+
+class Group(NamedTuple):
+    """A shared GPU: the memory that its pods use, in MiB or percent.
+
+    Of that, `allocated` is not only promised, and `releasing` is of pods that end.
+    """
+
+    used: int
+    allocated: int
+    releasing: int
+
+
+class Shares(Value):
+    """The shared GPUs of a node.
+
+    `memory` is that of each GPU, and `is_labelled` whether it is known.
+    """
+
+    memory: int
+    is_labelled: bool
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def available(self) -> int:
+        """What is left of shared GPUs, in thousandths of one (`AvailableSharedGPUFractions`)."""
+        left = (max(0, _left(self, group)) for group in self.groups if group.used > 0)
+        return sum(1000 * memory // self.memory for memory in left) if self.memory > 0 else 0
+
+    @property
+    def most_left(self) -> float:
+        """The largest part that a shared GPU has left."""
+        left = [_left(self, group) / self.memory for group in self.groups if group.used > 0]
+        return max(left, default=0.0)
+
+
+class Choice(NamedTuple):
+    """The GPUs that a pod gets: what is shared then, how many whole GPUs that takes, and whether
+    KAI waits for pods that end.
+    """
+
+    shares: Shares
+    whole: int
+    waits: bool
+
+
+def without_shares(node: Node) -> Shares:
+    """Return the GPUs of a node on which no pod shares any."""
+    memory = memory_of_gpus(node.labels)
+    return Shares(memory or WITHOUT_LABEL, memory is not None)
+
+
+def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], bool]) -> Shares:
+    """Return the shared GPUs of a node with these pods."""
+    empty = without_shares(node)
+    sharing = (pod for pod in pods if pod.shape.part and not pod.background)
+    members = by_key((name, pod) for pod in sharing for name in pod.gpu_groups)
+    groups = []
+    for _, pods_of_gpu in sorted(members.items()):
+        asks = [
+            (pod.shape.part.memory_of_each(empty.memory), is_releasing(pod))
+            for pod in pods_of_gpu
+            if pod.shape.part
+        ]
+        used = sum(ask for ask, _ in asks)
+        groups.append(Group(used, used, sum(ask for ask, ends in asks if ends)))
+    return Shares(empty.memory, empty.is_labelled, tuple(groups))
+
+
+def is_possible(shares: Shares, part: GpuPart) -> bool:
+    """Return whether a GPU of the node can ever have this part (`isValidGpuPortion`)."""
+    if not part.memory:
+        return True
+    share = part.share_of_each(shares.memory)
+    return shares.is_labelled and (share <= 1 or share.is_integer())
+
+
+def fitting(shares: Shares, part: GpuPart) -> list[int]:
+    """Return the shared GPUs that have room for a part, the fullest first (`gpupack`)."""
+    ask = part.memory_of_each(shares.memory)
+    fits = [
+        position
+        for position, group in enumerate(shares.groups)
+        if group.used
+        and _left(shares, group) >= ask
+        and group.allocated != group.releasing  # else the whole GPU becomes free
+    ]
+    return sorted(fits, key=lambda position: (-shares.groups[position].used, position))
+
+
+def attracts(shares: Shares) -> bool:
+    """Return whether KAI prefers the node for pods that ask for no GPU (`gpusharingorder`)."""
+    return any(
+        group.used and _left(shares, group) >= 0 and group.allocated != group.releasing
+        for group in shares.groups
+    )
+
+
+def _left(shares: Shares, group: Group) -> int:
+    return shares.memory - group.allocated + group.releasing
+
+
+def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Choice | None:
+    """Return which GPUs of a node a pod gets, None if they are too few.
+
+    `whole` GPUs are free or become so. If not `is_idle`, something of the node is not free yet.
+    """
+    if not is_possible(shares, part):
+        return None
+    ask = part.memory_of_each(shares.memory)
+    chosen = fitting(shares, part)[: part.devices]
+    fresh = part.devices - len(chosen)
+    if fresh > whole:
+        return None
+
+    groups = list(shares.groups)
+    waits = not is_idle or any(
+        shares.memory - groups[position].allocated < ask for position in chosen
+    )
+    for position in chosen:
+        used, allocated, releasing = groups[position]
+        groups[position] = (
+            Group(used + ask, allocated, releasing - ask)
+            if waits
+            else Group(used + ask, allocated + ask, releasing)
+        )
+    new = Group(ask, 0, -ask) if waits else Group(ask, ask, 0)
+    groups += itertools.repeat(new, fresh)
+    return Choice(Shares(shares.memory, shares.is_labelled, tuple(groups)), fresh, waits)
+
+
+def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
+    """Return the number of pods with a part that the GPUs of a node have room for, up to `most`."""
+    count = 0
+    while count < min(most, _MOST_COUNTED):
+        choice = choice_of(shares, part, whole, is_idle=True)
+        if not choice or choice.waits:
+            break
+        shares = choice.shares
+        whole -= choice.whole
+        count += 1
+        if not part.devices:
+            return most
+    return count
+
+
+def postponed(before: Shares, after: Shares) -> Shares:
+    """Return shared GPUs as they are if pods that got room in them wait for others to end."""
+    groups = []
+    for position, (used, allocated, releasing) in enumerate(after.groups):
+        had = before.groups[position].allocated if position < len(before.groups) else 0
+        groups.append(Group(used, had, releasing - (allocated - had)))
+    return Shares(after.memory, after.is_labelled, tuple(groups))
