@@ -21,7 +21,7 @@ def test_explain_knows_what_kai_places_next_and_names_no_false_reason() -> None:
     agreeing = sum(not verdict.problem for verdict in verdicts)
     true = sum(not verdict.false for verdict in verdicts)
     assert len(verdicts) > 200
-    assert agreeing / len(verdicts) >= 0.97
+    assert agreeing / len(verdicts) >= 0.99
     assert true / len(verdicts) >= 0.99
 
 
@@ -40,7 +40,7 @@ def test_explain_knows_what_kai_does_with_parts_of_gpus_mig_and_shards() -> None
     agreeing = sum(not verdict.problem for verdict in verdicts)
     true = sum(not verdict.false for verdict in verdicts)
     assert len(verdicts) > 1000
-    assert agreeing / len(verdicts) >= 0.92
+    assert agreeing / len(verdicts) >= 0.99
     assert true / len(verdicts) >= 0.99
 
 

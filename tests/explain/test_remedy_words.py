@@ -307,7 +307,7 @@ HELD = fill("rack-a2", "rack-b1", "rack-b2")
     [
         pytest.param({"pods": (*pods(), *HELD)}, "NodesUnfit", "NoDomainFits", id="others run"),
         pytest.param(
-            {"pods": (*pods(), *(replace(pod, deleting=1.0) for pod in HELD))},
+            {"pods": (*pods(), *(replace(pod, deleting=NOW) for pod in HELD))},
             "NoDomainFits",
             "NodesUnfit",
             id="others end",

@@ -15,6 +15,7 @@ from tests.explain.fleet import (
     GPU,
     HOST,
     NAMESPACE,
+    NOW,
     RACK,
     RACKS,
     ROUTER,
@@ -154,12 +155,18 @@ def test_a_part_may_require_more_than_its_gang_where_dots_join_racks() -> None:
 def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> None:
     finished = tuple(replace(p, phase="Succeeded") for p in fill(*RACKS))
     assert room_reasons({"pods": (*pods(), *finished)}) == []
-    ending = tuple(replace(p, deleting=1.0) for p in fill(*RACKS))
+    ending = tuple(replace(p, deleting=NOW) for p in fill(*RACKS))
     (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
     assert (reason.id, reason.remedy.split(",")[0]) == (
         "NoDomainFits",
         "wait for 16 terminating pods to end",
     )
+
+
+def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago() -> None:
+    stuck = tuple(replace(p, deleting=NOW - 121) for p in fill(*RACKS))
+    (reason,) = answer(facts(pods=(*pods(), *stuck))).reasons
+    assert (reason.id, "terminating" in reason.remedy) == ("NoDomainFits", False)
 
 
 def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:

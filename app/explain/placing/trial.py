@@ -21,6 +21,7 @@ from app.explain.placing.demand import (
     sum_of,
 )
 from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape
 
 T = TypeVar("T")
@@ -101,11 +102,12 @@ class Tree:
         domains: Domains,
         names: Sequence[str],
         free: Sequence[Vector],
-        with_shared_gpus: Callable[[int], Vector],
+        shares: Mapping[int, Shares],
     ) -> None:
         self.domains = domains
         self._free = free
-        self._with_shared_gpus = with_shared_gpus
+        self._shares = shares
+        self._gpu = names.index(GPU) if GPU in names else -1
         self._counted = [position for position, name in enumerate(names) if name != "pods"]
         self._tallies: dict[Vector, DomainSums] = {}
         nothing = (0,) * len(names)
@@ -127,6 +129,14 @@ class Tree:
         """
         nodes = self.domains.called(path).nodes
         return sum(capacity_of(self._with_shared_gpus(at), largest) for at in nodes)
+
+    def _with_shared_gpus(self, position: int) -> Vector:
+        """Return what a node has left, with what is left of its shared GPUs."""
+        have = self._free[position]
+        shares = self._shares.get(position)
+        if not shares or not shares.groups:
+            return have
+        return (*have[: self._gpu], have[self._gpu] + shares.available, *have[self._gpu + 1 :])
 
     def order(self, asked: Vector, path: Path) -> list[Path]:
         """Return the children of a domain, those first that `asked` would fill most, then by name.
@@ -203,19 +213,9 @@ class Trial(Board):
         """Return what the domains have left of the topology that a demand is about."""
         domains = self._domains.by(demand.levels)
         if domains not in self._trees:
-            self._trees[domains] = Tree(
-                domains, self._ground.names, self._free, self._with_shared_gpus
-            )
+            names = self._ground.names
+            self._trees[domains] = Tree(domains, names, self._free, self._shares)
         return self._trees[domains]
-
-    def _with_shared_gpus(self, position: int) -> Vector:
-        """Return what a node has left, with what is left of its shared GPUs."""
-        have = self._free[position]
-        shares = self._shares.get(position)
-        if not shares or not shares.groups:
-            return have
-        gpu = self._ground.gpu
-        return (*have[:gpu], have[gpu] + shares.available, *have[gpu + 1 :])
 
     def kept(self) -> list[tuple[int, int]]:
         """Keep what was placed for good, and return the nodes, each with how many pods.

@@ -38,6 +38,7 @@ from tests.explain.table.line import rival
 ROUTER_AND_WORKERS = ("gpu-08", "gpu-08", "gpu-09", "gpu-10")
 RUNNING = {"pods": placed(*ROUTER_AND_WORKERS)}
 FULL = {"pods": (*facts().pods, *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
+OTHER = "default-scheduler"
 LIMITED = (Queue("root"), Queue("team-llm", "root", limit=8_000))
 
 Case = tuple[dict[str, Any], Sequence[str], list[str], int]
@@ -160,7 +161,7 @@ CASES: dict[str, Case] = {
         0,
     ),
     "pods without a gang and devices are only counted": (
-        {"pods": (occupant("gpu-00", gpus=0, group=""),)},
+        {"pods": (occupant("gpu-00", gpus=0, group="", scheduler=OTHER),)},
         ["drain gpu-00"],
         [
             "if: drain gpu-00: 1 node, 1 pod must leave",
@@ -169,7 +170,7 @@ CASES: dict[str, Case] = {
         0,
     ),
     "a pod without a gang that has a GPU moves": (
-        {"pods": (occupant("gpu-00", gpus=4, group=""),)},
+        {"pods": (occupant("gpu-00", gpus=4, group="", scheduler=OTHER),)},
         ["drain gpu-00"],
         [
             "if: drain gpu-00: 1 node, 1 pod must leave",
@@ -237,7 +238,7 @@ def test_a_gang_with_claims_takes_its_devices_along() -> None:
 def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     """The answer says so, and doesn't promise that nothing breaks."""
     many = tuple(
-        occupant("gpu-00", number, gpus=0, group="", shape=Shape(((GPU, 1),)))
+        occupant("gpu-00", number, gpus=0, group="", scheduler=OTHER, shape=Shape(((GPU, 1),)))
         for number in range(MOST_ALONE + 7)
     )
     result = effects(Index(facts(pods=many)), [parse("drain gpu-00")])
@@ -253,7 +254,10 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
 @pytest.mark.untraced
 def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
     many = tuple(
-        replace(occupant("", number, gpus=0, group="", shape=Shape(((GPU, 1),))), phase="Pending")
+        replace(
+            occupant("", number, gpus=0, group="", scheduler=OTHER, shape=Shape(((GPU, 1),))),
+            phase="Pending",
+        )
         for number in range(MOST_ALONE + 3)
     )
     result = effects(
