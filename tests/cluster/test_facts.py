@@ -387,3 +387,22 @@ def test_the_names_of_queues_follow_the_store() -> None:
 
     store.mark_not_served()
     assert set(queues) == set()
+
+
+def managed_levels(*documents: Object) -> dict[str, list[Any]]:
+    """The levels of the managed topologies of a cluster of documents, configured with a host."""
+    levels = [level("host", "kubernetes.io/hostname")]
+    topology = {"enabled": True, "levels": levels}
+    settings = Configuration.model_validate({"clusterTopology": topology})
+    cluster = documents_cluster(settings, documents)
+    stored = [*cluster.stores[TOPOLOGIES].values(), *cluster.stores[BINDINGS].values()]
+    return {topology.name: [level.domain for level in topology.levels] for topology in stored}
+
+
+def test_documents_without_the_managed_topology_get_the_configured_one() -> None:
+    assert managed_levels() == {"grove-topology": ["host"]}
+    other = topology(level("rack", "r"), name="other")
+    assert managed_levels(other) == {"grove-topology": ["host"], "other": ["rack"]}
+    assert managed_levels(topology(level("rack", "r"))) == {"grove-topology": ["rack"]}
+    binding = {**BOUND, "metadata": {"name": "grove-topology"}}
+    assert managed_levels(binding) == {"grove-topology": ["rack"]}

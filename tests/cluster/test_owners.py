@@ -200,3 +200,15 @@ async def test_what_somebody_takes_out_of_our_hands_does_not_stay_in_the_cache()
     assert await cluster.owners.give_back(stored, pcs) is None
     domains.apply(WatchEvent("DELETED", taken))
     assert domains.get("ns", "pcs-0-cd") is None
+
+
+def test_a_podgang_counts_by_its_uid_and_until_it_is_deleted() -> None:
+    def cached(uid: str, **metadata: Any) -> bool:
+        obj = {**GANG, "metadata": {**GANG["metadata"], **metadata}}  # type: ignore[dict-item]
+        owners = OfflineCluster([SET, obj]).owners
+        return owners.cached_gang("ns", gang().name, uid) is not None
+
+    assert cached(gang().uid)
+    assert not cached("another")
+    assert not cached(gang().uid, deletionTimestamp="2026-11-28T12:00:00Z")
+    assert OfflineCluster([SET]).owners.cached_gang("ns", gang().name, gang().uid) is None
