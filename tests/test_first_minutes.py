@@ -49,7 +49,7 @@ def test_the_scripts_of_the_readme_are_there() -> None:
 
 def test_the_commands_for_a_laptop_are_accepted() -> None:
     lines = commands("On your laptop")
-    assert lines[0] == "pipx install 'grove-admission[console]'"
+    assert lines[0] == "pipx install '.[console,mcp]'"
     for line in lines[1:]:
         words = re.sub(r'eval "\$\((.*)\)"', r"\1", line).split()[1:]
         ended = subprocess.run(

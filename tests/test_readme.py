@@ -235,7 +235,7 @@ def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:
 
 
 def test_the_readme_is_short_and_its_lines_too() -> None:
-    assert len(README.splitlines()) <= 150
+    assert len(README.splitlines()) <= 180
     assert [line for line in README.splitlines() if len(line) > 120] == []
 
 
@@ -281,6 +281,7 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
 
 
 NOT_RUN = {
+    "Make a release": "builds for minutes, and needs a registry",
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",
     "NetworkPolicies": "needs a kubelet, for port-forward",
