@@ -110,6 +110,7 @@ OTHERWISE_SHOWN = {
     "head.py": "no verdict",
     "jsonpatch.py": "a bug of ours, said as such",
     "kai.py": "the Ready condition",
+    "held_channels.py": "findings of an audit",
     "owner.py": "findings of an audit",
     "dialect.py": "findings of an audit",
     "missing.py": "findings of an audit",
