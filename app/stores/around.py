@@ -102,7 +102,9 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
     """Yield what is read only if pods have claims, or wait with volumes or for Kueue."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
-    has_claims = any(user.claims for user in (*pods, *reading.of("cliques")))
+    has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
+        pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
+    )
     if has_claims or (asked and ASKED[asked.kind] in _OF_CLAIMS):
         yield from _OF_CLAIMS
     if any(pod.volumes and not pod.node for pod in pods):

@@ -14,7 +14,7 @@ from app.explain.reasons.reason import (
 )
 from app.facts.grove.podcliqueset import LastError, SetWithStatus
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER, PODGANG
+from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
@@ -62,6 +62,9 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
         return
     if not pcs.replicas:
         return
+    if pcs.asks_mnnvl and "compute_domains" in gang.facts.absent:
+        yield _refused_by_us(gang, pcs)
+        return
     text = f"Grove has made nothing of {pcs.name} yet"
     evidence = Evidence(pcs.ref, "PodCliques", "0")
     remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
@@ -70,6 +73,20 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     if is_new and not pcs.errors:
         remedy = f"wait: Grove makes it within seconds; if it lasts, {remedy}"
     yield about(evidence, "NothingMade", text, remedy, "platform")
+
+
+def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
+    """Return the reason for a set whose PodCliques our webhook refuses."""
+    text = (
+        f"{pcs.name} asks for MNNVL, and NVIDIA's ComputeDomain API is not installed:"
+        " grove-admission refuses its PodCliques, so that Grove can make nothing of it"
+    )
+    remedy = (
+        f"Install NVIDIA's DRA driver, or remove the annotation {MNNVL_ENABLED} from the"
+        f" PodCliqueSet{_said(gang, pcs.errors)}"
+    )
+    evidence = Evidence(pcs.ref, f"metadata.annotations[{MNNVL_ENABLED}]", "true")
+    return about(evidence, "NothingMade", text, remedy, "platform")
 
 
 def set_being_deleted(gang: Gang) -> Reasons:

@@ -268,6 +268,11 @@ class PodCliqueSet(Namespaced, Constrained):
     def group_of(self, name: str) -> ScalingGroup | None:
         return next((group for group in self.groups if group.name == name), None)
 
+    @property
+    def asks_mnnvl(self) -> bool:
+        """Whether an annotation of ours in the set or in one of its groups enables MNNVL."""
+        return self.mnnvl.enables or any(group.mnnvl.enables for group in self.groups)
+
     def mnnvl_at(self, place: Place) -> MnnvlAnnotations:
         """Return what a PodClique at `place` inherits from its scaling group and this set."""
         group = self.group_of(place.group) if place.group else None

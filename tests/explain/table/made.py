@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from app.facts.grove.podcliqueset import LastError
+from app.facts.grove.podcliqueset import LastError, MnnvlAnnotations
 from tests.explain.fleet import (
     NOW,
     condition,
@@ -60,6 +60,22 @@ MADE = (
         "Grove has made nothing of llm yet",
         "platform",
         {**NOTHING, "sets": (pcs(replicas=0),)},
+    ),
+    Row(
+        "NothingMade",
+        "our webhook refuses the PodCliques, because MNNVL can't be set up here",
+        {
+            **NOTHING,
+            "sets": (pcs(mnnvl=MnnvlAnnotations("true")),),
+            "absent": frozenset({"compute_domains"}),
+        },
+        "llm asks for MNNVL, and NVIDIA's ComputeDomain API is not installed: grove-admission refuses its PodCliques, so that Grove can make nothing of it",
+        "platform",
+        {
+            **NOTHING,
+            "sets": (pcs(mnnvl=MnnvlAnnotations("true"), replicas=0),),
+            "absent": frozenset({"compute_domains"}),
+        },
     ),
     Row(
         "PodGangMigrationInProgress",
