@@ -31,7 +31,7 @@ from app.commands.options import (
 from app.commands.records import add_record_options, facts_in, write_record
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.waiting import rows, workloads
+from app.explain.answers.waiting import rows, waiting_alone, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import read_list
 from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
@@ -276,7 +276,8 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
 def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
     """Print what waits in a namespace, or in all for "". Return the exit code."""
     facts = index.facts
-    listed = rows(index, workloads(index, namespace and [namespace]))
+    within = [namespace] if namespace else []
+    listed = rows(index, [*workloads(index, within), *waiting_alone(index, within)])
     width = columns(sys.stdout)
     show_answer(
         arguments.output,

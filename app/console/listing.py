@@ -12,7 +12,13 @@ from itertools import count
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
-from app.explain.answers.waiting import WorkloadRow, place, row_of, workloads
+from app.explain.answers.waiting import (
+    WorkloadRow,
+    place,
+    row_of,
+    waiting_alone,
+    workloads,
+)
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
 from app.explain.line.cycle import line_of
@@ -146,6 +152,8 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
             yield ref, (index.sets[key], *(part.get(key) for part in of_sets))
         else:
             yield ref, (index.pod_groups[key], index.pods_of_group.get(key))
+    for ref, pods in waiting_alone(index).items():
+        yield ref, tuple(pods)
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:

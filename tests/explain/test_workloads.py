@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from app.commands.explain import KINDS, names_of
+from app.console.listing import WaitingList
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.waiting import rows, workloads
+from app.explain.answers.waiting import WorkloadRow, rows, waiting_alone, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
 from app.explain.shown.waiting_text import exit_code, list_text
@@ -139,6 +140,11 @@ def test_each_kind_has_the_name_of_kubectl() -> None:
     }
 
 
+def listed(index: Index, *namespaces: str) -> list[WorkloadRow]:
+    refs = [*workloads(index, namespaces), *waiting_alone(index, namespaces)]
+    return rows(index, refs)
+
+
 LISTED: list[Any] = [
     pytest.param([pod("a", LWS), pod("b", LWS)], ["LeaderWorkerSet w"], id="one row for a set"),
     pytest.param([pod("a", JOBSET)], ["JobSet w"], id="the outermost workload"),
@@ -173,20 +179,28 @@ LISTED: list[Any] = [
 @pytest.mark.parametrize(("objects", "expected"), LISTED)
 def test_what_waits_with_gpus_is_in_the_list(objects: list[Object], expected: list[str]) -> None:
     index = index_of(*objects)
-    found = rows(index, workloads(index))
+    found = listed(index)
     assert [str(row.ref) for row in found] == expected
     assert all(row.state == "waits" and row.since is not None for row in found)
-    assert [row.ref for row in rows(index, workloads(index, ["other"]))] == []
+    assert [row.ref for row in listed(index, "other")] == []
 
 
 def test_something_that_waits_is_never_called_nothing() -> None:
     index = index_of(pod("a", LWS), pod("b", LWS))
-    found = rows(index, workloads(index))
+    found = listed(index)
     text = list_text(found, index.facts, "", everything=False, width=0)
     assert "there is no workload" not in text
     assert "lws/w" in text
     assert "0/2" in text
     assert exit_code(found, index.facts) in (1, 2)
+
+
+def test_the_console_lists_them_too() -> None:
+    index = index_of(pod("a", LWS), pod("b", LWS), pod("c"))
+    kept = WaitingList()
+    kept.follow(index)
+    kept.follow(index)
+    assert [str(row.ref) for row in kept.rows] == ["LeaderWorkerSet w", "Pod c"]
 
 
 async def test_names_for_a_shell_are_those_of_the_kind() -> None:

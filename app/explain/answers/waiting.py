@@ -4,11 +4,12 @@ A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or what pods 
 for that wait and are in neither, whoever places them.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
@@ -45,7 +46,7 @@ class WorkloadRow(Value):
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the workloads in some namespaces, or in all, by name."""
+    """Return the PodCliqueSets and PodGroups in some namespaces, or in all, by name."""
     gangs = {gang.uid for gang in index.facts.gangs if gang.uid}
     refs = [pcs.ref for pcs in index.facts.sets]
     refs += [
@@ -53,8 +54,13 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
         for group in index.facts.pod_groups
         if not gangs.intersection(group.owners) and _stands_alone(index, group)
     ]
-    refs += {_made_for(pod) for pod in index.facts.pods if _waits_alone(index, pod)}
     return sorted(ref for ref in refs if not namespaces or ref.namespace in namespaces)
+
+
+def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
+    """Return the pods with GPUs that wait and are in no workload, by what they were made for."""
+    pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
+    return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
