@@ -470,7 +470,7 @@ kind: ConfigMap
 metadata:
   name: grove-admission-dashboard
   namespace: {NAMESPACE}
-  labels: {{grafana_dashboard: "1"}}
+  labels: {{grafana_dashboard: "1", app.kubernetes.io/name: grove-admission}}
 data:
   dashboard.json: {{{{ .Files.Get "dashboard.json" | replace "grove-system" .Release.Namespace | quote }}}}
 """

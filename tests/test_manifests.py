@@ -31,7 +31,7 @@ from tests.rendered import (
 
 ROOT = Path(__file__).parents[1]
 PREREQUISITES = "prerequisites"
-INSTALLATIONS = [f"overlays/{name}" for name in OVERLAYS]
+INSTALLATIONS = [*(f"overlays/{name}" for name in OVERLAYS), "examples/overlay"]
 HASH = re.compile(r"-[0-9a-z]{10}$")
 """What kustomize appends to the name of a generated object."""
 

@@ -282,6 +282,7 @@ def test_every_link_between_readmes_leads_somewhere() -> None:
 
 
 NOT_RUN = {
+    "OpenShift": "needs OpenShift",
     "Make a release": "builds for minutes, and needs a registry",
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",

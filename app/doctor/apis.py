@@ -22,7 +22,7 @@ from app.objects.conditions import condition_of
 from app.objects.resource import CRD, Resource
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 
-_MATCH_CONDITIONS = (1, 28)
+_OLDEST = (1, 30)
 _NUMBER = re.compile(r"[0-9]{1,9}")
 Read = Callable[[str], Awaitable[Object]]
 """Returns the JSON at a path of the API server."""
@@ -95,9 +95,9 @@ async def check_apis(client: Client, read: Read) -> Checks:
 
 
 async def _check_version(read: Read) -> Checks:
-    """Return a check that the webhook configurations have matchConditions.
+    """Return a check that the API server is new enough.
 
-    They are beta in Kubernetes 1.28, stable in 1.30.
+    matchConditions of webhooks and ValidatingAdmissionPolicies are stable in Kubernetes 1.30.
     """
     try:
         version = await read("/version")
@@ -109,14 +109,14 @@ async def _check_version(read: Read) -> Checks:
         return []
 
     shown = text_at(version, "gitVersion") or ".".join(map(str, number))
-    if number >= _MATCH_CONDITIONS:
+    if number >= _OLDEST:
         return [ok(f"Kubernetes {shown}")]
 
     message = (
-        f"Kubernetes {shown} has no matchConditions, by which the webhooks say what they are"
-        " called for"
+        f"Kubernetes {shown} is too old: matchConditions of webhooks and"
+        " ValidatingAdmissionPolicies are not stable there"
     )
-    needed = ".".join(map(str, _MATCH_CONDITIONS))
+    needed = ".".join(map(str, _OLDEST))
 
     return [problem(message, f"Upgrade the cluster to Kubernetes {needed} or later.")]
 

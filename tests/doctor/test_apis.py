@@ -99,19 +99,19 @@ async def test_without_any_neighbour_everything_says_why_it_matters() -> None:
     ("version", "expected"),
     [
         pytest.param(
-            {"major": "1", "minor": "27+", "gitVersion": "v1.27.3-gke.1"},
+            {"major": "1", "minor": "29+", "gitVersion": "v1.29.3-gke.1"},
             [
                 Check(
                     "problem",
-                    "Kubernetes v1.27.3-gke.1 has no matchConditions, by which the webhooks say what they are called for",
-                    "Upgrade the cluster to Kubernetes 1.28 or later.",
+                    "Kubernetes v1.29.3-gke.1 is too old: matchConditions of webhooks and ValidatingAdmissionPolicies are not stable there",
+                    "Upgrade the cluster to Kubernetes 1.30 or later.",
                 )
             ],
             id="too old",
         ),
         pytest.param(
-            {"major": "1", "minor": "28"},
-            [Check("ok", "Kubernetes 1.28")],
+            {"major": "1", "minor": "30"},
+            [Check("ok", "Kubernetes 1.30")],
             id="just new enough",
         ),
         pytest.param({"major": "", "minor": ""}, [], id="no numbers"),

@@ -67,8 +67,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "APIs",
                 "problem",
-                "Kubernetes v1.27.9 has no matchConditions, by which the webhooks say what they are called for",
-                "Upgrade the cluster to Kubernetes 1.28 or later.",
+                "Kubernetes v1.27.9 is too old: matchConditions of webhooks and ValidatingAdmissionPolicies are not stable there",
+                "Upgrade the cluster to Kubernetes 1.30 or later.",
             )
         ],
     ),
