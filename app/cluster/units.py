@@ -4,6 +4,8 @@ The API server is asked, because what a Pod says of its owner is only its word.
 """
 
 import contextlib
+from collections.abc import Collection
+from typing import Any
 
 from app.cluster.view import WHOLE, Known
 from app.facts.carrier import Carrier
@@ -12,11 +14,11 @@ from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
 from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
 from app.kube.owners import Owners
-from app.objects.fields import FieldError, forbidden, invalid
+from app.objects.fields import FieldError, FieldPath, forbidden, invalid
 from app.objects.names import is_subdomain
 from app.objects.owners import controller_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
-from app.objects.shape import JsonMap, labels_of, map_at, maps_of, text_at
+from app.objects.shape import JsonMap, labels_of, list_of, map_at, map_of, maps_of, text_at
 from app.rules.mnnvl.bounds import OwnGroup, name_of_own_group, read_own_group
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.plan import Plan
@@ -77,17 +79,38 @@ class UnitOwners:
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
         """Return the finding about another claim of `pod` for the channel. Raise ClusterError."""
-        for position, entry in enumerate(maps_of(pod.claims)[:MOST_CLAIMS]):
+        position = await self._find_channel(pod.claims, pod.claim, pod.namespace)
+        return None if position is None else _rival(pod.at.path, position)
+
+    async def find_rival_of_set(self, pcs: JsonMap, names: Collection[str]) -> list[FieldError]:
+        """Return findings about cliques of `names` with a claim of their own for the channel.
+
+        `pcs` is a PodCliqueSet. Raise ClusterError.
+        """
+        namespace = map_at(pcs, "metadata").get("namespace") or "default"
+        at = FieldPath("spec.template.cliques")
+        found = []
+        for number, clique in enumerate(list_of(map_at(pcs, "spec", "template").get("cliques"))):
+            if text_at(map_of(clique), "name") in names:
+                claims = list_of(map_at(map_of(clique), "spec", "podSpec").get("resourceClaims"))
+                position = await self._find_channel(claims, None, namespace)
+                if position is not None:
+                    found.append(_rival(at.index(number).child("spec.podSpec"), position))
+        return found
+
+    async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
+        """Return which of some claims is for the channel and is not `own`. Raise ClusterError."""
+        for position, entry in enumerate(maps_of(claims)[:MOST_CLAIMS]):
             for field, resource, read in (
                 ("resourceClaimName", RESOURCE_CLAIM, read_resource_claim),
                 ("resourceClaimTemplateName", CLAIM_TEMPLATE, read_claim_template),
             ):
                 name = text_at(entry, field)
-                if entry == pod.claim or not is_subdomain(name):
+                if entry == own or not is_subdomain(name):
                     continue
-                stored = await find(self._client, ObjectRef(resource, name, pod.namespace))
+                stored = await find(self._client, ObjectRef(resource, name, namespace))
                 if stored is not None and CHANNEL_CLASS in read(stored).classes:
-                    return _rival(pod, position)
+                    return position
         return None
 
     async def own_group(self, pod: JsonMap, namespace: str) -> OwnGroup | None:
@@ -144,9 +167,9 @@ def not_owned(plan: Plan) -> FieldError:
     return invalid(path_of(named.kind.key), named.name, detail)
 
 
-def _rival(pod: Carrier, position: int) -> FieldError:
+def _rival(pod_spec: FieldPath, position: int) -> FieldError:
     detail = (
         "it asks for the NVLink channel of its node too, of which there is one: remove this claim,"
         " and the ComputeDomain that was made for it"
     )
-    return forbidden(pod.at.path.child("resourceClaims").index(position), detail)
+    return forbidden(pod_spec.child("resourceClaims").index(position), detail)

@@ -24,7 +24,7 @@ from app.commands.options import (
 )
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
-from app.dry_run.judge import Asker, Judgement, describe, is_known, judge
+from app.dry_run.judge import Asker, Judgement, describe, judge, may_be_misspelt
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
@@ -154,8 +154,10 @@ def _lines(
             f"{outcomes['failed']} without a verdict: add the documents that they need, which are"
             " named above"
         )
-    elif not judged_count and not all(is_known(judgement.document) for judgement in judged):
+    elif not judged_count and any(may_be_misspelt(judgement.document) for judgement in judged):
         yield "nothing was judged: see whether apiVersion and kind are right"
+    elif not judged_count:
+        yield "nothing was judged"
 
 
 COMMAND = Command(

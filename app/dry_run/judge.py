@@ -199,10 +199,9 @@ async def judge_workload(
         verdict = judge_ownerless(document)
         return Judgement(document, verdict=verdict, note="" if verdict else _unknown(document))
 
-    made = [(path, workload) for path, workload in made_by(maker, document)]
     kind = kind_of(maker.makes)
-    assert kind is not None
-    verdicts = [(path, await judge_templates(workload, kind, facts)) for path, workload in made]
+    made = list(made_by(maker, document)) if kind else []
+    verdicts = [(path, await judge_templates(of, kind, facts)) for path, of in made if kind]
     verdict = joined([(path, verdict) for path, verdict in verdicts if verdict is not None])
     return Judgement(document, verdict=verdict, note=about(maker, is_judged=verdict is not None))
 
@@ -215,18 +214,17 @@ _KNOWN = {
 """Group and kind of what is known here."""
 
 
-def is_known(document: JsonMap) -> bool:
-    """Return whether the kind of a document is known here, in any version."""
-    api_version, kind, _, _ = identify(document)
-    return (api_version.rpartition("/")[0], kind) in _KNOWN
+def may_be_misspelt(document: JsonMap) -> bool:
+    """Return whether the apiVersion or kind of a document is missing, or nearly a known one."""
+    return not all(identify(document)[:2]) or bool(_unknown(document))
 
 
 def _unknown(document: JsonMap) -> str:
     """Return what may be wrong with the apiVersion or kind of a document, or ""."""
-    if is_known(document):
-        return ""
     api_version, kind, _, _ = identify(document)
     group = api_version.rpartition("/")[0]
+    if (group, kind) in _KNOWN:
+        return ""
     groups = sorted(other for other, name in _KNOWN if name == kind)
     if groups:
         return f'{kind} is a kind of {" or ".join(groups)}, not of "{group}"'

@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from app.admission.verdict import Effect, Verdict, judged, patched
 from app.base.value import Value
 from app.facts.carrier import Carrier, read_carrier_of_pod
-from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET, RAY_CLUSTER
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    POD_CLIQUE_SET,
+    RAY_CLUSTER,
+)
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
 from app.facts.unit_owners import OWNER_KINDS, OwnerKind
@@ -75,6 +81,7 @@ MAKERS = (
     Maker("batch", "CronJob", JOB, ("spec", "jobTemplate", "spec")),
     Maker("disaggregatedset.x-k8s.io", "DisaggregatedSet", LEADER_WORKER_SET, ("spec",), "roles"),
     Maker("trainer.kubeflow.org", "TrainJob", JOB_SET),
+    Maker("nvidia.com", "DynamoGraphDeployment", POD_CLIQUE_SET),
 )
 """The kinds of which no webhook judges an object, but the workload that it makes.
 
@@ -250,10 +257,7 @@ def about(maker: Maker, *, is_judged: bool) -> str:
             f"the {made} that it makes is judged, if a Pod template in it has the annotation"
             f" {MNNVL_ENABLED}"
         )
-    return (
-        f"the {made} that it makes from its runtime is judged, if a Pod template in it has the"
-        f" annotation {MNNVL_ENABLED}: check that {made}"
-    )
+    return f"the {made} that its controller makes is judged: check that {made}"
 
 
 def not_asking() -> str:

@@ -3,12 +3,18 @@
 It validates topology constraints and MNNVL annotations, and warns if they can't have their effect.
 """
 
+import contextlib
+from collections.abc import Collection, Sequence
+
 from app.admission.review import Request
-from app.admission.verdict import Verdict, judged
+from app.admission.verdict import Later, Verdict, judged
 from app.base.value import Value
+from app.cluster.units import UnitOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
+from app.kube.api import ClusterError, Object
+from app.objects.fields import FieldError
 from app.rules.dialects.dialect import SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
 from app.rules.mnnvl.warnings import preflight_warnings
@@ -16,12 +22,16 @@ from app.rules.queue_warnings import warnings_of_set
 from app.rules.set_mistakes import minimum_findings, mistake_warnings
 from app.rules.set_size import size_findings
 from app.rules.topology.capacity import apart_warnings, capacity_warnings
+from app.webhooks.mnnvl import PATIENCE_SECONDS, patience
 
 
 class PodCliqueSetWebhook(Value):
-    facts: ClusterView
+    """A judge of PodCliqueSets. Without `units`, claims of cliques are not looked up."""
 
-    def __call__(self, request: Request) -> Verdict:
+    facts: ClusterView
+    units: UnitOwners | None = None
+
+    def __call__(self, request: Request) -> Verdict | Later:
         too_large = size_findings(request.object, request.old)
         if too_large:
             return judged(too_large)
@@ -59,7 +69,11 @@ class PodCliqueSetWebhook(Value):
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)
 
-        return judged(findings, warnings)
+        own_claims = {clique.name for clique in template.asking if clique.claims}
+        units = self.units
+        if findings or not own_claims or units is None or old is not None:
+            return judged(findings, warnings)
+        return Later(lambda: _with_rivals(units, request.object, own_claims, warnings))
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels
@@ -74,3 +88,18 @@ class PodCliqueSetWebhook(Value):
         return warnings + capacity_warnings(
             template, required, constraints.constrained, levels, nodes
         )
+
+
+async def _with_rivals(
+    units: UnitOwners, pcs: Object, names: Collection[str], warnings: Sequence[str]
+) -> Verdict:
+    """Return the verdict on a set whose cliques of `names` ask for MNNVL and have other claims.
+
+    A claim for the channel would be a second one, and its pods would never start. If the claims
+    can't be read, nothing is said: the Pods wait then, and nothing is lost.
+    """
+    findings: list[FieldError] = []
+    with contextlib.suppress(ClusterError):
+        async with patience(PATIENCE_SECONDS):
+            findings = await units.find_rival_of_set(pcs, names)
+    return judged(findings, warnings)

@@ -339,7 +339,7 @@ def routes_over(
     guarded = guarded_kinds(topology)
     handlers: dict[Webhook, Handler] = {
         VALIDATE_CLUSTER_TOPOLOGY: ClusterTopologyWebhook(topology.name, guarded, users, facts),
-        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts),
+        VALIDATE_POD_CLIQUE_SET: PodCliqueSetWebhook(facts, cluster.units),
         VALIDATE_POD_GROUP: PodGroupWebhook(facts),
         VALIDATE_POD_GANG: PodGangDeletionWebhook(cluster.owners),
         VALIDATE_POD_MNNVL: PodMnnvlCheck(facts),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.admission.review import Request
+from app.admission.verdict import Verdict
 from app.cluster.cluster import Cluster
 from app.explain.answers.survey import domain_reports, search_room
 from app.explain.known.index import Index
@@ -83,7 +84,9 @@ def warnings(objects: list[Object], pods: int) -> list[str]:
     kind = ("grove.io", "PodCliqueSet", "podcliquesets", "")
     request = Request("u", *kind, "CREATE", "llm", "ns", "user", asked, None, dry_run=False)
     webhook = PodCliqueSetWebhook(OfflineCluster([TOPOLOGY, *objects]).facts)
-    return list(webhook(request).warnings)
+    verdict = webhook(request)
+    assert isinstance(verdict, Verdict)
+    return list(verdict.warnings)
 
 
 @pytest.mark.parametrize("objects", FLEETS)

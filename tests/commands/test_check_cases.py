@@ -546,7 +546,7 @@ CASES: list[Any] = [
             "spec: {runtimeRef: {name: r}}\n"
         ],
         0,
-        ["the JobSet that it makes from its runtime is judged"],
+        ["the JobSet that its controller makes is judged"],
         ["see whether apiVersion"],
     ),
     (
@@ -561,6 +561,57 @@ CASES: list[Any] = [
         ],
         0,
         ["judged is the LeaderWorkerSet that this DisaggregatedSet makes", "3 pods need 3 nodes"],
+        [],
+    ),
+    (
+        "a deployment of Dynamo",
+        ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
+        0,
+        ["the PodCliqueSet that its controller makes is judged"],
+        ["see whether apiVersion"],
+    ),
+    (
+        "a kind that no webhook is about",
+        ["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"],
+        0,
+        ["no webhook looks at v1 ConfigMap", "nothing was judged"],
+        ["see whether apiVersion"],
+    ),
+    (
+        "a kind of a stranger",
+        ["apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: c}\n"],
+        0,
+        ["no webhook looks at example.com/v1 Thing", "nothing was judged"],
+        ["see whether apiVersion"],
+    ),
+    ("no kind at all", ["metadata: {name: c}\n"], 0, ["see whether apiVersion"], []),
+    (
+        "a clique with the channel of a ComputeDomain, and the annotation",
+        [
+            domain("t").replace("namespace: ml", "namespace: default"),
+            pcs(annotations='grove.io/mnnvl-enabled: "true"').replace(
+                "podSpec: {",
+                "podSpec: {resourceClaims: [{name: x, resourceClaimTemplateName: t}], ",
+            ),
+        ],
+        1,
+        [
+            "REFUSED  PodCliqueSet s",
+            "cliques[0].spec.podSpec.resourceClaims[0]: Forbidden: it asks for the NVLink channel",
+        ],
+        [],
+    ),
+    (
+        "a clique with the channel of a ComputeDomain only",
+        [
+            domain("t").replace("namespace: ml", "namespace: default"),
+            pcs().replace(
+                "podSpec: {",
+                "podSpec: {resourceClaims: [{name: x, resourceClaimTemplateName: t}], ",
+            ),
+        ],
+        0,
+        ["ALLOWED  PodCliqueSet s"],
         [],
     ),
     (
