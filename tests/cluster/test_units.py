@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.cluster.units import MOST_CLAIMS, UnitOwners, not_owned
+from app.cluster.view import Known, NotGiven
 from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.kube.api import Object
@@ -54,6 +55,25 @@ async def test_without_its_owner_a_unit_belongs_to_nobody(name: str) -> None:
     (uid,) = {uid for start, uid in OWNERS.items() if UNITS[name].startswith(start)}
     owned, _ = await owners(without=uid).owned(plan_of(pod(name)))
     assert owned is None
+
+
+async def test_documents_that_lack_an_owner_give_no_verdict_on_its_pods() -> None:
+    kept = [obj for obj in pods.owners() if obj["kind"] != "LeaderWorkerSet"]
+    for known in (Known(is_whole=False), Known()):
+        units = UnitOwners(MemoryClient(kept), known)
+        ask = units.owned(plan_of(pod("lws-worker")))
+        if known.is_whole:
+            assert (await ask)[0] is None
+        else:
+            with pytest.raises(NotGiven, match='no verdict without LeaderWorkerSet "a"'):
+                await ask
+
+
+async def test_documents_that_lack_a_group_give_no_verdict_on_its_pods() -> None:
+    units = UnitOwners(MemoryClient([]), Known(is_whole=False))
+    (name,) = (name for name, unit in UNITS.items() if unit.startswith("group-"))
+    with pytest.raises(NotGiven, match='no verdict without PodGroup "prefill-0"'):
+        await units.owned(plan_of(pod(name)))
 
 
 async def test_a_pod_that_only_names_an_owner_is_not_owned_by_it() -> None:
