@@ -155,6 +155,7 @@ class Connection(asyncio.Protocol):
         self._is_last = True
 
     def abort(self) -> None:
+        self._kept = b""
         self._transport.abort()
 
     @property

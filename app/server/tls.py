@@ -143,6 +143,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             del self._above  # which refers to this transport: a cycle would stay in memory
 
     def data_received(self, data: bytes) -> None:
+        if self._is_closing:
+            return  # read on, but only so that the client isn't reset before it has our answer
         if self._undecrypted:
             data = b"".join((self._undecrypted, data))
         if self._tls is not None and self._has_answered:
@@ -198,10 +200,14 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
 
         self._is_closing = True
+        self._undecrypted = b""
         self._timer = self._loop.call_later(self._seconds, self.abort)
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send()
+        # 40 KiB, which are not needed while we wait for the client
+        self._tls = None
+        del self._incoming, self._outgoing
 
         if self._has_ended:
             self._raw.close()
@@ -210,6 +216,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def abort(self) -> None:
         self._is_closing = True
+        self._undecrypted = b""  # at once: the end of the connection is told in the next turn
         self._raw.abort()
 
     def is_closing(self) -> bool:
@@ -341,7 +348,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             return
         if not self._is_paused:
             self._raw.resume_reading()
-        self._go_on(self._tls, self._undecrypted)
+        if not self._is_closing:
+            self._go_on(self._tls, self._undecrypted)
 
     def _end(self) -> None:
         """Take note that the client sends nothing more."""
@@ -354,6 +362,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def _send(self) -> None:
+        if self._tls is None:
+            return
         data = self._outgoing.read()
         if data:
             self._has_answered = True

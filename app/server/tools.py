@@ -91,7 +91,7 @@ class ToolsDoor:
         self._make = lambda: _Connection(self, config=config, server_state=state, app_state={})
         self._sock = sock
         self._certificate = certificate
-        self.handshakes = Handshakes(CONNECTIONS)
+        self.handshakes = Handshakes(4 * CONNECTIONS)
         self.open = Line(CONNECTIONS)
         self.unread = Line(UNREAD)
 

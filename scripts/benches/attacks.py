@@ -31,7 +31,7 @@ from benches import memory as bench_memory
 from benches import verdicts as bench_verdicts
 from benches.common import BODY, ROOT, Connection, answer, memory, process, server_options, until
 from scripts.apiserver.processes import free_port
-from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files, deletion
+from tests.server.crowds import CROWDS, Address, Crowd, allow_many_files, deletion, tenants
 
 SIZES = (2, 50, 200, 500)
 """KiB of the reviews, which come over a path with a token, as those of an API server."""
@@ -74,7 +74,7 @@ async def nobody(_: Address) -> AsyncIterator[None]:
     yield
 
 
-ATTACKS: dict[str, Crowd] = {"nobody": nobody, **CROWDS}
+ATTACKS: dict[str, Crowd] = {"nobody": nobody, **CROWDS, "tenants": tenants}
 BESIDE_API = {"deletions"}
 """Attacks on a server that asks an API server, the sandbox. The others have facts from a file."""
 

@@ -280,8 +280,7 @@ def wrong_set(parts: int) -> bytes:
     }
     for version in ("object", "oldObject"):
         review["request"][version]["spec"]["template"] = template
-    request = post(json.dumps(review, separators=(",", ":")).encode())
-    return request.replace(b"/validate/podgroup", b"/validate/podcliqueset", 1)
+    return to_sets(post(json.dumps(review, separators=(",", ":")).encode()))
 
 
 @contextlib.asynccontextmanager
@@ -319,6 +318,166 @@ async def deletions(
             await asyncio.sleep(seconds)
 
     async with _busy(address.open, clients, send):
+        yield
+
+
+FFDHE8192 = 0x0104
+
+
+def costly_hello() -> bytes:
+    """A ClientHello of TLS 1.3 with a share of ffdhe8192, of which its client has computed nothing."""
+
+    def sized(content: bytes, length: int = 2) -> bytes:
+        return len(content).to_bytes(length, "big") + content
+
+    def extension(kind: int, content: bytes) -> bytes:
+        return kind.to_bytes(2, "big") + sized(content)
+
+    group = FFDHE8192.to_bytes(2, "big")
+    share = group + sized(b"\x00" + os.urandom(1023))
+    extensions = (
+        extension(43, sized(b"\x03\x04", 1))
+        + extension(10, sized(group))
+        + extension(13, sized(b"\x04\x03\x08\x04"))
+        + extension(51, sized(share))
+    )
+    body = b"\x03\x03" + os.urandom(32) + sized(b"", 1) + sized(b"\x13\x01") + sized(b"\x00", 1)
+    return b"\x16\x03\x01" + sized(b"\x01" + sized(body + sized(extensions), 3))
+
+
+@contextlib.asynccontextmanager
+async def groups(address: Address, at_once: int = 180, a_second: int = 6) -> AsyncIterator[None]:
+    """ClientHellos that cost a server much, and then six a second."""
+
+    async def say() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await address.open_plain()
+                writer.write(costly_hello())
+                opened.append(writer)
+            await asyncio.sleep(1 / a_second)
+
+    opened: list[asyncio.StreamWriter] = []
+    saying = asyncio.create_task(say())
+    try:
+        for _ in range(at_once):
+            _, writer = await address.open_plain()
+            writer.write(costly_hello())
+            opened.append(writer)
+        yield
+    finally:
+        saying.cancel()
+        for writer in opened:
+            writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def last_bytes(
+    open_one: Callable[[], Coroutine[Any, Any, Opened]], request: bytes, clients: int
+) -> AsyncIterator[None]:
+    """Each client sends a request but for its last byte, and then all of them send that at once.
+
+    They do so again and again, on new connections.
+    """
+
+    async def send() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                async with _opened(open_one, clients) as opened:
+                    for _, writer in opened:
+                        writer.write(request[:-1])
+                    await asyncio.sleep(0.5)
+                    for _, writer in opened:
+                        writer.write(request[-1:])
+                    await asyncio.sleep(2)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def queries(address: Address) -> AsyncIterator[None]:
+    """200 clients ask for /healthz with a query of 31,000 parameters."""
+    request = b"GET /healthz?%b HTTP/1.1\r\nhost: x\r\n\r\n" % (b"a&" * 31_000)
+    async with last_bytes(address.open, request, 200):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def scrapes(address: Address, clients: int = 1500) -> AsyncIterator[None]:
+    """Each client asks for /openapi.json."""
+    async with last_bytes(address.open, b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n", clients):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def tools(address: Address, clients: int = 300) -> AsyncIterator[None]:
+    """The same on the port for people, where handshakes are begun and bodies never end, too."""
+    begun = (
+        b"POST /dry-run HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n" + b"x" * 1_900_000
+    )
+
+    async def send(opened: Opened, _: int) -> None:
+        with contextlib.suppress(ConnectionError):
+            opened[1].write(begun)
+            await opened[1].drain()
+
+    request = b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with (
+        _opened(address.open_plain_tools, clients),
+        _busy(address.open_tools, 30, send),
+        last_bytes(address.open_tools, request, clients),
+    ):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def whole_heads(address: Address, clients: int = 1990) -> AsyncIterator[None]:
+    """Each client sends a complete head of 62 KiB, and a body that never comes."""
+    lines = b"".join(b"a%d: %b\r\n" % (number, b"b" * 690) for number in range(90))
+    request = HEAD + lines + b"content-length: 1000\r\n\r\n"
+    async with _opened(address.open, clients) as opened:
+        for _, writer in opened:
+            writer.write(request)
+        yield
+
+
+def large_set(cliques: int = 100, size: int = 30_000) -> bytes:
+    """A CREATE of a PodCliqueSet of 3 MB, which breaks no rule."""
+    review = load("podcliqueset.topology-invalid-unchanged")
+    review["request"] |= {"operation": "CREATE", "oldObject": None}
+    environment = [{"name": f"n{number}", "value": "v" * 20} for number in range(size // 60)]
+    container = {"name": "main", "image": "image", "env": environment}
+    review["request"]["object"]["spec"]["template"] = {
+        "cliques": [
+            {"name": f"c{number}", "spec": {"podSpec": {"containers": [container]}}}
+            for number in range(cliques)
+        ]
+    }
+    return post(json.dumps(review, separators=(",", ":")).encode())
+
+
+def to_sets(request: bytes, prefix: bytes = b"") -> bytes:
+    """The same request to the webhook of PodCliqueSets."""
+    return request.replace(b"/validate/podgroup", prefix + b"/validate/podcliqueset", 1)
+
+
+@contextlib.asynccontextmanager
+async def tenants(address: Address, clients: int = 20) -> AsyncIterator[None]:
+    """Each client sends reviews of 3 MB as an API server does, over a path with a token."""
+    async with _asking(address, clients, to_sets(large_set(), b"/token")):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def encoded(address: Address, clients: int = 8) -> AsyncIterator[None]:
+    """Each client sends reviews that take long to a percent-encoded path."""
+    request = wrong_set(9999).replace(b"/validate/", b"/validate%2f", 1)
+    async with _asking(address, clients, request):
         yield
 
 
@@ -399,6 +558,12 @@ CROWDS: dict[str, Crowd] = {
     "deletions": deletions,
     "wrong": wrong,
     "wrong-40": partial(wrong, clients=40),
+    "groups": groups,
+    "queries": queries,
+    "scrapes": scrapes,
+    "tools": tools,
+    "whole-heads": whole_heads,
+    "encoded": encoded,
     "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),
     "equal": partial(_asking, clients=8, request=HEAD + b"a:\r\n" * 16_000 + b"\r\n"),
     "chunks": partial(

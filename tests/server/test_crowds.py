@@ -28,7 +28,10 @@ from tests.server.crowds import (
     half_open,
     heads,
     idle,
+    scrapes,
     silent,
+    tools,
+    whole_heads,
     wrong,
 )
 
@@ -55,6 +58,9 @@ FEWER = {
     "deletions": partial(deletions, clients=100),
     "wrong": partial(wrong, parts=1000),
     "wrong-40": partial(wrong, clients=40, parts=1000),
+    "scrapes": partial(scrapes, clients=300),
+    "tools": partial(tools, clients=100),
+    "whole-heads": partial(whole_heads, clients=980),
 }
 """Crowds that are still larger than what the server keeps of them.
 
@@ -81,6 +87,12 @@ MEBIBYTES = {
     "large": 110,
     "equal": 30,
     "chunks": 40,
+    "groups": 30,
+    "queries": 60,
+    "scrapes": 60,
+    "tools": 120,
+    "whole-heads": 100,
+    "encoded": 40,
 }
 """By how much a crowd may raise the server's peak memory.
 
