@@ -30,6 +30,7 @@ from tests.explain.table.queues import QUEUES
 from tests.explain.table.refused import REFUSED
 from tests.explain.table.row import Changes, Row, changed
 from tests.explain.table.scaling import SCALING
+from tests.explain.table.sharing import SHARING
 from tests.explain.table.stale import STALE
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
@@ -47,6 +48,7 @@ ROWS = (
     *REFUSED,
     *CLAIMS,
     *DEVICES,
+    *SHARING,
     *VOLUMES,
     *STALE,
     *WORDS,

@@ -74,7 +74,7 @@ def unfit_because(shape: Shape, node: Node) -> str:
     if node.pressure:
         return f"with {node.pressure}"
     for taint in node.taints:
-        if not _tolerates(shape.tolerations, taint):
+        if not tolerates(shape.tolerations, taint):
             return f"tainted {taint.key}"
     refused = refused_by(shape, node)
     if refused:
@@ -82,7 +82,7 @@ def unfit_because(shape: Shape, node: Node) -> str:
     return "" if is_selected(shape, node) else "not selected by the pods"
 
 
-def _tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     return any(
         toleration.effect in ("", taint.effect)
         and (

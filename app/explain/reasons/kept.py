@@ -18,6 +18,7 @@ from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, ago, counted, listed
 from app.explain.reasons.refused import joined_by
 from app.explain.reasons.said import Words, is_about_a_domain, is_of_kai, kubelet_words
+from app.explain.reasons.sharing import reservation_evicted
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
 
@@ -286,6 +287,8 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
+    if any(reservation_evicted(gang)):
+        return
     for pod in gang.waiting:
         events = (
             e

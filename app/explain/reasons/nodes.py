@@ -14,7 +14,7 @@ from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.placement import level_of, parts, resolves_itself
-from app.explain.reasons.queue import fair_share
+from app.explain.reasons.queue import fair_share, queue_missing
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, amount, counted, listed
 from app.explain.reasons.room import (
     Obstacle,
@@ -211,7 +211,7 @@ def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[i
 def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside of its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_of_pool:
+    if not obstacle or not obstacle.is_of_pool or any(queue_missing(gang)):
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref

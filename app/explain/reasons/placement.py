@@ -12,6 +12,7 @@ from app.explain.placing.room import DomainRoom
 from app.explain.reasons.queue import evicting, losing_against
 from app.explain.reasons.reason import (
     Evidence,
+    Reason,
     Reasons,
     Who,
     about,
@@ -21,6 +22,7 @@ from app.explain.reasons.reason import (
     pods_of,
 )
 from app.explain.reasons.room import Obstacle, obstacle_of, selection_words, selector_words, selects
+from app.explain.reasons.sharing import part_words
 from app.facts.kubernetes.pod import Pod
 
 
@@ -53,7 +55,7 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
         return True
     if gang.whole.is_satisfied:
         return True
-    if obstacle.unmatched or obstacle.is_bound_for_ever:
+    if obstacle.unmatched or obstacle.is_bound_for_ever or obstacle.lacks_gpu_memory:
         return True
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
@@ -132,6 +134,9 @@ def no_domain_fits(gang: Gang) -> Reasons:
     if obstacle.is_for_ever:
         yield from _no_room_for_more(obstacle)
         return
+    if obstacle.chosen:
+        yield _waits_for_ending(obstacle)
+        return
     if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
         return
     if obstacle.missing_resource is not None:
@@ -140,12 +145,24 @@ def no_domain_fits(gang: Gang) -> Reasons:
     short = obstacle.short
     level = level_of(gang, short)
     best = obstacle.placements.now.best
-    text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}"
+    text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}{part_words(obstacle)}"
     remedy, who = _what_frees(obstacle)
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
     yield about(evidence, "NoDomainFits", text, remedy, who, parts=parts(obstacle.demand, short))
+
+
+def _waits_for_ending(obstacle: Obstacle) -> Reason:
+    """KAI takes what ending pods leave for room when it chooses a domain, and then waits there."""
+    gang = obstacle.gang
+    ending = [pod for pod in gang.index.terminating if pod.node in obstacle.chosen]
+    where = listed(sorted(obstacle.chosen))
+    pods = counted(ending, "pod there ends", "pods there end")
+    text = f"KAI chooses {where} and waits until {pods}: it counts what they leave as free room"
+    names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
+    evidence = Evidence(gang.ref, "the next cycle of KAI", where)
+    return about(evidence, "NoDomainFits", text, f"wait until {names} end", "wait")
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reasons:

@@ -489,8 +489,8 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
     below = sorted(each.name for each in gang.facts.priorities if 0 <= each.value < NOT_PREEMPTIBLE)
     if group.preemptibility:
         preemptible += f": label it {KAI_PREEMPTIBILITY}=preemptible"
-    elif below:
-        name = TRAIN if TRAIN in below else below[-1]
+    else:
+        name = below[-1] if below and TRAIN not in below else TRAIN
         preemptible += f": label it priorityClassName={name}"
     return f"{preemptible}, or use a queue with so much quota left, if there is one"
 

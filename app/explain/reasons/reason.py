@@ -135,13 +135,16 @@ def amount(resource: str, thousandths: int) -> str:
 
 def pods_of(shapes: Sequence[Run]) -> str:
     """`10 pods of 8 GPUs`; with several sizes, `2 pods without GPUs and 4 pods of 8 GPUs`."""
-    counts: dict[int, int] = {}
+    counts: dict[tuple[int, int], int] = {}
     for shape, count in shapes:
-        gpus = gpus_of(dict(shape.requests))
-        counts[gpus] = counts.get(gpus, 0) + count
+        size = gpus_of(dict(shape.requests)), shape.part.memory if shape.part else 0
+        counts[size] = counts.get(size, 0) + count
     none = " without GPUs" if len(counts) > 1 else ""
     return listed(
-        pods_of_size(count, gpus) + ("" if gpus else none) for gpus, count in sorted(counts.items())
+        f"{counted(count, 'pod')} of {memory:,} MiB of GPU memory"
+        if memory
+        else pods_of_size(count, gpus) + ("" if gpus else none)
+        for (gpus, memory), count in sorted(counts.items())
     )
 
 

@@ -17,6 +17,7 @@ from app.explain.placing.packer import Rules
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import counted, listed
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement
@@ -143,6 +144,23 @@ class Obstacle(Value, dict=True):
         plain = [name for name in names if not is_device(name)]
         alone = (name for name in plain if self.placements.under(Assumption(without=name)).fits)
         return next(alone, next(iter(plain), None))
+
+    @cached_property
+    def lacks_gpu_memory(self) -> bool:
+        """Whether pods ask for GPU memory, and no node that they select says how much it has."""
+        asking = [shape for shape in self.shapes if shape.part and shape.part.memory]
+        return bool(asking) and not any(
+            MEMORY_LABEL in node.labels
+            for shape in asking
+            for node in self.nodes
+            if is_selected(shape, node)
+        )
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """The nodes that KAI has chosen, and where it waits for ending pods; none if it has not."""
+        now = self.placements.now
+        return now.nodes if now.waits_for_ending else frozenset()
 
     @cached_property
     def unmatched(self) -> Shape | None:

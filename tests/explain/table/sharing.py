@@ -1,0 +1,108 @@
+"""Reasons in GPUs that pods share."""
+
+from msgspec.structs import replace
+
+from app.facts.constraint import SchedulerConstraint
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.kubernetes.selectors import Taint, Toleration
+from tests.explain.fleet import NOW, RACKS, fill, gang, nodes, occupant, pod_group, pods, shape
+from tests.explain.table.row import Changes, Row, part_of
+
+MEMORY = Shape(shape(0).requests, part=GpuPart(0.0, 4096))
+FREE = {"gangs": (gang(told=SchedulerConstraint()),), "pod_groups": (pod_group(minimum=1),)}
+
+
+def with_memory(label: str) -> tuple[Node, ...]:
+    return tuple(replace(node, labels={**node.labels, MEMORY_LABEL: label}) for node in nodes())
+
+
+def shared(portion: float, number: int) -> tuple[Pod, ...]:
+    """Pods that have such a part of each GPU of all nodes, and their reservations."""
+    sharing = [
+        occupant(
+            node.name,
+            gpu,
+            shape=part_of(portion),
+            gpu_groups=(f"{node.name}-{gpu}",),
+        )
+        for node in nodes()
+        for gpu in range(number)
+    ]
+    reserving = [
+        replace(pod, name=f"reserves-{pod.name}", uid="", group="", reserves=True, shape=shape(1))
+        for pod in sharing
+    ]
+    return (*sharing, *reserving)
+
+
+def evicted(*tolerations: Toleration) -> Changes:
+    """KAI's reservation pod on a tainted node has failed."""
+    asks = replace(shape(1), tolerations=tolerations)
+    reserves = occupant("gpu-00", shape=asks, phase="Failed", reserves=True, group="")
+    tainted = replace(nodes()[0], taints=(Taint("hpc", "true", "NoExecute"),))
+    return {
+        "pods": (*pods(shape=part_of(0.25)), reserves),
+        "nodes": (tainted, *nodes()[1:]),
+    }
+
+
+def ending_in_the_first_rack() -> tuple[Pod, ...]:
+    return tuple(replace(pod, deleting=NOW) for pod in fill("rack-a1"))
+
+
+SHARING = (
+    Row(
+        "GpuMemoryUnknown",
+        "pods ask for GPU memory, and no node says how much its GPUs have",
+        {"pods": pods(shape=MEMORY)},
+        "No node has the label nvidia.com/gpu.memory, from which KAI reads the memory of GPUs: it"
+        " places no pod that asks for gpu-memory",
+        "platform",
+        {"pods": pods(shape=MEMORY), "nodes": with_memory("81920")},
+    ),
+    Row(
+        "ReservationEvicted",
+        "a taint evicts the pod that reserves a GPU",
+        evicted(),
+        "KAI's pod batch-gpu-00-0, which reserves a shared GPU of gpu-00, does not tolerate the"
+        " NoExecute taint hpc and is evicted: no pod gets a part of a GPU there",
+        "platform",
+        evicted(Toleration("hpc", "Exists", "", "")),
+    ),
+    Row(
+        "NoDomainFits",
+        "each shared GPU has 0.4 left, and pods ask for 0.6 of one",
+        {"pods": (*pods(shape=part_of(0.6)), *shared(0.6, 8))},
+        "No rack has room for any of 3 pods of 0.6 GPUs; 0.6 is asked of 1 GPU, and at most 0.4 of"
+        " one is left, on gpu-00",
+        "wait",
+        {"pods": (*pods(shape=part_of(0.4)), *shared(0.6, 8))},
+    ),
+    Row(
+        "NoDomainFits",
+        "a reserved GPU is taken once, however many pods share it",
+        {"pods": (*pods(), *shared(0.5, 1))},
+        "No rack has room for any of 3 pods of 8 GPUs (28 GPUs are free, in pieces that are too small)",
+        "wait",
+        {"pods": (*pods(shape=shape(7)), *shared(0.5, 1))},
+    ),
+    Row(
+        "NoDomainFits",
+        "background pods hold nothing",
+        {"pods": (*pods(), *fill(*RACKS))},
+        "No rack has room for any of 3 pods of 8 GPUs",
+        "wait",
+        {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS)))},
+    ),
+    Row(
+        "NoDomainFits",
+        "KAI chooses the fullest rack, and what ends there counts as free",
+        {"pods": (*pods(), *ending_in_the_first_rack())},
+        "KAI chooses gpu-01, gpu-02 and gpu-03 and waits until 3 pods there end: it counts what they"
+        " leave as free room",
+        "wait",
+        {"pods": pods()},
+    ),
+)
