@@ -119,6 +119,7 @@ def _further_questions(
     yield "claims", claims.check_lost_claims(client)
     yield "claims", kai.check_binder(client, patient.read)
     yield "owners", claims.check_owners(client, configuration)
+    yield "queues", kai.check_queues(client)
     yield "Grove", kai.check_staleness(client)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:

@@ -14,16 +14,23 @@ duration: https://github.com/ai-dynamo/dynamo/pull/14722.
 """
 
 import shlex
+from collections.abc import Sequence
 
+from app.base.groups import by_key
+from app.base.json import to_json
 from app.doctor.apis import Read, version_number
 from app.doctor.permissions import Need, is_allowed
 from app.doctor.report import Check, Checks, ok, problem, warning
-from app.facts.kinds import POD_GANG, SCHEDULING_SHARD
+from app.facts.kai.queue import read_queue
+from app.facts.kinds import POD_GANG, QUEUE, SCHEDULING_SHARD
 from app.kube.api import Client, NotFound, ObjectRef, Selection, every, find
+from app.objects.fields import listed
 from app.objects.resource import CLUSTER_ROLE_BINDING
 from app.objects.shape import JsonMap, key_of, map_at, maps_at, text_at
 from app.objects.time import signed_duration
+from app.rules.queue_warnings import unset_limits
 
+_MOST_QUEUES = 5
 _ROLE = "kai-binder"
 _SINCE = (1, 36)
 _NEED = Need("resource.k8s.io", "resourceclaims/binding", ("update", "patch"), "binding")
@@ -74,6 +81,34 @@ async def _check(client: Client, namespace: str, account: str) -> Check:
 _ARGUMENT = "default-staleness-grace-period"
 _DEFAULT = "60s"
 _PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
+
+
+async def check_queues(client: Client) -> Checks:
+    """Return a warning for each set of limits that queues of KAI lack. Raise ClusterError."""
+    if not client.served_version(QUEUE):
+        return []
+    queues = map(read_queue, await every(client, Selection(QUEUE)))
+    lacking = by_key(
+        (limits, queue.name) for queue in queues if queue.name and (limits := unset_limits(queue))
+    )
+    if not lacking:
+        return [ok("each queue sets its limits")]
+    return [_without_limits(limits, names) for limits, names in sorted(lacking.items())]
+
+
+def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
+    """Return the warning about queues that lack the same limits, which KAI reads as 0."""
+    bounds = {name: {"limit": -1} for name in limits}
+    patch = shlex.quote(to_json({"spec": {"resources": bounds}}).decode())
+    first, *_ = names = sorted(names)
+    number = "queue sets" if len(names) == 1 else "queues set"
+    of = listed(limits, _MOST_QUEUES, " and ")
+    return warning(
+        f"{len(names)} {number} no limit of {of} ({listed(names, _MOST_QUEUES)}): KAI reads"
+        " that as 0, and places no pods that ask for any",
+        "If that is not meant, set them to -1, which is unlimited: kubectl patch"
+        f" queues.scheduling.run.ai {shlex.quote(first)} --type merge -p {patch}",
+    )
 
 
 async def check_staleness(client: Client) -> Checks:

@@ -24,6 +24,7 @@ from app.facts.kinds import (
     KAI_TOPOLOGY,
     POD_CLIQUE,
     POD_CLIQUE_SET,
+    QUEUE,
     QUEUE_NAMES,
     RESOURCE_CLAIM,
     SCHEDULING_SHARD,
@@ -301,6 +302,7 @@ _FIELDS: Mapping[str, _Fields] = {
     str(CLUSTER_ROLE_BINDING): {"subjects": ...},
     str(SCHEDULING_SHARD): {"spec": {"args": {"default-staleness-grace-period": ...}}},
     str(QUEUE_NAMES): {"spec": {"names": ...}},
+    str(QUEUE): {"spec": {"resources": ...}},
     **dict.fromkeys(map(str, (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)), _WEBHOOKS),
     **dict.fromkeys(map(str, (ACCESS_REVIEW, SELF_ACCESS_REVIEW)), _ACCESS),
     **dict.fromkeys(

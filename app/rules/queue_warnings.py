@@ -44,15 +44,19 @@ def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool =
 
 def unset_warnings(queue: Queue) -> list[str]:
     """Return the warning about limits that a Queue does not set, which KAI reads as 0."""
-    unset = [
-        _NAMES.get(name, name) for name, share in queue.shares.items() if "limit" in share.unset
-    ]
+    unset = unset_limits(queue)
     if not unset:
         return []
     return [
         f"the limit of {listed(unset, _MOST_LISTED, ' and ')} is not set, and KAI reads it as 0: it"
         " places no pods of this queue that ask for any. Set limit: -1, which is unlimited"
     ]
+
+
+def unset_limits(queue: Queue) -> tuple[str, ...]:
+    """Return the resources whose limit a Queue does not set, as they are called in a Queue."""
+    shares = queue.shares.items()
+    return tuple(_NAMES.get(name, name) for name, share in shares if "limit" in share.unset)
 
 
 _NAMES = {GPU: "gpu"}

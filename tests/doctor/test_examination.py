@@ -52,6 +52,7 @@ async def test_everything_is_looked_at_in_order() -> None:
         "dialect",
         "claims",
         "owners",
+        "queues",
         "Grove",
     ]
     assert exit_code(checks) == 1  # nobody has written the caBundles
