@@ -52,6 +52,13 @@ def _owners() -> Iterator[Object]:
     yield owner("apps/v1", "StatefulSet", "a", "sts-a", by=("LeaderWorkerSet", "a"))
     yield owner("v1", "Pod", "a-2", by=("StatefulSet", "a", "sts-a"))
     yield owner("apps/v1", "StatefulSet", "a-2", "sts-a-2", by=("Pod", "a-2"))
+    roles = [{"name": "prefill"}, {"name": "decode"}]
+    yield owner("disaggregatedset.x-k8s.io/v1", "DisaggregatedSet", "d", spec={"roles": roles})
+    of_role = "d-0-5c5fb-prefill"
+    lws = ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", of_role)
+    yield owner(*lws, by=("DisaggregatedSet", "d"))
+    by = ("LeaderWorkerSet", of_role)
+    yield owner("apps/v1", "StatefulSet", f"{of_role}-0", "sts-d", by=by)
     jobs = [{"name": "workers", "replicas": 2}]
     yield owner("jobset.x-k8s.io/v1alpha2", "JobSet", "train", spec={"replicatedJobs": jobs})
     yield owner("batch/v1", "Job", "train-workers-1", by=("JobSet", "train"))
@@ -66,6 +73,7 @@ def _owners() -> Iterator[Object]:
 
 
 _VERSIONS = {
+    "DisaggregatedSet": "disaggregatedset.x-k8s.io/v1",
     "LeaderWorkerSet": "leaderworkerset.x-k8s.io/v1",
     "StatefulSet": "apps/v1",
     "Pod": "v1",

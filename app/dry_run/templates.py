@@ -13,6 +13,7 @@ from app.base.value import Value
 from app.facts.carrier import Carrier, read_carrier_of_pod
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
+    DISAGGREGATED_SET,
     JOB_SET,
     LEADER_WORKER_SET,
     POD_CLIQUE_SET,
@@ -20,12 +21,12 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
-from app.facts.unit_owners import OWNER_KINDS, OwnerKind
+from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden
 from app.objects.resource import JOB, Resource
-from app.objects.shape import annotations_of, map_at, maps_at, text_at
+from app.objects.shape import annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.mnnvl.bounds import OwnGroup, read_bounds
 from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import desired_resource
@@ -123,8 +124,16 @@ def _templates(
             yield from _templates(item, path.child(key), part, (*above, value))
 
 
+_MAKER = "disaggregatedset.x-k8s.io/name"
+
+
 def kind_of(resource: Resource) -> OwnerKind | None:
-    """Return the kind of workload whose Pods can share a ComputeDomain, or None."""
+    """Return the kind of workload whose Pods can share a ComputeDomain, or None.
+
+    A DisaggregatedSet has no Pods of its own.
+    """
+    if resource is DISAGGREGATED_SET:
+        return None
     return next((kind for kind in OWNER_KINDS if resource in kind.resources), None)
 
 
@@ -172,6 +181,7 @@ async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts |
     of_workload = map_at(workload, "metadata")
     labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
     labels[kind.key] = text_at(of_workload, "name")
+    labels |= labels_of_maker(workload)
     own_metadata = map_at(template.object, "metadata")
     metadata = {
         "annotations": annotations_of(template.object),
@@ -241,10 +251,23 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
                 "name": name,
                 "namespace": text_at(metadata, "namespace"),
                 "annotations": annotations_of(part) if maker.each else {},
+                "labels": _labels_of_role(metadata, part) if maker.each else {},
             },
             "spec": spec,
         }
         yield path, made
+
+
+def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels that the LeaderWorkerSet of a role of a DisaggregatedSet has."""
+    return {_MAKER: text_at(metadata, "name"), SLICE: "0", ROLE: text_at(role, "name")}
+
+
+def labels_of_maker(workload: Object) -> dict[str, str]:
+    """Return the labels that the Pods of a workload have of what made it."""
+    return {
+        key: value for key, value in labels_of(workload).items() if key in (_MAKER, SLICE, ROLE)
+    }
 
 
 def about(maker: Maker, *, is_judged: bool) -> str:

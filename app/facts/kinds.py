@@ -55,6 +55,13 @@ KUEUE_WORKLOAD = Resource("kueue.x-k8s.io", "workloads", "Workload", True, ("v1b
 LEADER_WORKER_SET = Resource(
     "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True
 )
+DISAGGREGATED_SET = Resource(
+    "disaggregatedset.x-k8s.io",
+    "disaggregatedsets",
+    "DisaggregatedSet",
+    True,
+    ("v1", "v1alpha1"),
+)
 JOB_SET = Resource("jobset.x-k8s.io", "jobsets", "JobSet", True, ("v1alpha2",))
 RAY_CLUSTER = Resource("ray.io", "rayclusters", "RayCluster", True)
 RAY_JOB = Resource("ray.io", "rayjobs", "RayJob", True)
@@ -103,6 +110,7 @@ ALL: tuple[Resource, ...] = (
     STATEFUL_SET,
     JOB,
     LEADER_WORKER_SET,
+    DISAGGREGATED_SET,
     JOB_SET,
     RAY_CLUSTER,
     *TRAINING_JOBS,

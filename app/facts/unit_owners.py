@@ -7,12 +7,14 @@ https://github.com/kubernetes-sigs/lws/blob/060ab4d/api/leaderworkerset/v1/leade
 https://github.com/kubernetes-sigs/jobset/blob/08dfbdfd/api/jobset/v1alpha2/jobset_types.go
 https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.org/v1/common_types.go
 https://github.com/ray-project/kuberay/blob/feeaf72f/ray-operator/controllers/ray/utils/constant.go
+https://lws.sigs.k8s.io/docs/concepts/disaggregatedset (read in its documentation)
 """
 
 from collections.abc import Callable, Iterable
 
 from app.base.value import Value
 from app.facts.kinds import (
+    DISAGGREGATED_SET,
     JOB_SET,
     K8S_POD_GROUP,
     LEADER_WORKER_SET,
@@ -22,16 +24,19 @@ from app.facts.kinds import (
     TRAINING_JOBS,
     WORKLOAD,
 )
+from app.facts.labels import MNNVL_SCOPE
 from app.objects.fields import FieldPath
 from app.objects.names import is_index
 from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET, Resource
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, annotations_of, int_of, map_at, maps_at, text_at
 
 SET_GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 EXCLUSIVE_JOBS = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 RAY_GROUP = "ray.io/group"
+SLICE = "disaggregatedset.x-k8s.io/slice"
+ROLE = "disaggregatedset.x-k8s.io/role"
 _RAY_HEAD = "headgroup"
 
 _SPEC = "spec."
@@ -119,6 +124,12 @@ def _has_workers(spec: JsonMap, labels: JsonMap) -> bool:
     return text_at(labels, RAY_GROUP) in {"", _RAY_HEAD, *groups}
 
 
+def _has_role(spec: JsonMap, labels: JsonMap) -> bool:
+    roles = {text_at(role, "name") for role in maps_at(spec, "roles")}
+    is_there = is_index(text_at(labels, SLICE), int_of(spec.get("slices"), 1))
+    return is_there and text_at(labels, ROLE) in {"", *roles}
+
+
 _IN_SPEC = (
     OwnerKind("PodGroup", (K8S_POD_GROUP,), _POD_GROUP, (UnitScope("group", "group"),)),
     OwnerKind(
@@ -170,9 +181,19 @@ _LABELLED = (
         _has_workers,
     ),
 )
+_DISAGGREGATED = OwnerKind(
+    "DisaggregatedSet",
+    (DISAGGREGATED_SET,),
+    "disaggregatedset.x-k8s.io/name",
+    (UnitScope("slice", "disagg", (SLICE,)), UnitScope("role", "disaggrole", (SLICE, ROLE))),
+    _has_role,
+)
+"""Its Pods are those of LeaderWorkerSets too, whose units they are in unless they name a scope of
+this row."""
+
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 
-OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, *_LABELLED, _JOBS)
+OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, _DISAGGREGATED, *_LABELLED, _JOBS)
 """The kinds in the order in which they count: of several that a Pod names, the first one."""
 
 NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
@@ -193,6 +214,9 @@ def read_owner(pod: JsonMap) -> NamedOwner:
     """Return the owner that `pod` names."""
     values = _values(pod)
     named = [kind for kind in OWNER_KINDS if kind.key in values]
+    scope = annotations_of(pod).get(MNNVL_SCOPE)
+    if _DISAGGREGATED in named and all(scope != each.name for each in _DISAGGREGATED.scopes):
+        named.remove(_DISAGGREGATED)
     if not named:
         return NamedOwner(NO_KIND)
 
@@ -228,13 +252,14 @@ _RAY_MAKER_KIND = "ray.io/originated-from-crd"
 _HASH = "pod-template-hash"
 _ROW_OF_LABEL = {
     kind.key: resource.kind
-    for kind in (*_LABELLED, _JOBS)
+    for kind in (_DISAGGREGATED, *_LABELLED, _JOBS)
     for resource in kind.resources
     if kind.resources[1:] == ()
 }
 """The kinds that a label names. The label of training jobs doesn't say of which kind they are."""
 
 WORKLOAD_KINDS = (
+    DISAGGREGATED_SET,
     LEADER_WORKER_SET,
     JOB_SET,
     RAY_CLUSTER,

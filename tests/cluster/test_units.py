@@ -19,6 +19,7 @@ from tests.pods import UNITS, pod
 KNOWN = [name for name, unit in UNITS.items() if unit]
 OWNERS = {
     "lws": "leaderworkerset-a",
+    "disagg": "disaggregatedset-d",
     "jobset": "jobset-train",
     "training-bert": "pytorchjob-bert",
     "training-nccl": "mpijob-nccl",

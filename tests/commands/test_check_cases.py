@@ -144,6 +144,17 @@ def binding(name: str, *levels: str) -> str:
 
 TOPOLOGY = binding("t", "block", "rack").replace("ClusterTopologyBinding", "ClusterTopology")
 
+_OF_ROLE = TEMPLATE.replace('"true"', '"true", grove.io/mnnvl-scope: SCOPE')
+DISAGGREGATED = (
+    "apiVersion: disaggregatedset.x-k8s.io/v1\nkind: DisaggregatedSet\nmetadata: {name: d}\n"
+    "spec: {roles: ["
+    + ", ".join(
+        f"{{name: {role}, spec: {{leaderWorkerTemplate: {{size: 2, workerTemplate: {_OF_ROLE}}}}}}}"
+        for role in ("prefill", "decode")
+    )
+    + "]}\n"
+)
+
 CASES: list[Any] = [
     # what is not among the documents
     (
@@ -612,6 +623,27 @@ CASES: list[Any] = [
         ],
         0,
         ["ALLOWED  PodCliqueSet s"],
+        [],
+    ),
+    (
+        "a DisaggregatedSet with one NVLink domain for all roles",
+        [DISAGGREGATED.replace("SCOPE", "slice")],
+        0,
+        ["judged is the LeaderWorkerSet", 'MNNVL of unit "disagg-d-0": nothing keeps its pods'],
+        ["Unsupported"],
+    ),
+    (
+        "a DisaggregatedSet with one NVLink domain for each role",
+        [DISAGGREGATED.replace("SCOPE", "role")],
+        0,
+        ['MNNVL of unit "disaggrole-d-0-prefill"', 'MNNVL of unit "disaggrole-d-0-decode"'],
+        ["Unsupported"],
+    ),
+    (
+        "a DisaggregatedSet with a scope of another kind",
+        [DISAGGREGATED.replace("SCOPE", "set")],
+        1,
+        ["spec.roles[0].spec.leaderWorkerTemplate.workerTemplate", "Unsupported value"],
         [],
     ),
     (

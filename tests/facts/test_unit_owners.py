@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.unit_owners import OWNER_KINDS, read_owner
+from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, read_owner
 from tests.pods import RECORDED, pod
 
 BY_TITLE = {kind.title: kind for kind in OWNER_KINDS}
@@ -13,6 +13,8 @@ OWNERS = {
     "lws-labelled-leader": ("LeaderWorkerSet", "a"),
     "lws-worker": ("LeaderWorkerSet", "a"),
     "lws-subgroup": ("LeaderWorkerSet", "a"),
+    "disagg-slice": ("DisaggregatedSet", "d"),
+    "disagg-role": ("DisaggregatedSet", "d"),
     "jobset": ("JobSet", "train"),
     "jobset-replicated-job": ("JobSet", "train"),
     "jobset-job": ("JobSet", "train"),
@@ -31,6 +33,16 @@ OWNERS = {
 def test_the_owner_that_a_pod_names(name: str) -> None:
     named = read_owner(pod(name))
     assert (named.kind.title, named.name, named.second) == (*OWNERS[name], "")
+
+
+@pytest.mark.parametrize("scope", ["group", None])
+def test_a_pod_of_a_disaggregated_set_is_in_the_unit_of_its_group(scope: str | None) -> None:
+    named = read_owner(pod("disagg-slice", scope=scope))
+    assert (named.kind.title, named.name, named.second) == (
+        "LeaderWorkerSet",
+        "d-0-5c5fb-prefill",
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,6 +70,7 @@ GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 INDEX = "jobset.sigs.k8s.io/job-index"
 JOBS = {"replicatedJobs": [{"name": "workers", "replicas": 2}, {"name": "driver"}]}
+ROLES = {"slices": 2, "roles": [{"name": "prefill"}, {"name": "decode"}]}
 RAY = {"workerGroupSpecs": [{"groupName": "gpus"}]}
 
 
@@ -68,6 +81,10 @@ RAY = {"workerGroupSpecs": [{"groupName": "gpus"}]}
         ("LeaderWorkerSet", {"replicas": 2}, {GROUP: "2"}, False),
         ("LeaderWorkerSet", {}, {GROUP: "0"}, True),
         ("LeaderWorkerSet", {}, {}, False),
+        ("DisaggregatedSet", ROLES, {SLICE: "1"}, True),
+        ("DisaggregatedSet", ROLES, {SLICE: "2"}, False),
+        ("DisaggregatedSet", ROLES, {SLICE: "0", ROLE: "decode"}, True),
+        ("DisaggregatedSet", ROLES, {SLICE: "0", ROLE: "gone"}, False),
         ("JobSet", JOBS, {}, True),
         ("JobSet", JOBS, {JOB: "workers"}, True),
         ("JobSet", JOBS, {JOB: "gone"}, False),

@@ -80,6 +80,9 @@ WITHOUT_A_CALL_HERE = {
     for kind in ("jaxjob", "paddlejob", "tfjob", "xgboostjob")
 }
 WITHOUT_A_CALL_HERE |= {
+    ("get", "disaggregatedset.x-k8s.io", "disaggregatedsets"): "its CRD is not installed here"
+}
+WITHOUT_A_CALL_HERE |= {
     (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
     for verb in ("get", "list", "watch", "create", "patch")
 } | {
@@ -192,7 +195,7 @@ class Play:
         group = {"metadata": {"name": "prefill-0"}, "spec": {}}
         await self.admin.create(K8S_POD_GROUP, group, self.namespace)
         for name, unit in pods.UNITS.items():
-            if not unit:
+            if not unit or unit.startswith("disagg"):
                 continue
             obj = recorded(name)
             if name == "job":
