@@ -54,6 +54,7 @@ ADOPTED = "grove.io/mnnvl-resources-adopted"
 UNITS = (
     ("apps", "statefulsets"),
     ("batch", "jobs"),
+    ("disaggregatedset.x-k8s.io", "disaggregatedsets"),
     ("jobset.x-k8s.io", "jobsets"),
     ("kubeflow.org", "pytorchjobs"),
     ("kubeflow.org", "mpijobs"),
@@ -78,9 +79,6 @@ WITHOUT_A_CALL_HERE = {
 } | {
     ("get", "kubeflow.org", f"{kind}s"): "its CRD is not installed here"
     for kind in ("jaxjob", "paddlejob", "tfjob", "xgboostjob")
-}
-WITHOUT_A_CALL_HERE |= {
-    ("get", "disaggregatedset.x-k8s.io", "disaggregatedsets"): "its CRD is not installed here"
 }
 WITHOUT_A_CALL_HERE |= {
     (verb, "grove.io", "clustertopologybindings"): "this cluster serves no bindings; others do"
@@ -195,7 +193,7 @@ class Play:
         group = {"metadata": {"name": "prefill-0"}, "spec": {}}
         await self.admin.create(K8S_POD_GROUP, group, self.namespace)
         for name, unit in pods.UNITS.items():
-            if not unit or unit.startswith("disagg"):
+            if not unit:
                 continue
             obj = recorded(name)
             if name == "job":

@@ -42,10 +42,7 @@ pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served", "workloads
 COLLECT = "mnnvl: {{collectAfterSeconds: 1}}\n"
 CRDS = Path(__file__).parents[2] / "scripts" / "apiserver" / "crds" / "workloads.yaml"
 KNOWN = [
-    name
-    for name, unit in UNITS.items()
-    # its CRD is not installed here
-    if unit and not unit.startswith(("group", "workload", "disagg"))
+    name for name, unit in UNITS.items() if unit and not unit.startswith(("group", "workload"))
 ]
 
 
