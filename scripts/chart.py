@@ -1,16 +1,15 @@
-"""Write what of `manifests/chart` repeats the manifests, so that no object, rule or setting exists
-in one of them only.
+"""Write the files of `manifests/chart` that repeat long manifests: rights, policies and webhooks.
 
-The templates are the files of `manifests/base` and `manifests/overlays` with placeholders for the
+These templates are the files of `manifests/base` and `manifests/overlays` with placeholders for the
 values of the chart. `values.schema.json` contains the schema of the configuration, as the server
 reads it. A text that a placeholder replaces must be in its file exactly as often as stated here: a
-change of the manifests that this file doesn't know ends with a ValueError.
+change of the manifests that this file doesn't know ends with a ValueError. All other templates are
+written by hand, and `tests/test_chart.py` compares their objects with those of the overlays.
 """
 
 import json
 import re
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +34,6 @@ WEBHOOKS = ".Values.webhooks.enabled"
 SERVER = ".Values.server.enabled"
 CERT_MANAGER = '(eq .Values.certificates "cert-manager")'
 NAMESPACE = "{{ .Release.Namespace }}"
-CLIENT_CA = "/etc/grove-admission-client-ca"
-"""Where the Deployment has the CA of the callers. `_names.tpl` names its file."""
 
 
 def replaced(text: str, former: str, new: str, times: int = 1) -> str:
@@ -56,10 +53,34 @@ def source(path: str) -> str:
 
 
 def template(path: str, text: str, condition: str) -> str:
-    """Return a template made of the manifest at `path`, which is rendered under a condition."""
+    """Return a template made of the manifest at `path`, which is rendered under a condition.
+
+    Every object has the labels of the chart.
+    """
     header = HEADER.format(source=path)
-    body = text.removeprefix("---\n").rstrip("\n")
+    body = labelled(text.removeprefix("---\n").rstrip("\n"))
     return f"{header}{{{{- if {condition} }}}}\n{body}\n{{{{- end }}}}\n"
+
+
+LABELS = '  labels: {{- include "grove-admission.labels" . | nindent 4 }}\n'
+
+
+def labelled(text: str) -> str:
+    """Return manifests in which the metadata of each object has the labels of the chart.
+
+    The label of the name is one of them; other labels stay.
+    """
+    own = "    app.kubernetes.io/name: grove-admission\n"
+    flow = r"  labels: \{app\.kubernetes\.io/name: grove-admission(?:, ([^,}]+))?\}\n"
+    text = re.sub(flow, lambda found: LABELS + (f"    {found[1]}\n" if found[1] else ""), text)
+    text = text.replace(f"  labels:\n{own}", LABELS)
+    objects = re.split(r"^(?=---$)", text, flags=re.MULTILINE)
+    return "".join(
+        part
+        if LABELS in part
+        else re.sub(r"^(metadata:\n)", lambda found: found[1] + LABELS, part, count=1, flags=re.M)
+        for part in objects
+    )
 
 
 def in_namespace(text: str) -> str:
@@ -69,6 +90,14 @@ def in_namespace(text: str) -> str:
 
 def rbac() -> str:
     text = in_namespace(source("base/rbac.yaml"))
+    account = f"metadata:\n  name: grove-admission\n  namespace: {NAMESPACE}\n"
+    annotations = (
+        "  {{- with .Values.serviceAccount.annotations }}\n"
+        "  annotations: {{- toYaml . | nindent 4 }}\n"
+        "  {{- end }}\n"
+    )
+    kind = "kind: ServiceAccount\n"
+    text = replaced(text, f"{kind}{account}", f"{kind}{account}{annotations}")
     # the last rules of the Role are about Secrets, which cert-manager makes
     start = text.index('  - apiGroups: [""]\n    resources: [secrets]\n')
     end = text.index("---\n", start)
@@ -83,176 +112,6 @@ def account() -> str:
 
 def viewer() -> str:
     return template("base/viewer.yaml", source("base/viewer.yaml"), SERVER)
-
-
-def service() -> str:
-    text = in_namespace(source("base/service.yaml"))
-    text = replaced(
-        text,
-        "    - ports: [{port: https}]\n",
-        "    - ports: [{port: https}]\n"
-        "      {{- with .Values.networkPolicy.from }}\n"
-        "      from: {{- toYaml . | nindent 8 }}\n"
-        "      {{- end }}\n",
-    )
-    monitoring = "- namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}"
-    text = replaced(
-        text,
-        f"        {monitoring}\n",
-        "        {{- with .Values.networkPolicy.toolsFrom }}\n"
-        "        {{- toYaml . | nindent 8 }}\n"
-        "        {{- end }}\n",
-    )
-    return template("base/service.yaml", text, SERVER)
-
-
-NAMES = {
-    "certificates": ("namespace", "secretName", "serviceName", "webhookConfigurations"),
-    "leaderElection": ("namespace", "name"),
-}
-"""The keys of the configuration with names of objects, which the chart and its RBAC rules fix."""
-
-
-def checks_of_names() -> str:
-    """Return a check of each of NAMES: with another one, the server would lack rights."""
-    defaults = Configuration().model_dump(by_alias=True)
-    lines = []
-    for section, keys in NAMES.items():
-        for key in keys:
-            default = ".Release.Namespace" if key == "namespace" else f'"{defaults[section][key]}"'
-            name = configured(default, section, key)
-            problem = f"config.{section}.{key}: names of objects are fixed, leave it out"
-            lines.append(
-                f'{{{{- if ne ({name}) {default} }}}}{{{{ fail "{problem}" }}}}{{{{- end }}}}'
-            )
-    return "".join(f"{line}\n" for line in lines)
-
-
-def configuration() -> str:
-    text = f"""{checks_of_names()}apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: {{{{ include "grove-admission.configuration" . }}}}
-  namespace: {NAMESPACE}
-  labels: {{app.kubernetes.io/name: grove-admission}}
-data:
-  config.yaml: |
-    {{{{- include "grove-admission.config" . | nindent 4 }}}}
-"""
-    return template("base/kustomization.yaml", text, SERVER)
-
-
-def version() -> str:
-    """Return the version of the project."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return str(project["version"])
-
-
-def deployment() -> str:
-    text = in_namespace(source("base/deployment.yaml"))
-    text = replaced(text, "  replicas: 2\n", "  replicas: {{ .Values.replicas }}\n")
-    port = f"{{{{ {configured('8443', 'server', 'port')} }}}}"
-    text = replaced(text, "containerPort: 8443}", f"containerPort: {port}}}")
-    tools_port = f"{{{{ {configured('8444', 'server', 'toolsPort')} }}}}"
-    text = replaced(text, "containerPort: 8444}", f"containerPort: {tools_port}}}")
-    seconds = f"{{{{ add 30 ({configured('10', 'server', 'drainSeconds')} | ceil) }}}}"
-    grace = "terminationGracePeriodSeconds: "
-    text = replaced(text, f"{grace}45\n", f"{grace}{seconds}\n")
-    text = replaced(
-        text,
-        f"image: grove-admission:{version()}\n",
-        'image: {{ include "grove-admission.image" . }}\n'
-        "          {{- with .Values.image.pullPolicy }}\n"
-        "          imagePullPolicy: {{ . }}\n"
-        "          {{- end }}\n",
-    )
-    text = replaced(
-        text,
-        "      priorityClassName: system-cluster-critical\n",
-        "      {{- with .Values.priorityClassName }}\n"
-        "      priorityClassName: {{ . }}\n"
-        "      {{- end }}\n",
-    )
-    text = _with_pod_settings(text)
-    text = _with_resources(text)
-    text = _with_client_ca(text)
-    text = replaced(
-        text,
-        "configMap: {name: grove-admission-configuration}",
-        'configMap: {name: {{ include "grove-admission.configuration" . }}}',
-    )
-
-    return template("base/deployment.yaml", _with_certificates(text), SERVER)
-
-
-def _with_pod_settings(text: str) -> str:
-    """Return the Deployment with the settings of a Pod that the base leaves out."""
-    settings = ("nodeSelector", "tolerations", "affinity")
-    lines = ["      serviceAccountName: grove-admission\n"]
-    lines += _optional(".Values.image.pullSecrets", "imagePullSecrets")
-    for name in settings:
-        lines += _optional(f".Values.{name}", name)
-    return replaced(text, lines[0], "".join(lines))
-
-
-def _optional(value: str, name: str) -> list[str]:
-    return [
-        f"      {{{{- with {value} }}}}\n",
-        f"      {name}: {{{{- toYaml . | nindent 8 }}}}\n",
-        "      {{- end }}\n",
-    ]
-
-
-def _with_client_ca(text: str) -> str:
-    """Return the Deployment with the ConfigMap that has the CA of the callers."""
-    mounts = "          volumeMounts:\n"
-    volumes = "      volumes:\n"
-    condition = "{{- with .Values.clientCaConfigMap }}"
-    text = replaced(
-        text,
-        mounts,
-        f"{mounts}            {condition}\n"
-        f"            - {{name: client-ca, mountPath: {CLIENT_CA}, readOnly: true}}\n"
-        "            {{- end }}\n",
-    )
-    return replaced(
-        text,
-        volumes,
-        f"{volumes}        {condition}\n"
-        "        - name: client-ca\n"
-        "          configMap: {name: {{ . }}}\n"
-        "        {{- end }}\n",
-    )
-
-
-def _with_resources(text: str) -> str:
-    former = re.search(r"          resources:\n(            .+\n)+", text)
-    if former is None:
-        raise ValueError("the container has no resources")
-
-    new = "          resources: {{- toYaml .Values.resources | nindent 12 }}\n"
-    return replaced(text, former[0], new)
-
-
-def _with_certificates(text: str) -> str:
-    """Return the Deployment with what the overlay `cert-manager` changes in it."""
-    patch = yaml.safe_load(source("overlays/cert-manager/certificates.yaml"))
-    pod = patch["spec"]["template"]["spec"]
-    (variable,) = pod["containers"][0]["env"]
-    secret = pod["volumes"][0]["secret"]["secretName"]
-
-    former = f"{variable['name']}, value: self-managed"
-    mode = f'{{{{ {CERT_MANAGER} | ternary "{variable["value"]}" "self-managed" }}}}'
-    text = replaced(text, former, f"{variable['name']}, value: {mode}")
-    memory = "          emptyDir: {medium: Memory, sizeLimit: 1Mi}\n"
-    return replaced(
-        text,
-        memory,
-        f"          {{{{- if {CERT_MANAGER} }}}}\n"
-        f"          secret: {{secretName: {secret}}}\n"
-        f"          {{{{- else }}}}\n{memory}"
-        "          {{- end }}\n",
-    )
 
 
 def webhooks() -> str:
@@ -456,25 +315,11 @@ def monitoring(name: str) -> str:
     text = replaced(
         text,
         "metadata:\n  name: grove-admission\n",
-        f"metadata:\n  name: grove-admission\n  namespace: {NAMESPACE}\n"
-        "  {{- with .Values.monitoring.labels }}\n"
-        "  labels: {{- toYaml . | nindent 4 }}\n"
-        "  {{- end }}\n",
+        f"metadata:\n  name: grove-admission\n  namespace: {NAMESPACE}\n{LABELS}"
+        "    {{- with .Values.monitoring.labels }}\n"
+        "    {{- toYaml . | nindent 4 }}\n"
+        "    {{- end }}\n",
     )
-    return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
-
-
-def dashboard() -> str:
-    text = f"""apiVersion: v1
-kind: ConfigMap
-metadata:
-  name: grove-admission-dashboard
-  namespace: {NAMESPACE}
-  labels: {{grafana_dashboard: "1", app.kubernetes.io/name: grove-admission}}
-data:
-  dashboard.json: {{{{ .Files.Get "dashboard.json" | replace "grove-system" .Release.Namespace | quote }}}}
-"""
-    path = "overlays/monitoring/kustomization.yaml"
     return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
 
 
@@ -502,6 +347,7 @@ def _properties() -> dict[str, Any]:
     switch = {"type": "boolean"}
     anything = {"type": "object"}
     objects = {"type": "array", "items": anything}
+    labels = {"type": "object", "additionalProperties": text}
     policy = {"enum": ["Fail", "Ignore"]}
     names = [webhook["name"] for webhook in _all_webhooks()]
     image = {
@@ -520,9 +366,25 @@ def _properties() -> dict[str, Any]:
         "replicas": {"type": "integer", "minimum": 1},
         "resources": anything,
         "priorityClassName": text,
-        "nodeSelector": {"type": "object", "additionalProperties": text},
+        "nodeSelector": labels,
         "tolerations": objects,
         "affinity": anything,
+        "topologySpreadConstraints": {"type": ["array", "null"], "items": anything},
+        "podDisruptionBudget": anything,
+        "podLabels": labels,
+        "podAnnotations": labels,
+        "commonLabels": labels,
+        "hostNetwork": switch,
+        "dnsPolicy": text,
+        "podSecurityContext": anything,
+        "securityContext": anything,
+        "updateStrategy": anything,
+        "logLevel": {"enum": ["debug", "info", "warning", "error"]},
+        "extraArgs": {"type": "array", "items": text},
+        "extraEnv": objects,
+        "extraObjects": {"type": "array", "items": {"type": ["object", "string"]}},
+        "serviceAccount": _object({"annotations": labels}),
+        "replicaCount": {"description": "A common name of other charts; here it is replicas."},
         "networkPolicy": _object(
             {
                 "from": objects,
@@ -544,9 +406,7 @@ def _properties() -> dict[str, Any]:
         "queueGuard": _object(
             {"mode": {"enum": ["off", "warn", "refuse"]}, "kaiNamespace": {**text, "minLength": 1}}
         ),
-        "monitoring": _object(
-            {"enabled": switch, "labels": {"type": "object", "additionalProperties": text}}
-        ),
+        "monitoring": _object({"enabled": switch, "labels": labels}),
         "global": anything,
     }
 
@@ -568,16 +428,12 @@ def files() -> dict[str, str]:
         "templates/account.yaml": account(),
         "templates/alerts.yaml": monitoring("alerts"),
         "templates/certificate.yaml": certificate(),
-        "templates/configuration.yaml": configuration(),
-        "templates/dashboard.yaml": dashboard(),
-        "templates/deployment.yaml": deployment(),
         "templates/egress.yaml": egress(),
         "templates/flow-control.yaml": flow_control(),
         "templates/policies.yaml": policies(),
         "templates/queue-guard.yaml": queue_guard(),
         "templates/queue-names.yaml": queue_names(),
         "templates/rbac.yaml": rbac(),
-        "templates/service.yaml": service(),
         "templates/servicemonitor.yaml": monitoring("servicemonitor"),
         "templates/viewer.yaml": viewer(),
         "templates/waiting.yaml": waiting(),

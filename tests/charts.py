@@ -56,4 +56,4 @@ def _by_package(folder: Path, values: Values, namespace: str, release: str) -> l
             texts = chart.render(dict(values), name=release, namespace=namespace)
         except helm.HelmError as problem:
             raise RefusedError(str(problem)) from None
-    return list(texts.values())
+    return [text for name, text in texts.items() if not name.endswith("NOTES.txt")]

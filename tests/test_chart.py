@@ -23,9 +23,9 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
     """Return the objects by kind and name.
 
     The generated name of a ConfigMap depends on the text of the configuration, which is compared as
-    a document. The order of volumes means nothing.
+    a document. The order of volumes means nothing. Labels of a chart are left out.
     """
-    text = json.dumps(objects)
+    text = json.dumps([without_standard_labels(obj) for obj in objects])
     for obj in objects:
         name = obj["metadata"]["name"]
         if obj["kind"] == "ConfigMap" and name.startswith("grove-admission-configuration-"):
@@ -41,6 +41,24 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
         volumes = deployment["spec"]["template"]["spec"]["volumes"]
         volumes.sort(key=lambda volume: str(volume["name"]))
     return named
+
+
+STANDARD = {
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/version",
+    "app.kubernetes.io/managed-by",
+    "helm.sh/chart",
+}
+"""The labels that Helm recommends for each object of a chart."""
+
+
+def without_standard_labels(obj: Object) -> Object:
+    metadata = dict(obj["metadata"])
+    labels = {
+        key: value for key, value in metadata.pop("labels", {}).items() if key not in STANDARD
+    }
+    return {**obj, "metadata": {**metadata, **({"labels": labels} if labels else {})}}
 
 
 def in_overlay(overlay: str, *others: str) -> dict[tuple[str, str], Object]:
@@ -67,7 +85,17 @@ def test_the_chart_has_the_version_of_the_project() -> None:
 
 
 def test_no_other_file_is_in_the_chart() -> None:
-    by_hand = {"Chart.yaml", "values.yaml", "templates/_names.tpl"}
+    by_hand = {
+        "Chart.yaml",
+        "values.yaml",
+        "templates/NOTES.txt",
+        "templates/_names.tpl",
+        "templates/configuration.yaml",
+        "templates/dashboard.yaml",
+        "templates/deployment.yaml",
+        "templates/extra.yaml",
+        "templates/service.yaml",
+    }
     there = {str(path.relative_to(CHART)) for path in CHART.rglob("*") if path.is_file()}
     assert there == by_hand | generator.files().keys()
 
@@ -136,8 +164,91 @@ def test_the_webhooks_come_in_a_second_step_or_in_a_release_of_their_own() -> No
     assert without & alone == set()
 
 
-def test_nothing_is_random_and_the_name_of_the_release_is_in_no_object() -> None:
-    assert render(CHART, {}, release="first") == render(CHART, {}, release="second")
+def test_nothing_is_random_and_the_name_of_the_release_is_in_one_label_only() -> None:
+    first, second = (render(CHART, {}, release=name) for name in ("first", "second"))
+    instances = {obj["metadata"]["labels"]["app.kubernetes.io/instance"] for obj in first}
+    assert instances == {"first"}
+    assert list(map(without_standard_labels, first)) == list(map(without_standard_labels, second))
+
+
+def test_every_object_has_the_standard_labels_and_those_of_the_values() -> None:
+    values = {
+        "commonLabels": {"team": "gpu"},
+        "monitoring": {"enabled": True},
+        "policies": {"enabled": True},
+        "queueGuard": {"mode": "refuse"},
+        "flowControl": {"enabled": True},
+        "networkPolicy": {"egress": {"enabled": True}},
+        "config": {**DEFAULTS["config"], "waiting": {"enabled": True}},
+    }
+    for certificates in ("self-managed", "cert-manager"):
+        objects = render(CHART, {**values, "certificates": certificates})
+        assert len(objects) > 60
+        assert [
+            (obj["kind"], obj["metadata"]["name"])
+            for obj in objects
+            if not STANDARD | {"team"} <= obj["metadata"].get("labels", {}).keys()
+        ] == []
+
+
+def test_settings_of_the_pod_are_where_they_belong() -> None:
+    constraint = {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    values: Values = {
+        "commonLabels": {"team": "gpu"},
+        "podLabels": {"mesh": "off"},
+        "podAnnotations": {"scrape": "no"},
+        "topologySpreadConstraints": [constraint],
+        "podDisruptionBudget": {"minAvailable": 1},
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "podSecurityContext": {"runAsUser": None, "runAsGroup": None, "fsGroup": None},
+        "securityContext": {"privileged": False},
+        "updateStrategy": {"rollingUpdate": {"maxSurge": 2}},
+        "logLevel": "debug",
+        "extraArgs": ["--log-format=json"],
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
+        "serviceAccount": {"annotations": {"role": "x"}},
+        "extraObjects": [
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "{{ .Release.Name }}"}},
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: extra}\n",
+        ],
+    }
+    objects = {(obj["kind"], obj["metadata"]["name"]): obj for obj in render(CHART, values)}
+    deployment = objects["Deployment", "grove-admission"]["spec"]
+    metadata = deployment["template"]["metadata"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    assert metadata["labels"] == {
+        "app.kubernetes.io/name": "grove-admission",
+        "team": "gpu",
+        "mesh": "off",
+    }
+    assert metadata["annotations"] == {
+        "grove-admission.grove.io/takes-tokens": "all",
+        "scrape": "no",
+    }
+    assert pod["topologySpreadConstraints"] == [constraint]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container["securityContext"]["privileged"] is False
+    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 2}
+    assert container["args"][-2:] == ["--log-level=debug", "--log-format=json"]
+    assert {"name": "TZ", "value": "UTC"} in container["env"]
+    account = objects["ServiceAccount", "grove-admission"]["metadata"]
+    assert account["annotations"] == {"role": "x"}
+    assert objects["PodDisruptionBudget", "grove-admission"]["spec"]["minAvailable"] == 1
+    assert {("Secret", "release"), ("ConfigMap", "extra")} <= objects.keys()
+
+
+def test_without_a_budget_or_a_spread_there_is_none() -> None:
+    values: Values = {"podDisruptionBudget": None, "topologySpreadConstraints": []}
+    objects = by_name(render(CHART, values))
+    assert ("PodDisruptionBudget", "grove-admission") not in objects
+    pod = objects["Deployment", "grove-admission"]["spec"]["template"]["spec"]
+    assert "topologySpreadConstraints" not in pod
 
 
 def test_each_setting_is_where_it_belongs() -> None:
@@ -259,6 +370,7 @@ def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
         ({"webhooks": {"failurePolicy": {"pod": "Fail"}}}, "/webhooks/failurePolicy"),
         ({"monitoring": {"enabled": "yes"}}, "/monitoring/enabled"),
         ({"replica": 2}, "replica"),
+        ({"replicaCount": 2}, "replicaCount: did you mean replicas"),
         ({"config": {"leaderElection": {"name": "other"}}}, "config.leaderElection.name"),
         ({"config": {"certificates": {"namespace": "a"}}}, "config.certificates.namespace"),
     ],
@@ -276,7 +388,7 @@ def test_the_schema_knows_each_key_of_the_configuration() -> None:
 
 def test_every_value_has_a_default_that_the_schema_accepts() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert DEFAULTS.keys() | {"global"} == schema["properties"].keys()
+    assert DEFAULTS.keys() | {"global", "replicaCount"} == schema["properties"].keys()
     assert render(CHART, DEFAULTS) == render(CHART, {})
 
 

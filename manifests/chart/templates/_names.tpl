@@ -1,3 +1,15 @@
+{{- /* The labels of every object. Pods are selected by the first one alone, which never changes. */ -}}
+{{- define "grove-admission.labels" -}}
+app.kubernetes.io/name: grove-admission
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
 {{- define "grove-admission.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}
