@@ -62,7 +62,7 @@ QUESTIONS = (
     ),
     Question(
         "everything is denied by NetworkPolicies: which ports",
-        (INSTALL, "#networkpolicies"),
+        (INSTALL, "networks.md", "#networkpolicies"),
         "It listens on two ports",
     ),
     # incident
