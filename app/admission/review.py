@@ -307,6 +307,10 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
         response["warnings"] = _listed(verdict.warnings)
     if not verdict.allowed:
         response["status"] = _status(verdict, request)
+        if verdict.causes:
+            # kubectl prints that the object is invalid then, and not which webhook said so. In its
+            # audit log, the API server puts the name of the webhook before this key.
+            response["auditAnnotations"] = {"verdict": "refused"}
     elif verdict.patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(to_json(verdict.patch)).decode("ascii")

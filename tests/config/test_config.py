@@ -19,11 +19,13 @@ def read(text: str) -> Configuration:
     return read_configuration(HEAD + text, "file")
 
 
+@pytest.mark.statement("3.53")
 def test_an_empty_configuration_is_the_defaults() -> None:
     assert read("") == Configuration()
     assert Configuration().cluster_topology.enabled is False
 
 
+@pytest.mark.statement("1.1")
 def test_the_example_can_be_used_and_shows_defaults() -> None:
     example = load_configuration(EXAMPLE)
     assert [level.domain for level in example.levels] == ["zone", "block", "rack", "host"]
@@ -50,12 +52,14 @@ def test_the_example_has_every_key() -> None:
 BAD_LEVELS = "levels: [{domain: rack, key: a}, {domain: rack, key: b}, {domain: shelf, key: c}]"
 
 
+@pytest.mark.statement("1.89")
 def test_levels_are_not_checked_if_topology_is_disabled() -> None:
     assert read(f"clusterTopology: {{enabled: false, {BAD_LEVELS}}}").levels == ()
     with pytest.raises(ConfigurationError, match="Duplicate value"):
         read(f"clusterTopology: {{enabled: true, {BAD_LEVELS}}}")
 
 
+@pytest.mark.statement("1.1", "1.13", "1.65", "1.68")
 def test_levels_are_read_broadest_first() -> None:
     text = (
         "clusterTopology: {enabled: true, levels: [{domain: host, key: h}, {domain: rack, key: r}]}"
@@ -63,6 +67,7 @@ def test_levels_are_read_broadest_first() -> None:
     assert read(text).levels == (Level("rack", "r"), Level("host", "h"))
 
 
+@pytest.mark.statement("1.191")
 def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
     assert read("clusterTopology: {name: ''}").cluster_topology.name == "grove-topology"
     with pytest.raises(ConfigurationError):
@@ -206,6 +211,21 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
         ),
     ],
 )
+@pytest.mark.statement(
+    "1.43",
+    "1.66",
+    "1.67",
+    "1.72",
+    "1.73",
+    "1.74",
+    "1.82",
+    "1.83",
+    "1.84",
+    "1.85",
+    "1.86",
+    "1.87",
+    "1.88",
+)
 def test_what_is_wrong_is_said(text: str, findings: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(text)
@@ -296,6 +316,7 @@ def test_a_configmap_is_told_from_what_is_in_it() -> None:
         read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
 
 
+@pytest.mark.statement("1.48")
 def test_the_lease_and_our_own_account_are_in_the_namespace_of_the_pod() -> None:
     moved = with_overrides(read(""), {"POD_NAMESPACE": "elsewhere"}, {})
     assert moved.leader_election.namespace == "elsewhere"

@@ -39,6 +39,7 @@ async def audit(api: ApiServer, *options: str) -> tuple[int, list[str], str]:
 
 
 @pytest.mark.usefixtures("topology")
+@pytest.mark.statement("3.51")
 async def test_of_5000_podgroups_the_37_that_offend_are_named(
     api: ApiServer, clients: Users, namespace: str, kind: str
 ) -> None:

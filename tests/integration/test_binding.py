@@ -66,6 +66,7 @@ async def bound(
     return pod_labels
 
 
+@pytest.mark.statement("5.1", "5.7", "5.10", "5.11", "5.22", "5.32", "5.33", "5.34", "5.36")
 async def test_a_pod_gets_the_labels_of_its_node(clients: Users, namespace: str, node: str) -> None:
     assert await bound(clients, namespace, node, {"app": "x"}) == {
         "app": "x",
@@ -75,6 +76,7 @@ async def test_a_pod_gets_the_labels_of_its_node(clients: Users, namespace: str,
     }
 
 
+@pytest.mark.statement("5.15")
 async def test_what_the_caller_claims_is_overwritten(
     clients: Users, namespace: str, node: str
 ) -> None:
@@ -89,6 +91,7 @@ async def test_what_the_pod_claimed_before_is_overwritten(
     assert (labels[RACK], labels[NVLINK]) == ("r12", "nv-3")
 
 
+@pytest.mark.statement("5.13")
 async def test_a_relabelled_node_counts_as_it_is_now(
     clients: Users, served: Running, namespace: str, node: str
 ) -> None:
@@ -106,6 +109,7 @@ async def test_a_relabelled_node_counts_as_it_is_now(
     assert (labels[RACK], NVLINK in labels) == ("r13", False)
 
 
+@pytest.mark.statement("5.16", "5.25")
 async def test_a_label_that_the_node_lacks_is_not_claimed(
     clients: Users, namespace: str, node: str
 ) -> None:
@@ -113,6 +117,7 @@ async def test_a_label_that_the_node_lacks_is_not_claimed(
     assert labels.get(ZONE) in (None, "")
 
 
+@pytest.mark.statement("5.17")
 async def test_a_label_of_the_pod_itself_stays_if_the_node_lacks_it(
     clients: Users, namespace: str, node: str
 ) -> None:
@@ -145,6 +150,7 @@ async def test_an_unknown_node_changes_nothing(
     }
 
 
+@pytest.mark.statement("5.30", "5.31", "5.42")
 async def test_without_the_webhook_a_pod_is_bound_as_ever(
     clients: Users, api: ApiServer, namespace: str, node: str
 ) -> None:

@@ -70,6 +70,7 @@ def calls_of(served: Running) -> int:
 
 @pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.3", "2.98")
 async def test_a_clique_gets_a_domain_and_a_claim(
     clients: Users, namespace: str, grove: bool, owner: Object
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_clique_gets_a_domain_and_a_claim(
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.65", "2.89")
 async def test_the_second_clique_of_a_replica_costs_no_call(
     clients: Users, served: Running, namespace: str
 ) -> None:
@@ -110,6 +112,7 @@ async def test_the_second_clique_of_a_replica_costs_no_call(
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.56", "2.110")
 async def test_a_reset_by_the_operator_gets_the_claim_back(clients: Users, namespace: str) -> None:
     made = await create(clients, namespace, clique())
     reset = {"spec": {"podSpec": {**builders.pod_spec(), "resourceClaims": None}}}
@@ -118,6 +121,7 @@ async def test_a_reset_by_the_operator_gets_the_claim_back(clients: Users, names
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.80")
 async def test_a_dry_run_makes_nothing(clients: Users, namespace: str) -> None:
     answer = await tried(clients.operator, POD_CLIQUE, clique(), namespace)
     assert claims_of(answer) == [{"name": "mnnvl", "resourceClaimName": "train-0-mnnvl-claim"}]
@@ -126,6 +130,7 @@ async def test_a_dry_run_makes_nothing(clients: Users, namespace: str) -> None:
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.72")
 async def test_a_clique_without_gpus_gets_nothing(clients: Users, namespace: str) -> None:
     made = await create(
         clients,
@@ -137,6 +142,7 @@ async def test_a_clique_without_gpus_gets_nothing(clients: Users, namespace: str
 
 
 @pytest.mark.usefixtures("owner")
+@pytest.mark.statement("2.78")
 async def test_what_others_made_is_not_taken(clients: Users, namespace: str) -> None:
     foreign = {"metadata": {"name": "train-0-cd"}, "spec": {"numNodes": 4, **CHANNEL}}
     await clients.user.create(COMPUTE_DOMAIN, foreign, namespace)
@@ -207,6 +213,7 @@ async def test_nothing_is_made_for_a_clique_of_a_former_set_of_that_name(
     assert await names(clients.user, COMPUTE_DOMAIN, namespace) == []
 
 
+@pytest.mark.statement("2.63")
 async def test_two_servers_make_each_domain_and_claim_once(
     clients: Users, api: ApiServer, served: Running, namespace: str, tmp_path: Path, owner: Object
 ) -> None:

@@ -215,6 +215,7 @@ async def test_the_deadlock_claims_that_running_pods_reserve_are_being_deleted(
     await cluster.until_event("MnnvlResourcesRestored")
 
 
+@pytest.mark.statement("2.91", "2.93")
 async def test_the_leak_a_set_is_scaled_from_one_to_three_and_back(cluster: Cluster) -> None:
     """Replicas 1 and 2 are gone before they had a PodGang; a pod of replica 2 takes its time."""
     await cluster.create_set()
@@ -277,6 +278,7 @@ async def test_a_changed_scope_is_in_nobodys_way_until_the_operator_writes_the_s
 
 
 @pytest.mark.parametrize("deleted", [*KINDS, None], ids=["ComputeDomain", "ResourceClaim", "both"])
+@pytest.mark.statement("2.94")
 async def test_what_is_deleted_by_hand_is_made_again(
     cluster: Cluster, deleted: Resource | None
 ) -> None:
@@ -356,6 +358,7 @@ async def test_a_foreign_object_in_the_way_is_reported_and_left_alone(cluster: C
     assert stored["spec"]["numNodes"] == 4
 
 
+@pytest.mark.statement("2.2", "2.13")
 async def test_annotations_of_the_set_count(cluster: Cluster) -> None:
     pcs = (await cluster.create_set(enabled="true", scope="clique"))["metadata"]["uid"]
     made = await cluster.clique("worker", annotated=False)
@@ -363,6 +366,7 @@ async def test_annotations_of_the_set_count(cluster: Cluster) -> None:
     await cluster.until_owned(pcs, "train-0-worker")
 
 
+@pytest.mark.statement("2.68")
 async def test_the_form_of_claim_follows_the_device_classes(cluster: Cluster) -> None:
     names = ("compute-domain-default-channel.nvidia.com", "compute-domain.nvidia.com")
     classes = cluster.served.cluster.stores[DEVICE_CLASSES]

@@ -97,6 +97,9 @@ def both(base: str, owner: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("first", ["cliques", "gang"])
+@pytest.mark.statement(
+    "2.4", "2.17", "2.19", "2.22", "2.25", "2.55", "2.85", "2.88", "2.90", "2.92", "2.106"
+)
 async def test_replica_scope_from_creation_to_deletion(
     clients: Users, grove: Grove, namespace: str, first: str
 ) -> None:
@@ -123,6 +126,7 @@ async def test_replica_scope_from_creation_to_deletion(
         await grove.until_owners(left)
 
 
+@pytest.mark.statement("2.14", "2.29", "2.31", "2.34", "2.37")
 async def test_clique_scope_has_a_domain_for_each_clique(grove: Grove) -> None:
     for name in ("train-0-worker", "train-0-leader"):
         await grove.clique(name, "train-0", "clique")
@@ -136,6 +140,7 @@ async def test_clique_scope_has_a_domain_for_each_clique(grove: Grove) -> None:
     await grove.until_owners({})
 
 
+@pytest.mark.statement("2.41", "2.43", "2.46", "2.49")
 async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(grove: Grove) -> None:
     """minAvailable 1: replica 0 of the group is in the base PodGang, 1 and 2 have one of their own,
     counted from 0.
@@ -163,6 +168,7 @@ async def test_base_and_scaled_podgangs_of_a_scaling_group_own_just_their_own(gr
     await grove.until_owners(expected[1] | expected[2])
 
 
+@pytest.mark.statement("2.95")
 async def test_a_podgang_made_anew_takes_over_from_its_former_self(
     clients: Users, grove: Grove, namespace: str
 ) -> None:

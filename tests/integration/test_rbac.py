@@ -152,6 +152,7 @@ def rights() -> Iterator[Right]:
             yield from itertools.product(rule["verbs"], rule["apiGroups"], rule["resources"])
 
 
+@pytest.mark.statement("1.158", "1.162", "1.163")
 async def test_every_right_is_used_by_a_call_or_has_a_reason(
     api: ApiServer, clients: Users, start: Start, namespace: str
 ) -> None:

@@ -140,6 +140,7 @@ def writes(served: Running) -> dict[tuple[str, str], int]:
 # KAI Topology CR Generation.
 
 
+@pytest.mark.statement("1.3", "1.42", "1.57", "1.61", "1.76", "1.180")
 async def test_kai_topology_is_created_on_cluster_topology_creation(
     clients: Users, start: Start
 ) -> None:
@@ -149,6 +150,7 @@ async def test_kai_topology_is_created_on_cluster_topology_creation(
         assert [level["domain"] for level in stored["spec"]["levels"]] == ["zone", "rack", "host"]
 
 
+@pytest.mark.statement("1.58", "1.181")
 async def test_kai_topology_is_updated_on_cluster_topology_spec_change(
     clients: Users, start: Start
 ) -> None:
@@ -159,6 +161,7 @@ async def test_kai_topology_is_updated_on_cluster_topology_spec_change(
         await until_ready(clients, "True")
 
 
+@pytest.mark.statement("1.63", "1.182")
 async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
@@ -179,6 +182,7 @@ async def test_kai_topology_is_owned_by_the_cluster_topology(clients: Users, sta
 # Status Updates.
 
 
+@pytest.mark.statement("1.34", "1.38", "1.183", "1.187", "1.189")
 async def test_status_is_topology_ready_with_the_observed_generation_on_success(
     clients: Users, start: Start
 ) -> None:
@@ -203,6 +207,7 @@ SEVEN = {
 """The example of the design."""
 
 
+@pytest.mark.statement("1.40", "1.41")
 async def test_the_seven_levels_of_the_design_make_a_topology_by_which_kai_can_place(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -222,6 +227,7 @@ async def test_the_seven_levels_of_the_design_make_a_topology_by_which_kai_can_p
         await until(stored_gang, clients, namespace, (NAME, told))
 
 
+@pytest.mark.statement("1.54")
 async def test_a_status_that_a_user_writes_is_repaired(clients: Users, start: Start) -> None:
     foreign = {"metadata": {"name": NAME}, "spec": {"levels": [{"nodeLabel": "theirs"}]}}
     await clients.admin.create(KAI_TOPOLOGY, foreign)
@@ -244,6 +250,7 @@ async def test_a_status_that_a_user_writes_is_repaired(clients: Users, start: St
         await clients.admin.delete(ObjectRef(KAI_TOPOLOGY, NAME))
 
 
+@pytest.mark.statement("1.53")
 async def test_a_managed_topology_that_is_being_deleted_stays_guarded(
     clients: Users, start: Start
 ) -> None:
@@ -261,6 +268,7 @@ async def test_a_managed_topology_that_is_being_deleted_stays_guarded(
         assert await eventually(lambda: is_deleted(clients, ref))
 
 
+@pytest.mark.statement("1.64")
 async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
     clients: Users, start: Start
 ) -> None:
@@ -275,6 +283,7 @@ async def test_a_kai_topology_of_somebody_else_is_left_alone_and_said(
         await until_ready(clients, "True")
 
 
+@pytest.mark.statement("1.126")
 async def test_a_transition_is_timed_only_where_the_status_changes(
     clients: Users, start: Start
 ) -> None:
@@ -350,6 +359,7 @@ def without_status(crd: Object) -> Object:
 # Drift Detection.
 
 
+@pytest.mark.statement("1.56", "1.184", "1.185")
 async def test_a_modified_kai_topology_is_reset(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
@@ -364,6 +374,7 @@ async def test_a_modified_kai_topology_is_reset(clients: Users, start: Start) ->
         await until_kai(clients, ZONE, RACK, HOST)
 
 
+@pytest.mark.statement("1.59", "1.186")
 async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start) -> None:
     async with start(LEVELS):
         await until_kai(clients, ZONE, RACK, HOST)
@@ -386,6 +397,7 @@ async def test_a_deleted_kai_topology_is_recreated(clients: Users, start: Start)
 # Lifecycle.
 
 
+@pytest.mark.statement("1.44", "1.75")
 async def test_a_cluster_topology_that_cannot_be_made_ends_the_process_with_code_1(
     clients: Users, api: ApiServer, start: Start, tmp_path: Path
 ) -> None:
@@ -501,6 +513,7 @@ TRANSLATED = {
 }
 
 
+@pytest.mark.statement("1.78", "1.96", "1.97")
 async def test_disabling_removes_all_constraints_and_enabling_brings_them_back(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -523,6 +536,7 @@ async def test_disabling_removes_all_constraints_and_enabling_brings_them_back(
         await until(stored_gang, clients, namespace, (NAME, TRANSLATED))
 
 
+@pytest.mark.statement("1.79", "1.81", "1.93", "1.94")
 async def test_disabling_takes_the_kai_topology_along(
     clients: Users, api: ApiServer, start: Start
 ) -> None:
@@ -536,6 +550,7 @@ async def test_disabling_takes_the_kai_topology_along(
         assert await eventually(lambda: is_gone(clients.operator, KAI_TOPOLOGY, NAME))
 
 
+@pytest.mark.statement("1.90", "1.91", "1.102")
 async def test_a_removed_level_loses_its_required_constraints_and_the_status_says_so(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -553,6 +568,7 @@ async def test_a_removed_level_loses_its_required_constraints_and_the_status_say
         assert scaled["spec"]["replicas"] == 2
 
 
+@pytest.mark.statement("1.70", "1.108", "1.109")
 async def test_a_new_strictest_level_is_preferred_at_all_three_levels(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -586,6 +602,7 @@ async def test_who_removes_a_level_is_warned_of_the_sets_that_it_hits(
         assert f"{namespace}/train" in warning
 
 
+@pytest.mark.statement("1.103")
 async def test_constraints_that_stay_valid_are_not_written(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -612,6 +629,7 @@ async def until_idle(served: Running) -> None:
     await eventually(is_idle)
 
 
+@pytest.mark.statement("1.10", "1.69")
 async def test_a_restart_of_everything_writes_nothing(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -632,6 +650,7 @@ async def test_a_restart_of_everything_writes_nothing(
         assert writes(served) == paths
 
 
+@pytest.mark.statement("1.115")
 async def test_other_conditions_of_a_podcliqueset_stay(
     clients: Users, start: Start, namespace: str
 ) -> None:
@@ -660,6 +679,7 @@ async def test_other_conditions_of_a_podcliqueset_stay(
 SINCE = "2026-01-01T00:00:00Z"
 
 
+@pytest.mark.statement("1.36")
 async def test_kai_is_picked_up_when_its_crd_appears(
     clients: Users, api: ApiServer, start: Start
 ) -> None:

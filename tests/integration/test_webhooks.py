@@ -54,6 +54,7 @@ async def refusal(action: Any) -> tuple[int, str]:
 
 
 @pytest.mark.untraced
+@pytest.mark.statement("1.8", "1.51", "1.52", "1.172", "1.173", "1.175", "1.176")
 async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(clients: Users) -> None:
     update = clients.user.patch(
         ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"metadata": {"labels": {"a": "b"}}}
@@ -73,6 +74,7 @@ async def test_a_user_may_not_touch_the_managed_topology_but_may_have_one(client
     assert await is_gone(clients.user, CLUSTER_TOPOLOGY, "mine")
 
 
+@pytest.mark.statement("1.50", "1.171", "1.174")
 async def test_the_operator_may_write_the_managed_topology(clients: Users) -> None:
     written = await clients.operator.patch(
         ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"), {"metadata": {"labels": {"a": "b"}}}
@@ -80,6 +82,7 @@ async def test_the_operator_may_write_the_managed_topology(clients: Users) -> No
     assert written["metadata"]["labels"] == {"a": "b"}
 
 
+@pytest.mark.statement("1.51")
 async def test_a_bulk_delete_of_topologies_stops_at_the_managed_one(clients: Users) -> None:
     await clients.user.create(
         CLUSTER_TOPOLOGY, builders.cluster_topology("another", rack="example.com/rack")
@@ -89,6 +92,7 @@ async def test_a_bulk_delete_of_topologies_stops_at_the_managed_one(clients: Use
     assert not await is_gone(clients.user, CLUSTER_TOPOLOGY, "grove-topology")
 
 
+@pytest.mark.statement("1.46")
 async def test_levels_are_validated(clients: Users) -> None:
     doubled = builders.cluster_topology("doubled", rack="example.com/x", host="example.com/x")
     code, message = await refusal(clients.user.create(CLUSTER_TOPOLOGY, doubled))
@@ -99,6 +103,7 @@ async def test_levels_are_validated(clients: Users) -> None:
 # PodCliqueSet.
 
 
+@pytest.mark.statement("1.177")
 async def test_a_valid_hierarchy_is_stored(clients: Users, namespace: str) -> None:
     obj = builders.pod_clique_set("fine", domain="zone", group_domain="rack", clique_domain="host")
     created = await clients.user.create(POD_CLIQUE_SET, obj, namespace)
@@ -120,6 +125,7 @@ async def test_a_valid_hierarchy_is_stored(clients: Users, namespace: str) -> No
         ),
     ],
 )
+@pytest.mark.statement("1.4", "1.92", "1.178")
 async def test_a_wrong_hierarchy_is_refused(
     clients: Users, namespace: str, domains: Any, told: str
 ) -> None:
@@ -130,6 +136,7 @@ async def test_a_wrong_hierarchy_is_refused(
     assert await is_gone(clients.user, POD_CLIQUE_SET, "wrong", namespace)
 
 
+@pytest.mark.statement("3.50")
 async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(
     clients: Users, namespace: str
 ) -> None:
@@ -148,6 +155,7 @@ async def test_a_finalizer_can_be_removed_from_what_has_become_invalid(
 # PodGroup.
 
 
+@pytest.mark.statement("3.21", "3.22", "3.23", "3.25", "3.27", "3.43", "3.44", "3.47")
 async def test_subgroups_are_validated_with_the_designs_messages(
     clients: Users, namespace: str
 ) -> None:
@@ -176,6 +184,7 @@ async def test_podgroups_are_deleted_in_bulk(clients: Users, namespace: str) -> 
 
 
 @pytest.mark.parametrize("grove", [False, True], ids=["the design's labels", "Grove's labels"])
+@pytest.mark.statement("1.5", "1.144", "1.154", "1.157")
 async def test_a_podgang_is_stored_with_its_constraints(
     clients: Users, served: Running, namespace: str, grove: bool
 ) -> None:

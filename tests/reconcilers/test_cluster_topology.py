@@ -78,6 +78,7 @@ def levels_of(client: MemoryClient) -> list[Any]:
         pytest.param([], None, [], [], id="absent, as it should be"),
     ],
 )
+@pytest.mark.statement("1.2", "1.10", "1.71", "1.79")
 async def test_it_is_as_the_configuration_wants_it(
     objects: Any, levels: Any, left: Any, writes: list[str]
 ) -> None:
@@ -87,6 +88,7 @@ async def test_it_is_as_the_configuration_wants_it(
     assert [call.verb for call in client.writes()] == writes
 
 
+@pytest.mark.statement("1.7", "1.8")
 def test_only_the_managed_one_is_ours() -> None:
     assert reconciler_of(MemoryClient()).all_keys() == [KEY]
 
@@ -122,6 +124,7 @@ async def test_one_that_is_being_deleted_does_not_end_the_process(
     )
 
 
+@pytest.mark.statement("1.55")
 def test_a_failure_is_tried_again_until_it_goes_through() -> None:
     client = MemoryClient()
     client.fail_next(
@@ -139,6 +142,7 @@ def test_a_failure_is_tried_again_until_it_goes_through() -> None:
     assert levels_of(client) == [WANTED["spec"]["levels"]]
 
 
+@pytest.mark.statement("1.44")
 def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
     client = MemoryClient()
     client.fail_next(
@@ -155,6 +159,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
     assert virtual.run(settled()) == 60
 
 
+@pytest.mark.statement("1.80", "1.95")
 async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixture) -> None:
     client = MemoryClient([WANTED])
     client.fail_next("delete", CLUSTER_TOPOLOGY, Rejected("no such permission", code=403))
@@ -316,6 +321,7 @@ async def test_a_change_of_the_dialect_is_an_event() -> None:
     assert event["regarding"]["name"] == "clustertopologybindings.grove.io"
 
 
+@pytest.mark.statement("1.9")
 async def test_a_cluster_topology_that_was_managed_under_another_name_is_reported_once() -> None:
     client = MemoryClient(
         [

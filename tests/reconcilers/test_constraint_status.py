@@ -148,6 +148,7 @@ class System:
         ),
     ],
 )
+@pytest.mark.statement("1.125")
 async def test_what_differs_is_written(
     topology: ClusterTopology | None, domain: str | None, before: list[Object], after: list[Object]
 ) -> None:

@@ -67,6 +67,7 @@ async def reasons(client: MemoryClient, reconciler: KaiTopologyReconciler) -> li
     return [event["reason"] for event in client.objects(EVENT)]
 
 
+@pytest.mark.statement("1.35", "1.39", "1.45", "1.62", "1.77", "1.188")
 async def test_a_write_that_fails_is_said_and_raised_and_the_next_look_puts_it_right() -> None:
     client = MemoryClient([TOPOLOGY])
     client.fail_next("create", KAI_TOPOLOGY, Unavailable("down", code=500))
@@ -369,6 +370,7 @@ FORGED = {"type": "Ready", "status": "True", "reason": "TopologyReady", "message
         pytest.param({"lastErrors": [{"code": "THEIRS"}]}, id="another error"),
     ],
 )
+@pytest.mark.statement("1.54")
 async def test_a_status_that_somebody_else_writes_is_repaired(status: Object) -> None:
     client = MemoryClient([TOPOLOGY])
     client.load([kai("theirs")])

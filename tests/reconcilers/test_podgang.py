@@ -186,6 +186,7 @@ async def test_one_patch_writes_all_that_differs_and_a_second_look_nothing() -> 
     assert len(world.client.calls) == before
 
 
+@pytest.mark.statement("2.86")
 async def test_a_podgang_is_marked_before_it_owns_anything() -> None:
     """Its deletion calls our webhook only if it is marked, whenever this process ends."""
     world = world_of(TOPOLOGY, pcs(), gang(), *BOTH)
@@ -317,12 +318,14 @@ async def test_nothing_is_written_to(objects: list[Object]) -> None:
         ),
     ],
 )
+@pytest.mark.statement("2.84")
 async def test_whose_resources_are_adopted(owners: Object | None, expected: str) -> None:
     world = world_of(TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, owners))
     await world.reconcile()
     assert world.owners() == {"ComputeDomain train-0": [expected]}
 
 
+@pytest.mark.statement("2.87")
 async def test_in_later_dialects_nothing_is_adopted_and_the_annotation_goes_with_the_last_resource() -> (
     None
 ):
@@ -582,6 +585,7 @@ async def test_a_fight_is_seen_said_and_not_fought() -> None:
     assert world.reconciler.writing.rewrites.fights == 2
 
 
+@pytest.mark.statement("1.137")
 async def test_a_podcliqueset_that_is_changed_again_and_again_is_no_fight() -> None:
     world = world_of(
         TOPOLOGY, pcs("rack"), gang(), rewrites=Rewrites(tolerated=2, window=60, clock=lambda: 0.0)

@@ -597,6 +597,7 @@ def test_a_pod_that_was_marked_when_it_was_created_is_told_its_podgroup_and_noth
     virtual.run(story())
 
 
+@pytest.mark.statement("W.45")
 def test_a_pod_is_marked_whatever_keeps_its_podgroup_from_being_made() -> None:
     async def story() -> None:
         taken = stored(POD_GROUP, "v-g", spec={"minMember": 9})
@@ -623,6 +624,7 @@ def test_a_pod_is_marked_whatever_keeps_its_podgroup_from_being_made() -> None:
     virtual.run(story())
 
 
+@pytest.mark.statement("W.29")
 def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
     async def story() -> None:
         world = World(workload("w", {"other": 2}), pod("p", "w", "missing"))
@@ -650,6 +652,7 @@ def of_job(name: str, workload: str = "w", **annotations: str) -> Object:
     return pod(name, workload, "g", ownerReferences=[controlled("a")], annotations=annotations)
 
 
+@pytest.mark.statement("W.33")
 def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_it_was_created() -> (
     None
 ):
@@ -689,6 +692,7 @@ def test_a_pod_whose_owner_opted_out_is_left_to_kai_although_it_was_marked_when_
 
 
 @pytest.mark.parametrize("group", ["w", "missing"])
+@pytest.mark.statement("W.31")
 def test_a_pending_pod_that_opts_out_is_given_back_to_kai(group: str) -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 1}), pod("p", group, "g"))
@@ -704,6 +708,7 @@ def test_a_pending_pod_that_opts_out_is_given_back_to_kai(group: str) -> None:
 
 
 @pytest.mark.parametrize("annotations", [{}, {"pod-group-name": "w-g"}])
+@pytest.mark.statement("W.32")
 def test_a_new_pod_that_opts_out_and_has_the_mark_of_the_pod_it_was_copied_from_loses_it(
     annotations: dict[str, str],
 ) -> None:
@@ -721,6 +726,7 @@ def test_a_new_pod_that_opts_out_and_has_the_mark_of_the_pod_it_was_copied_from_
     virtual.run(story())
 
 
+@pytest.mark.statement("W.31")
 def test_a_bound_pod_that_opts_out_keeps_its_podgroup() -> None:
     async def story() -> None:
         world = World(workload("w", {"g": 1}), bound(pod("p", "w", "g")))
@@ -733,6 +739,7 @@ def test_a_bound_pod_that_opts_out_keeps_its_podgroup() -> None:
     virtual.run(story())
 
 
+@pytest.mark.statement("W.34")
 def test_a_pod_that_is_created_after_its_top_owner_opted_out_is_never_grouped() -> None:
     async def story() -> None:
         world = World(job("a"), workload("w", {"g": 1}), workload("v", {"g": 1}), of_job("first"))
@@ -749,6 +756,7 @@ def test_a_pod_that_is_created_after_its_top_owner_opted_out_is_never_grouped() 
     virtual.run(story())
 
 
+@pytest.mark.statement("W.35")
 def test_pending_pods_are_released_if_their_top_owner_opts_out_and_grouped_if_it_opts_in() -> None:
     async def story() -> None:
         world = World(

@@ -38,6 +38,9 @@ VALID: list[Any] = [
 
 
 @pytest.mark.parametrize("obj", VALID)
+@pytest.mark.statement(
+    "3.3", "3.5", "3.21", "3.22", "3.29", "3.30", "3.31", "3.32", "3.40", "3.48", "3.49", "3.56"
+)
 def test_valid(obj: Any) -> None:
     assert validate_pod_group(obj) == []
 
@@ -120,6 +123,27 @@ INVALID: list[Any] = [
 
 
 @pytest.mark.parametrize(("obj", "messages"), INVALID)
+@pytest.mark.statement(
+    "3.1",
+    "3.7",
+    "3.16",
+    "3.17",
+    "3.20",
+    "3.23",
+    "3.25",
+    "3.27",
+    "3.33",
+    "3.34",
+    "3.35",
+    "3.36",
+    "3.37",
+    "3.38",
+    "3.39",
+    "3.41",
+    "3.42",
+    "3.48",
+    "3.56",
+)
 def test_invalid(obj: Any, messages: list[str]) -> None:
     assert list(map(str, validate_pod_group(obj))) == messages
 

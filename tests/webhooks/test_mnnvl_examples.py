@@ -115,6 +115,35 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("cases", "resources"), EXAMPLES)
+@pytest.mark.statement(
+    "2.17",
+    "2.18",
+    "2.20",
+    "2.21",
+    "2.22",
+    "2.24",
+    "2.25",
+    "2.26",
+    "2.27",
+    "2.29",
+    "2.30",
+    "2.32",
+    "2.33",
+    "2.34",
+    "2.36",
+    "2.37",
+    "2.38",
+    "2.39",
+    "2.41",
+    "2.42",
+    "2.44",
+    "2.45",
+    "2.46",
+    "2.48",
+    "2.49",
+    "2.50",
+    "2.51",
+)
 async def test_an_example_makes_the_designs_resources(
     cases: list[str], resources: list[tuple[dict[str, Any], dict[str, Any]]]
 ) -> None:
@@ -129,23 +158,27 @@ async def test_an_example_makes_the_designs_resources(
 
 @pytest.mark.parametrize("index", ["0", "1"])
 @pytest.mark.parametrize("name", ["worker", "parameter-server"])
+@pytest.mark.statement("2.10", "2.52")
 async def test_cliques_of_a_replica_share_its_claim(index: str, name: str) -> None:
     before, after = await injected(f"replica-scope-{index}-{name}")
     assert after == with_claim(before, f"{REPLICA}-{index}-mnnvl-claim")
 
 
 @pytest.mark.parametrize("name", ["llama-70b", "mixtral"])
+@pytest.mark.statement("2.11", "2.54")
 async def test_a_clique_of_its_own_has_its_own_claim(name: str) -> None:
     before, after = await injected(f"clique-scope-{name}")
     assert after == with_claim(before, f"{CLIQUE}-0-{name}-mnnvl-claim")
 
 
+@pytest.mark.statement("2.53")
 async def test_a_clique_without_the_annotation_stays_as_it_is() -> None:
     before, after = await injected("clique-scope-router")
     assert after == before
 
 
 @pytest.mark.parametrize("index", ["0", "1", "2"])
+@pytest.mark.statement("2.12")
 async def test_each_replica_of_a_scaling_group_has_its_own_claim(index: str) -> None:
     before, after = await injected(f"scaling-group-scope-{index}")
     assert after == with_claim(before, f"{GROUP}-0-inference-pool-{index}-mnnvl-claim")
@@ -159,6 +192,7 @@ async def test_each_replica_of_a_scaling_group_has_its_own_claim(index: str) -> 
         pytest.param("v1beta1", False, id="v1beta1 has its fields on the request"),
     ],
 )
+@pytest.mark.statement("2.8", "2.23", "2.24", "2.35", "2.36", "2.47", "2.48", "2.66")
 async def test_a_claim_has_the_shape_of_the_served_version(version: str, nested: bool) -> None:
     offline = cluster()
     offline.client.served[RESOURCE_CLAIM] = version
@@ -170,6 +204,7 @@ async def test_a_claim_has_the_shape_of_the_served_version(version: str, nested:
     assert claim["spec"] == {"devices": {"requests": [request]}}
 
 
+@pytest.mark.statement("2.7")
 async def test_the_annotation_chooses_the_device_class() -> None:
     review = load("podclique.custom-device-class")
     review["request"]["dryRun"] = False

@@ -71,6 +71,7 @@ async def answered(pod: Any, workloads: Workloads | None = None) -> Any:
 
 
 @pytest.mark.parametrize(("spec", "annotations", "marked"), PODS)
+@pytest.mark.statement("W.27", "W.40")
 async def test_a_new_pod_of_a_group_is_marked_and_no_other(
     spec: Any, annotations: Any, marked: bool
 ) -> None:

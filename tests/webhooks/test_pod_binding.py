@@ -101,6 +101,7 @@ async def world_of(*objects: Object) -> AsyncIterator[World]:
         ),
     ],
 )
+@pytest.mark.statement("5.4", "5.21")
 async def test_the_labels_of_a_binding(
     labels: dict[str, str], said: dict[str, str], bound: dict[str, str]
 ) -> None:
@@ -130,6 +131,7 @@ async def test_labels_for_a_new_level_are_known_although_nodes_are_not_listed_ag
 
 
 @pytest.mark.untraced
+@pytest.mark.statement("5.35")
 async def test_fifteen_thousand_nodes_are_answered_for_without_a_call() -> None:
     """Also while some of them are relabelled and removed."""
     nodes = [

@@ -51,6 +51,7 @@ def claims_of(review: dict[str, Any], response: dict[str, Any]) -> Any:
         ),
     ],
 )
+@pytest.mark.statement("2.73")
 async def test_what_passes_is_a_warning_and_the_claim_is_injected(
     error: ClusterError, reason: str
 ) -> None:
@@ -66,6 +67,7 @@ async def test_what_passes_is_a_warning_and_the_claim_is_injected(
     assert reason in warning
 
 
+@pytest.mark.statement("2.108")
 async def test_what_a_person_must_fix_is_refused() -> None:
     caller = Caller()
     caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, Rejected("not you", code=403))
@@ -76,6 +78,7 @@ async def test_what_a_person_must_fix_is_refused() -> None:
     )
 
 
+@pytest.mark.statement("2.71")
 async def test_init_containers_and_the_number_of_pods_are_read_of_a_request() -> None:
     review = load(WORKER)
     spec = review["request"]["object"]["spec"]
@@ -142,6 +145,7 @@ def annotated_set(**annotations: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cached", [True, False])
+@pytest.mark.statement("2.96")
 async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) -> None:
     caller = Caller(cluster(annotated_set(enabled="true")))
     review = bare(load(WORKER))

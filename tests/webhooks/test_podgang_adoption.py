@@ -47,6 +47,7 @@ async def mutated(caller: Caller, review: dict[str, Any]) -> Any:
     return apply_patch(review["request"]["object"], patch)
 
 
+@pytest.mark.statement("2.83")
 async def test_a_new_gang_waits_for_its_resources() -> None:
     caller = Caller()
     await with_resources(caller)

@@ -72,11 +72,15 @@ def test_every_recording_has_its_row() -> None:
 
 
 @pytest.mark.parametrize("name", names())
+@pytest.mark.statement("1.11", "1.47", "2.16", "2.28", "2.40", "3.45")
 async def test_a_recorded_request_gets_its_verdict(name: str) -> None:
     assert await judged(name) == EXPECTED[name]
 
 
 @pytest.mark.parametrize(("name", "message"), SUBGROUP_MESSAGES.items())
+@pytest.mark.statement(
+    "3.2", "3.11", "3.12", "3.13", "3.14", "3.15", "3.18", "3.19", "3.20", "3.23", "3.25", "3.27"
+)
 async def test_subgroup_messages_are_the_designs_letter_for_letter(name: str, message: str) -> None:
     assert (await judged(name))["status"]["message"] == message
 
@@ -104,6 +108,7 @@ async def test_a_podgang_of_todays_operator_is_never_patched(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", names())
+@pytest.mark.statement("2.75")
 async def test_a_review_without_a_token_gets_its_verdict_and_writes_nothing(name: str) -> None:
     caller = Caller(is_trusted=False)
 
@@ -122,6 +127,7 @@ def mutated() -> list[str]:
 
 
 @pytest.mark.parametrize("name", mutated())
+@pytest.mark.statement("2.74", "5.41")
 async def test_a_second_pass_over_a_mutated_object_changes_nothing(name: str) -> None:
     caller = Caller()
     review = load(name)
@@ -132,6 +138,7 @@ async def test_a_second_pass_over_a_mutated_object_changes_nothing(name: str) ->
 
 
 @pytest.mark.parametrize("name", mutated())
+@pytest.mark.statement("2.27", "2.39", "2.51", "2.109")
 async def test_what_we_do_not_know_survives_a_mutation(name: str) -> None:
     review = load(name)
     obj = review["request"]["object"]

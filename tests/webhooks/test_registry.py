@@ -79,6 +79,7 @@ def test_a_row_is_named_after_what_it_judges() -> None:
     ]
 
 
+@pytest.mark.statement("5.40")
 def test_a_binding_is_a_kind_of_its_own_under_pods() -> None:
     route = MUTATE_POD_BINDING.route(lambda _: ALLOWED)
     assert (route.group, route.kind, route.resource, route.subresource) == (
@@ -182,6 +183,7 @@ def test_those_that_fail_closed_are_not_asked_about_objects_that_are_being_delet
     ]
 
 
+@pytest.mark.statement("5.38")
 def test_only_pods_their_bindings_and_deletions_go_on_without_us() -> None:
     assert [webhook for webhook in WEBHOOKS if webhook.failure_policy == "Ignore"] == [
         VALIDATE_POD_GANG,
@@ -226,6 +228,7 @@ async def test_our_own_mistakes_are_not_the_clusters(late: bool, caplog: Any) ->
     assert "KeyError: 'ours'" in caplog.text
 
 
+@pytest.mark.statement("2.56", "2.81", "2.105", "3.52")
 def test_the_table() -> None:
     rows = [
         (

@@ -125,6 +125,7 @@ async def test_without_the_topology_sets_whose_constraints_stay_can_be_scaled() 
     assert (await caller.ask("/validate/podcliqueset", scaled))["status"]["code"] == 503
 
 
+@pytest.mark.statement("1.99")
 async def test_topology_switched_off() -> None:
     caller = Caller(cluster(enabled=False))
     refused = await caller.ask("/validate/podcliqueset", load("podcliqueset.topology-equal"))
@@ -187,6 +188,7 @@ async def test_what_is_on_its_way_out_is_never_refused(field: str) -> None:
         pytest.param("of-a-user", "alice", ["galaxy"], None, id="one of a user"),
     ],
 )
+@pytest.mark.statement("1.53")
 async def test_the_spec_of_a_managed_topology_that_is_being_deleted_stays_guarded(
     name: str, user: str, levels: list[str] | None, code: int | None
 ) -> None:
@@ -208,6 +210,7 @@ async def test_the_spec_of_a_managed_topology_that_is_being_deleted_stays_guarde
 
 
 @pytest.mark.parametrize("label", ["somebody", None])
+@pytest.mark.statement("2.78")
 async def test_a_resource_in_the_way_is_refused_by_name(label: str | None) -> None:
     metadata = {
         "name": "distributed-training-0-cd",
@@ -246,6 +249,7 @@ TARGETS: list[Any] = [
 
 
 @pytest.mark.parametrize(("target", "warning"), TARGETS)
+@pytest.mark.statement("5.38")
 async def test_a_binding_is_never_refused(target: Any, warning: str) -> None:
     review = load("pod-binding.gpu-node-1")
     review["request"]["object"]["target"] = target
@@ -366,6 +370,7 @@ async def test_who_creates_a_set_is_warned_of_names_that_grove_makes_too_long(ep
     assert (response["allowed"], len(too_long)) == (True, int(epochs))
 
 
+@pytest.mark.statement("5.20")
 async def test_configured_labels_hold_without_a_topology() -> None:
     binding = PodBinding.model_validate({"nodeLabels": ("topology.kubernetes.io/rack",)})
     configuration = Configuration().model_copy(update={"pod_binding": binding})
@@ -389,6 +394,7 @@ async def test_configured_labels_hold_without_a_topology() -> None:
     }
 
 
+@pytest.mark.statement("5.19")
 async def test_the_labels_of_bindings_can_be_switched_off_alone() -> None:
     binding = PodBinding.model_validate({"enabled": False})
     configuration = Configuration().model_copy(update={"pod_binding": binding})

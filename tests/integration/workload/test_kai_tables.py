@@ -70,6 +70,7 @@ QUEUE = "kai.scheduler/queue"
         ),
     ],
 )
+@pytest.mark.statement("W.5", "W.7", "W.17", "W.39")
 async def test_the_podgroups_of_a_workload(
     play: Play, groups: Groups, labels: Any, pods: list[tuple[str, str, str]], pod_groups: Any
 ) -> None:
@@ -109,6 +110,7 @@ async def test_propagates_workload_label_mutations_to_the_existing_podgroup(play
     assert await play.until_spec("mutating-g", "priorityClassName", "train") == "train"
 
 
+@pytest.mark.statement("W.43")
 async def test_preserves_the_existing_podgroup_when_the_workload_is_deleted(play: Play) -> None:
     await play.ready_pod("tombstone")
     uid = (await play.pod_group("tombstone-g"))["metadata"]["uid"]
@@ -119,6 +121,7 @@ async def test_preserves_the_existing_podgroup_when_the_workload_is_deleted(play
     assert (await play.pod_group("tombstone-g"))["metadata"]["uid"] == uid
 
 
+@pytest.mark.statement("W.30")
 async def test_honors_the_ignore_workload_api_annotation_on_the_pod(play: Play) -> None:
     """What KAI makes for such a Pod is KAI's own: here the Pod is left alone."""
     await play.pod(
@@ -128,6 +131,7 @@ async def test_honors_the_ignore_workload_api_annotation_on_the_pod(play: Play) 
     assert await play.told("optout") == (None, None)
 
 
+@pytest.mark.statement("W.28")
 async def test_recovers_instantly_when_a_previously_missing_workload_appears(play: Play) -> None:
     await play.pod("early", "late", "workers")
     assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
@@ -138,6 +142,7 @@ async def test_recovers_instantly_when_a_previously_missing_workload_appears(pla
     assert (await play.pod_group("late-workers"))["spec"]["minMember"] == 1
 
 
+@pytest.mark.statement("W.14", "W.38")
 async def test_lets_the_workload_override_an_owning_controllers_grouping_decision(
     play: Play,
 ) -> None:

@@ -59,6 +59,7 @@ async def make_workload(play: Play, name: str) -> None:
     await play.instance(name, "g", 2)
 
 
+@pytest.mark.statement("W.27")
 async def test_pods_created_before_with_and_after_their_workload_are_never_without_their_mark(
     play: Play,
 ) -> None:
@@ -116,6 +117,7 @@ async def without_webhook(play: Play, api: ApiServer) -> AsyncIterator[None]:
         await api.apply([stored])
 
 
+@pytest.mark.statement("W.43")
 async def test_the_podgroup_goes_with_the_last_pod_in_every_order_of_deletions(play: Play) -> None:
     parts = (
         ("workload", "p", "q") if play.dialect == "v1alpha1" else ("workload", "instance", "p", "q")

@@ -30,6 +30,7 @@ async def until_released(play: Play, pod: str) -> None:
     assert await eventually(play.reasons, lambda reasons: "WorkloadIgnored" in reasons)
 
 
+@pytest.mark.statement("W.31")
 async def test_a_pending_pod_that_is_annotated_is_given_back_to_kai(play: Play) -> None:
     await play.ready_pod("w")
     await play.client.patch(ObjectRef(POD, "w", play.namespace), PATCH)
@@ -37,6 +38,7 @@ async def test_a_pending_pod_that_is_annotated_is_given_back_to_kai(play: Play) 
     assert await eventually(play.pod_groups, lambda groups: groups == {}) == {}
 
 
+@pytest.mark.statement("W.37")
 async def test_a_pod_that_waits_for_its_workload_is_given_back_to_kai(play: Play) -> None:
     await play.pod("p", "missing", "g")
     assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
@@ -45,6 +47,7 @@ async def test_a_pod_that_waits_for_its_workload_is_given_back_to_kai(play: Play
     await until_released(play, "p")
 
 
+@pytest.mark.statement("W.32")
 async def test_a_copy_of_a_pod_with_both_annotations_and_the_opt_out_loses_them(play: Play) -> None:
     await play.ready_pod("w")
     await play.pod("copy", "w", "g", annotations={**MARK, **OPT_OUT, "pod-group-name": "w-g"})
@@ -52,6 +55,7 @@ async def test_a_copy_of_a_pod_with_both_annotations_and_the_opt_out_loses_them(
     assert await play.told("w") == ("w-g", "true")
 
 
+@pytest.mark.statement("W.34")
 async def test_a_pod_that_is_created_after_its_top_owner_opted_out_is_not_grouped(
     play: Play,
 ) -> None:

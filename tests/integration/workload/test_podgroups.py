@@ -14,6 +14,7 @@ from tests.integration.workload.conftest import Play, controlled_by
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served")]
 
 
+@pytest.mark.statement("W.8", "W.9", "W.10", "W.11")
 async def test_the_designs_example(play: Play) -> None:
     """Three Pods, three PodGroups."""
     await play.workload("my-training", {"driver": 1, "workers": 4})
@@ -29,6 +30,7 @@ async def test_the_designs_example(play: Play) -> None:
     assert await play.pod_groups() == expected
 
 
+@pytest.mark.statement("W.13")
 async def test_a_basic_group_is_one_podgroup_with_a_minimum_of_one(play: Play) -> None:
     await play.workload("batch", {"pods": None})
     for key in ("0", "1"):
@@ -39,6 +41,7 @@ async def test_a_basic_group_is_one_podgroup_with_a_minimum_of_one(play: Play) -
     assert await play.pod_groups() == {"batch-pods": 1}
 
 
+@pytest.mark.statement("W.25")
 async def test_a_pod_whose_workload_comes_later_gets_its_podgroup_when_it_comes(play: Play) -> None:
     await play.pod("early", "late", "workers")
     assert await eventually(play.reasons, lambda reasons: "WorkloadNotFound" in reasons)
@@ -49,6 +52,7 @@ async def test_a_pod_whose_workload_comes_later_gets_its_podgroup_when_it_comes(
     assert await play.pod_groups() == {"late-workers": 2}
 
 
+@pytest.mark.statement("W.26")
 async def test_a_group_that_the_workload_does_not_have_is_said(play: Play) -> None:
     await play.workload("known", {"workers": 2})
     await play.pod("lost", "known", "drivers")
@@ -134,6 +138,7 @@ PREEMPTIBLE = "kai.scheduler/preemptibility"
         pytest.param({}, {}, {}, "queue", "default-queue", id="nobody says"),
     ],
 )
+@pytest.mark.statement("W.18", "W.19", "W.20")
 async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
     play: Play, workload: Any, owner: Any, pod: Any, field: str, expected: str | None
 ) -> None:
@@ -165,6 +170,7 @@ async def test_scheduling_metadata_comes_from_workload_then_owner_then_pod(
         pytest.param({}, {}, None, id="none"),
     ],
 )
+@pytest.mark.statement("W.22")
 async def test_topology_comes_from_workload_then_owner(
     play: Play, workload: Any, owner: Any, expected: Any
 ) -> None:
@@ -177,6 +183,7 @@ async def test_topology_comes_from_workload_then_owner(
     assert (await play.pod_group("placed-workers"))["spec"].get("topologyConstraint") == expected
 
 
+@pytest.mark.statement("W.23", "W.24")
 async def test_labels_and_annotations_are_merged_and_the_owner_is_the_top_owner(play: Play) -> None:
     await play.workload(
         "merged", {"workers": 2}, labels={"a": "workload"}, annotations={"x": "workload"}
@@ -212,6 +219,7 @@ async def test_pods_without_an_owner_have_a_podgroup_that_goes_with_the_last_of_
     assert await eventually(lambda: is_gone(play.client, POD_GROUP, "bare-workers", play.namespace))
 
 
+@pytest.mark.statement("W.44")
 async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play) -> None:
     await play.workload("moved", {"workers": 2}, labels={QUEUE: "one"})
     await play.instance("moved", "workers", 2)
@@ -238,6 +246,7 @@ async def test_a_queue_that_an_administrator_changes_stays_as_changed(play: Play
     assert await eventually(play.reasons, lambda reasons: "QueueDiffers" in reasons)
 
 
+@pytest.mark.statement("W.44")
 async def test_a_podgroup_that_was_deleted_is_made_again(play: Play) -> None:
     await play.workload("again", {"workers": 2})
     await play.instance("again", "workers", 2)
@@ -251,6 +260,7 @@ async def test_a_podgroup_that_was_deleted_is_made_again(play: Play) -> None:
     assert await eventually(is_back)
 
 
+@pytest.mark.statement("W.42")
 async def test_a_name_that_two_groups_would_share_stays_with_the_first(play: Play) -> None:
     if play.dialect != "v1alpha1":
         pytest.skip("names of gangs are those of PodGroups here, which are unique")
@@ -273,6 +283,7 @@ async def test_a_podgroup_of_somebody_else_is_not_taken_over(play: Play) -> None
     assert (await play.told("p"), await play.pod_groups()) == ((None, "true"), {"taken-workers": 9})
 
 
+@pytest.mark.statement("W.37")
 async def test_who_opts_out_is_left_to_kai(play: Play) -> None:
     out = {"kai.scheduler/ignore-workload-api": "true"}
     await play.workload("out", {"workers": 2})
@@ -299,6 +310,7 @@ async def test_an_annotation_that_flips_is_said_and_not_fought(play: Play) -> No
     assert await play.told("p") == ("theirs", "true")
 
 
+@pytest.mark.statement("W.41")
 async def test_pods_of_another_scheduler_are_not_ours(play: Play) -> None:
     await play.workload("other", {"workers": 1})
     await play.instance("other", "workers", 1)

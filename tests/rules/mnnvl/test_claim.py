@@ -81,6 +81,7 @@ def patched(obj: dict[str, Any], mode: Any = "shared") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("enabled", ["false", "True", "1", "", True, None, ["true"]])
+@pytest.mark.statement("2.1", "2.5", "2.57", "2.104")
 def test_only_exactly_true_enables(enabled: Any) -> None:
     injection = injection_into(clique(enabled=enabled), "ns", "shared")
     assert (injection.plan, injection.findings, injection.warnings) == (None, [], [])
@@ -136,6 +137,7 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
         ),
     ],
 )
+@pytest.mark.statement("2.58", "2.59", "2.60", "2.61", "2.62", "2.76", "2.107")
 def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]) -> None:
     plan = planned(obj)
     expected = {
@@ -214,6 +216,7 @@ def test_names_and_labels(obj: dict[str, Any], base: str, labels: dict[str, Any]
         ),
     ],
 )
+@pytest.mark.statement("2.6", "2.79")
 def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
     injection = injection_into(obj, "ns", "shared")
     assert [finding.field for finding in injection.findings] == findings
@@ -249,6 +252,7 @@ def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None
         pytest.param(container(), False, id="no resources"),
     ],
 )
+@pytest.mark.statement("2.70", "2.71")
 def test_which_containers_ask_for_a_gpu(candidate: dict[str, Any], asks: bool) -> None:
     for listed in ("containers", "initContainers"):
         obj = clique(containers=[CPU])
@@ -279,6 +283,7 @@ def test_which_containers_ask_for_a_gpu(candidate: dict[str, Any], asks: bool) -
         ("Infinity", 2**63 - 1),
     ],
 )
+@pytest.mark.statement("2.70")
 def test_a_clique_asks_for_gpus_if_its_pod_clique_does(amount: Any, gpus: int) -> None:
     obj = clique(containers=[container(limits={"nvidia.com/gpu": amount})])
     template = {"cliques": [{"name": "worker", "spec": obj["spec"]}]}
@@ -286,6 +291,7 @@ def test_a_clique_asks_for_gpus_if_its_pod_clique_does(amount: Any, gpus: int) -
     assert (injection_into(obj, "ns", "shared").plan is not None) is (gpus > 0)
 
 
+@pytest.mark.statement("2.72")
 def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
     (warning,) = injection_into(clique(containers=[CPU]), "ns", "shared").warnings
     assert '"pcs-0-worker"' in warning
@@ -310,6 +316,7 @@ def test_without_gpus_nothing_has_to_be_valid(obj: dict[str, Any]) -> None:
     assert (injection.plan, injection.findings, len(injection.warnings)) == (None, [], 1)
 
 
+@pytest.mark.statement("2.69")
 def test_every_gpu_container_uses_the_claim_and_no_other() -> None:
     after = patched(clique(containers=[GPU, CPU, GPU], initContainers=[CPU, GPU]))["spec"][
         "podSpec"
@@ -336,6 +343,7 @@ def test_nulls_are_filled() -> None:
     assert len(after["resourceClaims"]) == 1
 
 
+@pytest.mark.statement("2.68")
 def test_the_other_mode_names_the_template() -> None:
     after = patched(clique(), "template")
     assert after["spec"]["podSpec"]["resourceClaims"] == [
@@ -367,6 +375,7 @@ def test_a_claim_that_was_stored_stays_when_the_spec_is_reset_from_its_template(
 
 
 @pytest.mark.parametrize("mode", ["shared", "template"])
+@pytest.mark.statement("2.111")
 def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> None:
     stored = patched(clique(), mode)
     annotated = {**stored, "metadata": clique(scope="clique")["metadata"]}
@@ -398,6 +407,7 @@ def test_a_changed_scope_keeps_the_claim_until_the_spec_is_reset(mode: Any) -> N
         ),
     ],
 )
+@pytest.mark.statement("2.111")
 def test_annotations_that_became_invalid_keep_the_stored_claim(
     invalid: dict[str, str], problem: str, reset: bool, mode: Any
 ) -> None:
@@ -413,6 +423,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     assert injection_into(annotated, "ns", "shared").findings != []
 
 
+@pytest.mark.statement("2.9", "2.15", "2.96", "2.97")
 def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
     above = MnnvlAnnotations("true", "clique", "theirs")
     bare = {**clique(), "metadata": {**clique()["metadata"], "annotations": {}}}
@@ -462,6 +473,7 @@ def test_a_container_added_later_gets_the_claim() -> None:
         pytest.param(["x"], "", id="nonsense"),
     ],
 )
+@pytest.mark.statement("2.64", "2.67")
 def test_the_owner_is_the_set(references: Any, uid: str) -> None:
     obj = clique()
     obj["metadata"]["ownerReferences"] = references
@@ -564,6 +576,7 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
         pytest.param(clique(), None, "shared", None, id="an unknown set counts this clique alone"),
     ],
 )
+@pytest.mark.statement("2.112")
 def test_a_claim_can_be_reserved_by_256_pods(
     obj: Any, known: Any, mode: Any, pods: int | None
 ) -> None:

@@ -22,6 +22,7 @@ NUMA = Level("numa", "k/numa")
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v9"])
+@pytest.mark.statement("1.60", "1.63", "1.161")
 def test_it_has_the_levels_broadest_first_and_its_owner(version: str) -> None:
     """The owner has the version in which it was read, which is served."""
     api_version = f"grove.io/{version}"
@@ -65,6 +66,7 @@ def test_it_has_the_levels_broadest_first_and_its_owner(version: str) -> None:
         pytest.param([], [], "", id="nothing"),
     ],
 )
+@pytest.mark.statement("1.37", "1.41")
 def test_kai_gets_no_level_below_the_hostname(
     levels: list[Level], usable: list[Level], warning: str
 ) -> None:
@@ -99,6 +101,7 @@ def test_whose_it_is(owners: Any, owned: bool, orphan: bool) -> None:
     assert (is_owned(kai, "u1"), is_orphan(kai, "grove-topology", "u1")) == (owned, orphan)
 
 
+@pytest.mark.statement("1.31", "1.32", "1.33", "1.190")
 def test_the_ready_condition_has_the_designs_reasons() -> None:
     assert [
         (condition.status, condition.reason)

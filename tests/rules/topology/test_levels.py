@@ -7,6 +7,7 @@ from app.rules.topology.levels import refusal_to_write
 
 @pytest.mark.parametrize("operation", ["CREATE", "UPDATE", "DELETE", "CONNECT"])
 @pytest.mark.parametrize(("user", "refused"), [("admin", True), ("operator", False), ("", True)])
+@pytest.mark.statement("1.18", "1.48")
 def test_only_the_authorized_write_the_managed_topology(
     operation: str, user: str, refused: bool
 ) -> None:

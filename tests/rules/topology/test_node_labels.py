@@ -65,6 +65,9 @@ BLOCK = "topology.kubernetes.io/block"
         ),
     ],
 )
+@pytest.mark.statement(
+    "5.1", "5.2", "5.3", "5.5", "5.6", "5.12", "5.14", "5.24", "5.28", "5.29", "5.37", "5.39"
+)
 def test_the_node_is_the_authority_for_standard_labels_without_any_level(
     labels: dict[str, str], node: dict[str, str], result: dict[str, str]
 ) -> None:

@@ -70,6 +70,9 @@ IGNORED = "Topology constraint will be ignored. Please remove packDomain or upda
         ),
     ],
 )
+@pytest.mark.statement(
+    "1.116", "1.117", "1.118", "1.119", "1.120", "1.121", "1.122", "1.123", "1.124", "1.125"
+)
 def test_the_condition(
     pcs: PodCliqueSet, topology: ClusterTopology | None, expected: tuple[str, str, str] | None
 ) -> None:

@@ -50,6 +50,7 @@ NOTHING = MetadataLayer({}, {})
         ),
     ],
 )
+@pytest.mark.statement("W.4", "W.36")
 def test_the_group_that_a_pod_names(pod: Any, ref: GroupRef | None) -> None:
     assert group_ref(pod) == ref
 
@@ -97,6 +98,7 @@ def test_keys_of_groups_differ_where_groups_do() -> None:
         ),
     ],
 )
+@pytest.mark.statement("W.6", "W.16")
 def test_names_and_identities(group: DefinedGroup, name: str, identity: str) -> None:
     assert (group.pod_group_name, group.identity) == (name, identity)
 

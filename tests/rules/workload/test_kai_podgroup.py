@@ -192,6 +192,7 @@ POOL = "kai.scheduler/node-pool"
         ),
     ],
 )
+@pytest.mark.statement("W.18", "W.21")
 def test_fields_come_from_workload_then_owner_then_pod(
     workload: dict[str, str],
     owner: dict[str, str],
@@ -262,6 +263,7 @@ def test_the_default_priority_class_is_that_of_the_kind_of_the_top_owner(
         pytest.param(0, 0, id="a gang that needs nobody is elastic in KAI"),
     ],
 )
+@pytest.mark.statement("W.12", "W.15")
 def test_the_minimum_of_members(minimum: int | None, minimum_of_members: int) -> None:
     assert (
         desired(DefinedGroup("w", "g", minimum, NOTHING))["spec"]["minMember"] == minimum_of_members
@@ -409,6 +411,7 @@ WORKLOAD = {"apiVersion": "scheduling.k8s.io/v1alpha2", "uid": "workload"}
         ),
     ],
 )
+@pytest.mark.statement("W.24")
 def test_a_podgroup_has_no_owner_that_some_of_its_pods_do_not_have(
     current: Any, common: Any, written: Any
 ) -> None:

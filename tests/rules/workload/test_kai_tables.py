@@ -134,6 +134,7 @@ def test_apply_override(pod_group: Any, name: str, spec: Any) -> None:
     assert (pod_group["metadata"]["name"], pod_group["spec"]) == (name, spec)
 
 
+@pytest.mark.statement("W.23")
 def test_overrides_scheduling_merges_metadata() -> None:
     metadata = made(GANG, labels={"wl-label": "wl"}, annotations={"wl-annotation": "wa"})[
         "metadata"
@@ -172,6 +173,7 @@ NOTHING = MetadataLayer({}, {})
         ),
     ],
 )
+@pytest.mark.statement("W.6")
 def test_build_pod_group_name(group: DefinedGroup, name: str) -> None:
     """The cut names are those that KAI's code gives, by the same hash of the whole name."""
     assert (group.pod_group_name, len(group.pod_group_name) <= 253) == (name, True)

@@ -104,6 +104,7 @@ def template(name: str, policy: Any) -> Any:
         pytest.param("v1beta1", None, {}, id="no spec"),
     ],
 )
+@pytest.mark.statement("W.1", "W.2", "W.3")
 def test_the_groups_of_a_workload(version: str, spec: Any, groups: dict[str, DefinedGroup]) -> None:
     assert groups_of_workload(workload(version, spec)) == groups
 

@@ -83,6 +83,24 @@ CASES: list[Any] = [
 
 
 @pytest.mark.parametrize(("obj", "expected"), CASES)
+@pytest.mark.statement(
+    "1.15",
+    "1.16",
+    "1.17",
+    "1.19",
+    "1.25",
+    "1.26",
+    "1.27",
+    "1.49",
+    "1.87",
+    "1.164",
+    "1.165",
+    "1.166",
+    "1.167",
+    "1.168",
+    "1.169",
+    "1.170",
+)
 def test_validation(obj: Any, expected: list[tuple[str, str]]) -> None:
     findings = validate_cluster_topology(obj)
     assert [finding.field for finding in findings] == [field for field, _ in expected]
@@ -90,6 +108,7 @@ def test_validation(obj: Any, expected: list[tuple[str, str]]) -> None:
         assert text in str(finding)
 
 
+@pytest.mark.statement("1.21")
 def test_more_levels_than_there_are_domains() -> None:
     levels = [{"domain": "rack", "key": f"key-{index}"} for index in range(8)]
     findings = validate_cluster_topology(topology(*levels))
@@ -97,6 +116,7 @@ def test_more_levels_than_there_are_domains() -> None:
     assert len(findings) == 8
 
 
+@pytest.mark.statement("1.13", "1.49", "1.129")
 def test_stored_levels_are_read_broadest_first() -> None:
     stored = [
         HOST,
@@ -132,5 +152,6 @@ def test_pods_are_placed_by_no_level_below_the_hostname() -> None:
     assert (binding.strictest_key, binding.key_of("numa")) == (numa.key, numa.key)
 
 
+@pytest.mark.statement("1.14", "1.128")
 def test_the_semantic_order() -> None:
     assert DOMAINS == ("region", "zone", "datacenter", "block", "rack", "host", "numa")

@@ -70,6 +70,7 @@ GROUPED = {"grove.io/pcsg-name": "pool", "grove.io/pcsg-replica-index": "1"}
         pytest.param({"grove.io/mnnvl-managed": "no"}, False, False, id="not ours"),
     ],
 )
+@pytest.mark.statement("2.82")
 def test_what_belongs_to_whom(labels: dict[str, str], base: bool, scaled: bool) -> None:
     mnnvl_resource = resource(labels)
     assert (
@@ -145,6 +146,7 @@ def test_what_is_being_deleted_is_nobodys() -> None:
     assert POD_GANG_OWNS.state(resource(deletionTimestamp="2026-01-01T00:00:00Z"), BASE) == "going"
 
 
+@pytest.mark.statement("2.86")
 def test_the_annotation_says_what_is_written() -> None:
     waiting = resource()
     owned = resource(owners=[{"kind": "PodGang", "name": "pcs-0", "uid": "g", "controller": True}])
@@ -156,6 +158,7 @@ def test_the_annotation_says_what_is_written() -> None:
     assert adopted([foreign], adopting=True) == "false"
 
 
+@pytest.mark.statement("2.77")
 def test_a_gang_is_read_with_either_vocabulary() -> None:
     labels = {
         "app.kubernetes.io/part-of": "pcs",
@@ -235,6 +238,7 @@ GANGS = {"base": LEGACY_BASE, "scaled": LEGACY_SCALED, "anchor": ANCHOR, "tail":
         ),
     ],
 )
+@pytest.mark.statement("2.55")
 def test_the_podgang_that_has_the_cliques_owns_the_resource_in_both_naming_schemes(
     name: str, labels: dict[str, str], gangs: list[str]
 ) -> None:
@@ -242,6 +246,7 @@ def test_the_podgang_that_has_the_cliques_owns_the_resource_in_both_naming_schem
     assert [key for key, gang in GANGS.items() if is_of(stored, gang)] == gangs
 
 
+@pytest.mark.statement("2.82")
 def test_every_resource_of_a_podgang_is_found_by_its_base_name() -> None:
     assert set(POD_GANG_OWNS.base_names(LEGACY_SCALED)) >= {
         "pcs-0-pool-0",

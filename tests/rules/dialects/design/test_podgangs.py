@@ -90,6 +90,9 @@ def after(obj: dict[str, Any], topology: ClusterTopology = FULL, pcs: Any = PCS)
 BOTH = ("pcs-0-pool-0-worker", "pcs-0-pool-0-leader", "pcs-0-pool-1-worker")
 
 
+@pytest.mark.statement(
+    "1.5", "1.111", "1.136", "1.138", "1.139", "1.140", "1.141", "1.142", "1.147", "1.151", "1.155"
+)
 def test_a_base_gang_with_two_replicas_of_a_group() -> None:
     result = after(gang("pcs-0-router", *BOTH, "pcs-0-free-0-leader"))
     assert result["metadata"]["annotations"] == {"grove.io/topology-name": "t"}
@@ -117,6 +120,7 @@ def test_a_base_gang_with_two_replicas_of_a_group() -> None:
     }
 
 
+@pytest.mark.statement("1.156")
 def test_a_scaled_gang_of_another_replica_is_read_from_the_names_of_its_podgroups() -> None:
     result = after(gang("pcs-3-pool-2-worker", "pcs-3-pool-2-leader"))
     assert result["spec"]["podgroups"] == [
@@ -132,12 +136,14 @@ def test_a_scaled_gang_of_another_replica_is_read_from_the_names_of_its_podgroup
     ]
 
 
+@pytest.mark.statement("1.100")
 def test_a_level_that_is_gone_loses_required_and_keeps_preferred() -> None:
     result = after(after(gang(*BOTH)), WITHOUT_RACK)
     configs = result["spec"]["topologyConstraintGroupConfigs"]
     assert [config["topologyConstraint"] for config in configs] == [pack(None), pack(None)]
 
 
+@pytest.mark.statement("1.101", "1.150", "1.153")
 def test_a_new_strictest_level_is_preferred_everywhere() -> None:
     result = after(after(gang(*BOTH)), NARROWER)["spec"]
     constrained = [result, *result["podgroups"], *result["topologyConstraintGroupConfigs"]]
@@ -147,6 +153,7 @@ def test_a_new_strictest_level_is_preferred_everywhere() -> None:
     assert result["topologyConstraint"] == pack("k/zone", "k/numa")
 
 
+@pytest.mark.statement("1.153")
 def test_kai_is_told_the_hostname_instead_of_a_level_below_it() -> None:
     pcs = of_cliques(clique("one", domain="numa"), domain="host")
     result = after(gang("pcs-0-one"), BELOW_HOST, pcs)["spec"]
@@ -154,6 +161,7 @@ def test_kai_is_told_the_hostname_instead_of_a_level_below_it() -> None:
     assert [part["topologyConstraint"] for part in result["podgroups"]] == [pack(HOST)]
 
 
+@pytest.mark.statement("1.96", "1.143")
 def test_disabled_topology_leaves_nothing() -> None:
     obj = after(gang(*BOTH))
     assert after(obj, OFF) == {**gang(*BOTH), "metadata": {"name": "pcs-0", "annotations": {}}}
@@ -161,6 +169,7 @@ def test_disabled_topology_leaves_nothing() -> None:
     assert after({"spec": {"podgroups": None}}, OFF) == {"spec": {"podgroups": None}}
 
 
+@pytest.mark.statement("1.152")
 def test_an_unknown_set_gets_preferred_only_and_keeps_what_it_has() -> None:
     obj = gang("pcs-0-router", "pcs-0-worker", topologyConstraint=pack("k/zone", "old"))
     result = after(obj, pcs=None)["spec"]
@@ -233,6 +242,7 @@ FEW = {"gpus": "1"}
         ),
     ],
 )
+@pytest.mark.statement("1.148", "1.149")
 def test_what_the_whole_prefers(pcs: PodCliqueSet, whole: dict[str, Any] | None) -> None:
     obj = gang("pcs-0-a", "pcs-0-b")
     result = after(obj, pcs=pcs)["spec"]
@@ -243,6 +253,7 @@ def test_what_the_whole_prefers(pcs: PodCliqueSet, whole: dict[str, Any] | None)
     ] == [HOST, HOST]
 
 
+@pytest.mark.statement("1.149")
 def test_a_stored_preferred_level_that_hinders_is_removed() -> None:
     pcs = of_cliques(clique("a", **GPUS), clique("b", **FEW))
     desired = after(gang("pcs-0-a", "pcs-0-b"), pcs=pcs)
@@ -293,6 +304,7 @@ def test_a_podgroup_that_is_no_clique_of_the_set_is_preferred_only() -> None:
     ]
 
 
+@pytest.mark.statement("1.155")
 def test_configs_of_groups_without_a_constraint_go() -> None:
     stale = [
         {

@@ -114,6 +114,9 @@ def judged(
         ),
     ],
 )
+@pytest.mark.statement(
+    "1.4", "1.110", "1.112", "1.113", "1.114", "1.127", "1.130", "1.133", "1.177", "1.178", "1.179"
+)
 def test_hierarchy(obj: Any, expected: list[tuple[str, str]]) -> None:
     findings, warnings = judged(obj)
     assert [finding.field for finding in findings] == [field for field, _ in expected]
@@ -121,12 +124,14 @@ def test_hierarchy(obj: Any, expected: list[tuple[str, str]]) -> None:
     assert warnings == []
 
 
+@pytest.mark.statement("1.106", "1.107", "1.131")
 def test_a_level_that_is_not_configured_is_named_with_those_that_are() -> None:
     findings, _ = judged(pcs("zone", "rack"), FEW)
     detail = 'topology level not found in ClusterTopology "grove-topology", which has: rack, host'
     assert list(map(str, findings)) == [f'{SET}: Invalid value: "zone": {detail}']
 
 
+@pytest.mark.statement("1.98", "1.134", "1.135")
 def test_disabled_topology_refuses_every_constraint() -> None:
     findings, _ = judged(pcs("zone", None, "host"), OFF)
     assert list(map(str, findings)) == [
@@ -197,6 +202,7 @@ def test_disabled_topology_refuses_every_constraint() -> None:
         ),
     ],
 )
+@pytest.mark.statement("1.132")
 def test_what_was_stored_before_stays_usable(
     new: Any, old: Any, topology: ClusterTopology, kept: bool
 ) -> None:
@@ -261,6 +267,7 @@ def test_shapes_that_the_crd_does_not_allow(obj: Any, fields: list[str]) -> None
     assert [finding.field for finding in findings] == fields
 
 
+@pytest.mark.statement("1.114")
 def test_a_clique_in_two_groups_answers_to_both() -> None:
     groups = [
         {"name": "g", "cliqueNames": ["a"], "topologyConstraint": {"packDomain": "rack"}},
@@ -285,6 +292,7 @@ def test_the_work_for_cliques_and_groups_of_one_name_grows_with_their_number() -
     assert steps(lambda: judge(2000)) < 5 * steps(lambda: judge(500))
 
 
+@pytest.mark.statement("1.131", "1.133")
 def test_only_levels_that_exist_are_allowed() -> None:
     levels = tuple(Level(name, name) for name in ("zone", "rack", "host"))
     three = managed("t", levels=levels)
