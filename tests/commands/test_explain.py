@@ -88,8 +88,10 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
-        "not looked at: NodesComing, LowerPriority, QueueQuota, AfterOthers, FairShare, NoNodeGroupHelps, BindingFailed,"
-        " GangEvicted and PlacementLost",
+        "not looked at: NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
+        " NoNodeGroupHelps, KubeletRefuses, BindingFailed, GangEvicted and PlacementLost",
+        "not among the files: events and PriorityClasses, which these reasons need. Add them, or use a record (--record),"
+        " which tells kinds that are empty from kinds that were not read",
     ]
 
 
@@ -124,7 +126,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("pod/none", "Pod none not found in namespace default\n"),
         (
             "daemonset/web",
-            "'daemonset/web' can't be explained: name one of its Pods, or nothing, for all that waits. KIND is one of ComputeDomain, Deployment, JAXJob, Job, JobSet, ",
+            "'daemonset/web' can't be explained: name one of its Pods, or nothing, for all that waits. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
         ),
         (
             "pods/",

@@ -10,6 +10,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import WorkloadRow, rows, waiting_alone, workloads
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of
+from app.explain.shown.text import text
 from app.explain.shown.waiting_text import exit_code, list_text
 from app.facts.named import Ref
 from tests.kube.memory.client import MemoryClient
@@ -188,10 +189,10 @@ def test_what_waits_with_gpus_is_in_the_list(objects: list[Object], expected: li
 def test_something_that_waits_is_never_called_nothing() -> None:
     index = index_of(pod("a", LWS), pod("b", LWS))
     found = listed(index)
-    text = list_text(found, index.facts, "", everything=False, width=0)
-    assert "there is no workload" not in text
-    assert "lws/w" in text
-    assert "0/2" in text
+    shown = list_text(found, index.facts, "", everything=False, width=0)
+    assert "there is no workload" not in shown
+    assert "lws/w" in shown
+    assert "0/2" in shown
     assert exit_code(found, index.facts) in (1, 2)
 
 
@@ -215,3 +216,19 @@ async def test_names_for_a_shell_are_those_of_the_kind() -> None:
     client = MemoryClient(sets)
     assert await names_of(client, "pcs", "ns") == ["a", "b"]
     assert await names_of(client, "nothing", "ns") == []
+
+
+def test_kinds_that_are_not_among_the_files_are_named() -> None:
+    found = asked(index_of(group("g"), pod("a", LWS)), "lws/w")
+    assert found is not None
+    shown = text(found, everything=False, colour=False, width=0)
+    assert "not among the files: " in shown
+    assert "KAI's Topologies" in shown
+    assert "which needs all nodes and pods of the cluster" not in shown
+
+
+def test_files_without_nodes_need_all_of_them() -> None:
+    found = asked(Index(facts_of([pod("a", LWS)], NOW)), "lws/w")
+    assert found is not None
+    shown = text(found, everything=False, colour=False, width=0)
+    assert "which needs all nodes and pods of the cluster" in shown

@@ -34,7 +34,8 @@ class Answer(Value, rename=AS_JSON):
     `said` are KAI's own words about what waits, `silence` what it means that there are none.
     `unseen` are facts that could not be
     read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
-    therefore not ruled out. `skipped` are reasons that were not asked for. `room` is the room for
+    therefore not ruled out. `skipped` are reasons that were not asked for, because the
+    facts `lacking` were not read, or are not among the files. `room` is the room for
     the first part that has none, by domain, the roomiest first. `line` are the places in KAI's line
     of the gangs that wait.
     """
@@ -50,6 +51,7 @@ class Answer(Value, rename=AS_JSON):
     unseen: Mapping[str, str]
     absent: tuple[str, ...]
     skipped: tuple[str, ...]
+    lacking: tuple[str, ...]
     said: tuple[str, ...]
     silence: str
     room: tuple[DomainRoom, ...]
@@ -109,6 +111,7 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
         unseen=unseen,
         absent=tuple(sorted(index.facts.absent)),
         skipped=examined.skipped,
+        lacking=examined.lacking,
         said=said_of(gangs),
         silence=silence(about.gangs, _asked_at(about)),
         room=_room(gangs) if index.room_is_known else (),

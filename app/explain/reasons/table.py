@@ -213,11 +213,12 @@ class Unknown(Value):
 
 
 class Examined(Value):
-    """`skipped` are ids whose facts were not asked for."""
+    """`skipped` are ids whose facts were not asked for, and `lacking` are these facts."""
 
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
     skipped: tuple[str, ...]
+    lacking: tuple[str, ...] = ()
 
     @property
     def problems(self) -> list[Reason]:
@@ -237,6 +238,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     found: dict[int, list[Reason]] = {}
     unknown: dict[str, Unknown] = {}
     skipped: dict[str, None] = {}
+    lacking: set[str] = set()
     explained: set[Ref] = set()
 
     for position, rule in enumerate(RULES):
@@ -250,6 +252,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
             unknown.setdefault(rule.id, Unknown(rule.id, missing))
         elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
+            lacking |= facts.skipped.intersection(needs)
         elif not facts.absent.intersection(needs):
             for gang in applying:
                 of_gang = list(rule.check(gang))
@@ -267,7 +270,9 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
     in_order = _causes_first(_without_moot(_merged(reasons)))
 
-    return Examined(tuple(in_order), tuple(unknown.values()), tuple(skipped))
+    return Examined(
+        tuple(in_order), tuple(unknown.values()), tuple(skipped), tuple(sorted(lacking))
+    )
 
 
 def _keeps_from_starting(reason: Reason) -> bool:

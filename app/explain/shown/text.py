@@ -13,6 +13,7 @@ from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who, listed
 from app.explain.shown.rights import how_to_get
+from app.facts.table import ROOM
 
 MOST_LINES = 40
 MOST_WORDS = 5
@@ -108,7 +109,13 @@ def _foot(answer: Answer) -> Iterator[str]:
     yield from how_to_get(answer.unseen, answer.ref.namespace)
     if answer.skipped:
         yield f"not looked at: {listed(answer.skipped, 40)}"
-    if answer.lacks_room:
+    kinds = [TITLES[kind] for kind in answer.lacking if kind in TITLES]
+    if kinds and not {ROOM, "nodes", "pods"}.intersection(answer.lacking):
+        yield (
+            f"not among the files: {listed(kinds, 20)}, which these reasons need. Add them, or use"
+            " a record (--record), which tells kinds that are empty from kinds that were not read"
+        )
+    elif answer.lacks_room:
         ref = answer.ref
         command = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
         yield f"room was not examined, which needs all nodes and pods of the cluster: {command}"
