@@ -21,6 +21,7 @@ from app.doctor import (
     rehearsal,
     replicas,
     service,
+    sizes,
     topology,
     webhooks,
 )
@@ -115,6 +116,7 @@ def _further_questions(
         ),
     )
     yield "dialect", topology.check_dialects(client)
+    yield "sizes", sizes.check_sizes(client)
     yield "claims", claims.check_claims(client, configuration)
     yield "claims", claims.check_lost_claims(client)
     yield "claims", kai.check_binder(client, patient.read)

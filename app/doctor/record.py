@@ -48,6 +48,7 @@ from app.objects.resource import (
     CRD,
     DEPLOYMENT,
     ENDPOINT_SLICE,
+    EVENT,
     LEASE,
     MUTATING_WEBHOOKS,
     POD,
@@ -300,6 +301,7 @@ _FIELDS: Mapping[str, _Fields] = {
         "spec": dict.fromkeys(("holderIdentity", "leaseDurationSeconds", "renewTime"), ...)
     },
     str(CLUSTER_ROLE_BINDING): {"subjects": ...},
+    str(EVENT): {"reason": ..., "regarding": dict.fromkeys(("kind", "namespace", "name"), ...)},
     str(SCHEDULING_SHARD): {"spec": {"args": {"default-staleness-grace-period": ...}}},
     str(QUEUE_NAMES): {"spec": {"names": ...}},
     str(QUEUE): {"spec": {"resources": ...}},

@@ -50,6 +50,9 @@ MOST_KEPT = 32 * 2**10
 The facts of most objects take less than 1 KiB.
 """
 
+TOO_LARGE = "TooLargeToRead"
+"""The reason of the event on an object of which more would have to be kept."""
+
 MOST_OF_LARGE_GANGS = 2**18
 """Bytes of JSON that explanations keep of a gang. It names each of its thousands of pods."""
 

@@ -58,8 +58,8 @@ class WatchStore(Generic[T]):
         most: int = 2**20,
         is_cut: Callable[[T], bool] = lambda value: False,
     ) -> None:
-        self.too_large: set[Key] = set()
-        """The keys of the objects that are too large to be stored in full."""
+        self.too_large: dict[Key, str] = {}
+        """The uids of the objects that are too large to be stored in full, by their keys."""
         self.restarts: dict[str, int] = {}
         """The number of restarts of the watch by reason.
 
@@ -120,7 +120,7 @@ class WatchStore(Generic[T]):
 
     def known_keys(self) -> list[Key]:
         """Return the keys of all objects, also of those that are too large to be stored."""
-        return [*self._entries, *(self.too_large - self._entries.keys())]
+        return [*self._entries, *(self.too_large.keys() - self._entries.keys())]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -300,13 +300,13 @@ class WatchStore(Generic[T]):
         value = self._project(obj)
         is_small = value is None or length <= self._most or len(to_json(value)) <= self._most
         if value is None or (is_small and not self._is_cut(value)):
-            self.too_large.discard(key)
+            self.too_large.pop(key, None)
         else:
-            self.too_large.add(key)
+            self.too_large[key] = str(obj["metadata"].get("uid") or "")
         return value if is_small else None
 
     def _remove(self, key: Key) -> None:
-        self.too_large.discard(key)
+        self.too_large.pop(key, None)
         self._set(key, None)
 
     def _empty(self) -> None:

@@ -47,6 +47,7 @@ from app.reconcilers import (
 )
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
+from app.reconcilers.too_large import AnyStore, TooLargeReconciler
 from app.reconcilers.writing import Writing
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
@@ -214,6 +215,12 @@ class Leader(Part):
                 counts[row.resource.plural] += len(store.too_large)
         return counts
 
+    def _all_stores(self) -> Iterator[AnyStore]:
+        """Yield the stores for verdicts and those that only the leader needs, with their rows."""
+        yield from self._stores
+        for stores in self._only_here:
+            yield from stores
+
     # The reconcilers.
 
     def _table(self) -> list[Work]:
@@ -241,6 +248,7 @@ class Leader(Part):
             for row in (TOPOLOGY_STATUSES, BINDING_STATUSES):
                 self._own[row].subscribe(loop.add)
 
+        large = TooLargeReconciler(self.events, self._all_stores)
         table = [
             Work(reconciler=self._managed, changes=self._topology_changes, workers=1),
             Work(reconciler=self._kai, changes=self._topology_changes, workers=1),
@@ -271,6 +279,12 @@ class Leader(Part):
                 changes=lambda loop: mnnvl_claims.subscribe(loop, cliques, stores),
                 workers=CLAIM_WORKERS,
                 begin=self._claims.begin,
+            ),
+            Work(
+                reconciler=large,
+                changes=lambda loop: None,
+                workers=1,
+                begin=large.begin,
             ),
             Work(
                 reconciler=queue_names.QueueNamesReconciler(self._client, self._queues, listed),

@@ -50,6 +50,7 @@ async def test_everything_is_looked_at_in_order() -> None:
         *SUBJECTS,
         "topology",
         "dialect",
+        "sizes",
         "claims",
         "owners",
         "queues",

@@ -49,10 +49,13 @@ LOOPS = {
     "mnnvl-resources",
     "mnnvl-claims",
     "queue-names",
+    "too-large",
     "workload",
 }
-RESTLESS = {"mnnvl-claims"}
-"""It tries again all the time, because no webhook is called in this cluster."""
+RESTLESS = {"mnnvl-claims", "too-large"}
+"""The first tries again all the time, because no webhook is called in this cluster. The other one
+looks once a minute.
+"""
 
 SOON = 60.0
 """Longer than any wait for changes to settle, and shorter than the time to a resync."""

@@ -20,6 +20,7 @@ _FIELDS = {
         "reason",
         *(f"involvedObject.{name}" for name in ("kind", "name", "namespace", "uid")),
     ),
+    ("events.k8s.io", "events"): ("reason",),
     ("resource.k8s.io", "resourceslices"): ("spec.driver", "spec.nodeName"),
 }
 """The fields that field selectors support here, by resource, beside the name and the namespace."""
