@@ -274,7 +274,7 @@ def about(maker: Maker, *, is_judged: bool) -> str:
     """Return what is judged of the objects of a maker, for people."""
     made = maker.makes.kind
     if is_judged:
-        return f"judged is the {made} that this {maker.kind} makes"
+        return f"the {made} that this {maker.kind} makes is judged"
     if maker.spec:
         return (
             f"the {made} that it makes is judged, if a Pod template in it has the annotation"

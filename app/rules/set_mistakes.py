@@ -75,8 +75,8 @@ def minimum_findings(obj: JsonMap) -> Findings:
         replicas = holder.get("replicas", 1)
         if isinstance(minimum, int) and isinstance(replicas, int) and minimum > replicas:
             text = (
-                f"must not be greater than replicas ({replicas}), because Grove starts nothing with"
-                " fewer. Lower minAvailable or raise replicas"
+                f"must not be greater than replicas ({replicas}): so many pods must start together,"
+                " and fewer exist. Lower minAvailable or raise replicas"
             )
             findings.append(invalid(at.child("minAvailable"), minimum, text))
     return findings

@@ -526,7 +526,7 @@ CASES: list[Any] = [
         "a RayJob",
         [CLIQUES_OF_2, ray(("g", 3, 1), kind="RayJob", at="rayClusterSpec")],
         0,
-        ["judged is the RayCluster that this RayJob makes", "3 pods need 3 nodes"],
+        ["the RayCluster that this RayJob makes is judged", "3 pods need 3 nodes"],
         ["would create"],
     ),
     (
@@ -571,7 +571,7 @@ CASES: list[Any] = [
             "}}]}\n",
         ],
         0,
-        ["judged is the LeaderWorkerSet that this DisaggregatedSet makes", "3 pods need 3 nodes"],
+        ["the LeaderWorkerSet that this DisaggregatedSet makes is judged", "3 pods need 3 nodes"],
         [],
     ),
     (
@@ -629,7 +629,10 @@ CASES: list[Any] = [
         "a DisaggregatedSet with one NVLink domain for all roles",
         [DISAGGREGATED.replace("SCOPE", "slice")],
         0,
-        ["judged is the LeaderWorkerSet", 'MNNVL of unit "disagg-d-0": nothing keeps its pods'],
+        [
+            "the LeaderWorkerSet that this DisaggregatedSet makes is judged",
+            'MNNVL of unit "disagg-d-0": nothing keeps its pods',
+        ],
         ["Unsupported"],
     ),
     (

@@ -122,7 +122,7 @@ def _of_claim(
         )
     elif domain is not None and users.get((domain.namespace, domain.template), 0) == 1:
         yield held(
-            f"pod {names} is the only one of ComputeDomain {domain.name}, so that it talks to no"
+            f"pod {names} is the only pod of ComputeDomain {domain.name}, so it talks to no"
             " other node",
             "Remove the claim from its template, unless more pods are to join it.",
         )

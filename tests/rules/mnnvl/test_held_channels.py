@@ -43,7 +43,7 @@ CASES: list[Any] = [
         [pod("a")],
         [claim("a")],
         DOMAIN,
-        ["ml/a-c n0: pod a is the only one of ComputeDomain d, so that it talks to no other node"],
+        ["ml/a-c n0: pod a is the only pod of ComputeDomain d, so it talks to no other node"],
         id="one pod alone",
     ),
     pytest.param(

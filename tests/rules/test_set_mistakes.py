@@ -1,0 +1,117 @@
+"""Names in a PodCliqueSet that nobody answers to, and minimums that exceed replicas."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.set_mistakes import minimum_findings, mistake_warnings, nearest
+
+KNOWN = ("packDomain", "topologyName", "pack")
+
+
+def pcs(*cliques: Any, metadata: Any = None, **template: Any) -> dict[str, Any]:
+    return {
+        "metadata": metadata or {},
+        "spec": {"template": {"cliques": list(cliques), **template}},
+    }
+
+
+def clique(scheduler: str = "", constraint: Any = None, **spec: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": "c", "spec": {"podSpec": {"schedulerName": scheduler}, **spec}}
+    return made | ({"topologyConstraint": constraint} if constraint is not None else {})
+
+
+def group(**fields: Any) -> dict[str, Any]:
+    return {"name": "g", **fields}
+
+
+@pytest.mark.parametrize(
+    ("obj", "fields"),
+    [
+        pytest.param(pcs(clique(replicas=2, minAvailable=2)), [], id="all of them"),
+        pytest.param(pcs(clique(replicas=2)), [], id="no minimum"),
+        pytest.param(
+            pcs(clique(replicas=2, minAvailable=3)),
+            ["spec.template.cliques[0].spec.minAvailable"],
+            id="a clique",
+        ),
+        pytest.param(
+            pcs(clique(minAvailable=2)),
+            ["spec.template.cliques[0].spec.minAvailable"],
+            id="a clique with the default of one replica",
+        ),
+        pytest.param(
+            pcs(podCliqueScalingGroups=[group(replicas=1, minAvailable=2)]),
+            ["spec.template.podCliqueScalingGroups[0].minAvailable"],
+            id="a scaling group",
+        ),
+        pytest.param(pcs(clique(replicas="2", minAvailable=3)), [], id="no number"),
+        pytest.param({"spec": 7}, [], id="no set at all"),
+    ],
+)
+def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
+    assert [finding.field for finding in minimum_findings(obj)] == fields
+
+
+@pytest.mark.parametrize(
+    ("obj", "starts"),
+    [
+        pytest.param(pcs(clique("kai-scheduler")), [], id="KAI"),
+        pytest.param(pcs(clique(""), clique("kueue")), [], id="one scheduler and none"),
+        pytest.param(
+            pcs(clique("volcano"), clique("kai-scheduler")),
+            ["the cliques name several schedulers (kai-scheduler, volcano)"],
+            id="two schedulers",
+        ),
+        pytest.param(
+            pcs(clique("mine")),
+            [
+                "spec.template.cliques[0].spec.podSpec.schedulerName: no scheduler is known that"
+                ' answers to "mine". Unless one runs in this cluster, these pods are never placed.'
+            ],
+            id="an unknown scheduler",
+        ),
+        pytest.param(
+            pcs(clique(constraint={"toplogyName": "t", "pack": {"requird": "rack"}})),
+            [
+                "spec.template.cliques[0].topologyConstraint.toplogyName: unknown field",
+                "spec.template.cliques[0].topologyConstraint.pack.requird: unknown field",
+            ],
+            id="fields of a constraint",
+        ),
+        pytest.param(
+            pcs(podCliqueScalingGroups=[group(minavailable=1)]),
+            ["spec.template.podCliqueScalingGroups[0].minavailable: unknown field"],
+            id="a field of a scaling group in other case",
+        ),
+        pytest.param(pcs(terminationDelay="1s", startupType="x"), [], id="other fields of Grove"),
+        pytest.param(
+            pcs(metadata={"annotations": {"kai.scheduler/topology-required-placment": "x"}}),
+            ["metadata.annotations[kai.scheduler/topology-required-placment]: no component"],
+            id="an annotation of KAI",
+        ),
+        pytest.param(
+            pcs(metadata={"annotations": {"example.com/anything": "x"}}), [], id="of strangers"
+        ),
+        pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),
+    ],
+)
+def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
+    found = mistake_warnings(obj)
+    assert len(found) == len(starts)
+    assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("packdomain", "packDomain"),
+        ("packDomains", "packDomain"),
+        ("topology_name", "topologyName"),
+        ("pack", ""),
+        ("zzz", ""),
+        ("packDomain" * 10, ""),
+    ],
+)
+def test_the_nearest_name(name: str, meant: str) -> None:
+    assert nearest(name, KNOWN) == meant
