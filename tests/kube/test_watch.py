@@ -1,9 +1,10 @@
 """Watching, in virtual time: how a store keeps in step through cuts, silence, Gone and absent APIs."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from app.kube.api import (
     every,
 )
 from app.kube.store import WatchStore
-from app.kube.watch import Pace, list_into, run_store
+from app.kube.watch import TURN_SECONDS, Pace, list_into, run_store
 from app.objects.resource import NODE
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
@@ -572,3 +573,42 @@ async def test_a_long_list_gives_way_to_the_event_loop() -> None:
     assert len(store) == 0
     assert most <= 50
     measuring.cancel()
+
+
+@pytest.mark.parametrize("streams", ["served", "refused"])
+def test_objects_that_take_long_give_way_to_the_lease(
+    streams: Literal["served", "refused"],
+) -> None:
+    """Also if the next object is always there, and also for changes after the list."""
+
+    async def main() -> None:
+        client = MemoryClient([node(f"n{i}") for i in range(20)], streams=streams)
+        turns: list[int] = []
+        turn = 0
+
+        async def count_turns() -> None:
+            nonlocal turn
+            while True:
+                turn += 1
+                await asyncio.sleep(0)
+
+        def slow(obj: Object) -> str:
+            end = time.perf_counter() + 2 * TURN_SECONDS
+            while time.perf_counter() < end:
+                pass
+            turns.append(turn)
+            return name_of(obj)
+
+        counting = asyncio.create_task(count_turns())
+        store: WatchStore[str] = WatchStore(slow, clock=virtual.now)
+        watching = asyncio.create_task(run_store(client, store, NODES, pace=PACE))
+        await store.until_synced()
+        for number in range(20):
+            client.load([node(f"later-{number}")])
+        while len(turns) < 40:  # noqa: ASYNC110 - each turn of the loop counts
+            await asyncio.sleep(0)
+        counting.cancel()
+        watching.cancel()
+        assert len(set(turns)) == len(turns)
+
+    asyncio.run(main())
