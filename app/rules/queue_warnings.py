@@ -48,7 +48,7 @@ def unset_warnings(queue: Queue) -> list[str]:
     if not unset:
         return []
     return [
-        f"the limit of {listed(unset, _MOST_LISTED, ' and ')} is not set, and KAI reads it as 0: it"
+        f"the limit of {' and '.join(filter(None, (', '.join(unset[:-1]), unset[-1])))} is not set, and KAI reads it as 0: it"
         " places no pods of this queue that ask for any. Set limit: -1, which is unlimited"
     ]
 

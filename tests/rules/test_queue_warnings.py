@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from app.facts.grove.template import read_template
-from app.rules.queue_warnings import warnings_of_group, warnings_of_set
+from app.facts.kai.queue import read_queue
+from app.rules.queue_warnings import unset_warnings, warnings_of_group, warnings_of_set
 
 QUEUE = "kai.scheduler/queue"
 GONE = {QUEUE: "gone"}
@@ -63,4 +64,27 @@ def test_a_group() -> None:
     assert warnings_of_group({"spec": {}}, many) == []
     assert warnings_of_group({"spec": {"queue": "gone"}}, many) == [
         'spec.queue: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("resources", "said"),
+    [
+        ({}, "the limit of gpu, cpu and memory is not set"),
+        ({"gpu": {"limit": 8}}, "the limit of cpu and memory is not set"),
+        ({"gpu": {"limit": 0}, "cpu": {"limit": -1}, "memory": {"limit": -1}}, ""),
+        ({"gpu": {"quota": 8}, "cpu": {"limit": -1}, "memory": {"limit": -1}}, "limit of gpu is"),
+    ],
+)
+def test_limits_that_a_queue_does_not_set(resources: Any, said: str) -> None:
+    queue = read_queue({"metadata": {"name": "q"}, "spec": {"resources": resources}})
+    found = unset_warnings(queue)
+    assert len(found) == bool(said)
+    assert all(said in text for text in found)
+
+
+def test_a_queue_may_exist_beside_the_documents() -> None:
+    obj = {"spec": {"queue": "team"}}
+    assert warnings_of_group(obj, ["other"], is_whole=False) == [
+        'spec.queue: queue "team" is not among the documents, which have: other'
     ]

@@ -91,6 +91,11 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
             id="an annotation of KAI",
         ),
         pytest.param(
+            pcs(metadata={"labels": {"grove.io/mnnvl-scope": "replica"}}),
+            ["metadata.labels[grove.io/mnnvl-scope]: a label of this name has no effect"],
+            id="an annotation as a label",
+        ),
+        pytest.param(
             pcs(metadata={"annotations": {"example.com/anything": "x"}}), [], id="of strangers"
         ),
         pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),

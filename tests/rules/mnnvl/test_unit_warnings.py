@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from app.facts.carrier import read_carrier_of_pod
-from app.rules.mnnvl.bounds import read_bounds
+from app.facts.unit_sizes import UnitSize
+from app.rules.mnnvl.bounds import OwnGroup, read_bounds, read_own_group
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.wanted import CliqueFacts
-from app.rules.mnnvl.warnings import unit_warnings
+from app.rules.mnnvl.warnings import NvlinkDomains, unit_warnings
 from app.rules.topology.coverage import Nodes
 from tests import pods
 from tests.builders import Object
@@ -135,3 +136,118 @@ def test_nothing_is_said_if_an_owner_cannot_be_read() -> None:
 
 def test_the_constraints_of_a_group_of_kubernetes_are_not_judged() -> None:
     assert warned(pod("workload-group"), []) == []
+
+
+# PodGroups that are made by hand, and sizes of units.
+
+
+SKIPPED = {"kai.scheduler/skip-podgrouper": "true"}
+
+
+def own_group(**constraints: str) -> Object:
+    """A PodGroup whose SubGroup `w` is below `above`. The keys are "" (`whole`), `above`, `w`."""
+
+    def level(name: str) -> Object:
+        key = constraints.get(name)
+        return {"topologyConstraint": {"requiredTopologyLevel": key}} if key else {}
+
+    subgroups = [
+        {"name": "above", **level("above")},
+        {"name": "w", "parent": "above", **level("w")},
+    ]
+    return {"spec": {**level("whole"), "subGroups": subgroups}}
+
+
+@pytest.mark.parametrize(
+    ("group", "subgroup", "levels"),
+    [
+        (own_group(), "w", set()),
+        (own_group(whole=CLIQUE), "", {CLIQUE}),
+        (own_group(w="rack"), "w", {"rack"}),
+        (own_group(w="rack"), "above", set()),
+        (own_group(above="zone", w="rack"), "w", {"zone", "rack"}),
+        ({"spec": {"subGroups": [{"name": "w", "parent": "w"}]}}, "w", set()),
+    ],
+)
+def test_what_an_own_group_requires(group: Object, subgroup: str, levels: set[str]) -> None:
+    obj = worker(annotations={"pod-group-name": "own"})
+    obj["metadata"]["labels"]["kai.scheduler/subgroup-name"] = subgroup
+    read = read_own_group(obj, group)
+    assert (read.name, read.levels) == ("own", levels)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "group", "known", "levels", "named"),
+    [
+        pytest.param({}, OwnGroup("own", frozenset({CLIQUE})), True, set(), "", id="not skipped"),
+        pytest.param(
+            SKIPPED, OwnGroup("own", frozenset({CLIQUE})), True, {CLIQUE}, "own", id="skipped"
+        ),
+        pytest.param(SKIPPED, OwnGroup("own", None), False, set(), "own", id="not readable"),
+        pytest.param(SKIPPED, None, True, set(), None, id="nobody groups it"),
+        pytest.param(
+            {**SKIPPED, REQUIRED: "rack"},
+            OwnGroup("own", frozenset()),
+            True,
+            set(),
+            "own",
+            id="KAI reads no annotation of what it skips",
+        ),
+    ],
+)
+def test_bounds_of_an_own_group(
+    annotations: Any, group: OwnGroup | None, known: bool, levels: set[str], named: str | None
+) -> None:
+    obj = worker(annotations=annotations)
+    obj["metadata"].pop("ownerReferences")
+    bounds = read_bounds(obj, [], group)
+    assert (bounds.is_known, bounds.levels, bounds.group) == (known, levels, named)
+
+
+def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None = None) -> str:
+    obj = worker(annotations=annotations)
+    plan = inject(read_carrier_of_pod(obj, "ns"), None, CliqueFacts(), "template").plan
+    assert plan is not None
+    bounds = read_bounds(obj, above(obj), group, size)
+    return "\n".join(unit_warnings(plan, bounds, Nodes(nodes), NvlinkDomains(spare=1)))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "size", "nodes", "said"),
+    [
+        pytest.param(KEPT, UnitSize(3, 1), RACKS, "3 pods need 3 nodes", id="too many"),
+        pytest.param(KEPT, UnitSize(2, 1), RACKS, "at most 1 pods fit", id="none is spare"),
+        pytest.param(KEPT, UnitSize(1, 1), RACKS, "", id="one pod"),
+        pytest.param(
+            {REQUIRED: "k/none"}, UnitSize(1, 1), RACKS, "k/none, which no node has", id="no level"
+        ),
+        pytest.param(
+            {REQUIRED: "k/rack"},
+            UnitSize(5, 1),
+            [node(4, rack="r", clique="a", count="4")],
+            "the largest holds at most 4 pods with 4 GPUs each",
+            id="a level that is too small",
+        ),
+        pytest.param(
+            {REQUIRED: CLIQUE},
+            UnitSize(2, 2),
+            [node(8, rack="r", clique="a")],
+            "issue 892",
+            id="two units in one domain",
+        ),
+        pytest.param(
+            KEPT, UnitSize(2, 2), [node(8, rack="r", clique="a")], "", id="each has its own"
+        ),
+    ],
+)
+def test_sizes_of_units(annotations: Any, size: UnitSize, nodes: Any, said: str) -> None:
+    found = of_size(annotations, size, nodes)
+    assert (said in found) if said else found == ""
+
+
+def test_the_remedy_for_an_own_group_is_in_the_group() -> None:
+    group = OwnGroup("own", frozenset())
+    found = of_size(SKIPPED, UnitSize(2, 1), [], group)
+    assert 'topologyConstraint.requiredTopologyLevel of the PodGroup "own"' in found
+    assert "Annotate" not in found
+    assert "KAI never schedules them" in of_size(SKIPPED, UnitSize(2, 1), [])
