@@ -47,8 +47,10 @@ def unset_warnings(queue: Queue) -> list[str]:
     unset = unset_limits(queue)
     if not unset:
         return []
+    *others, last = unset
+    named = f"{', '.join(others)} and {last}" if others else last
     return [
-        f"the limit of {' and '.join(filter(None, (', '.join(unset[:-1]), unset[-1])))} is not set, and KAI reads it as 0: it"
+        f"the limit of {named} is not set, and KAI reads it as 0: it"
         " places no pods of this queue that ask for any. Set limit: -1, which is unlimited"
     ]
 

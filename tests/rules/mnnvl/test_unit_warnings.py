@@ -173,7 +173,7 @@ def test_what_an_own_group_requires(group: Object, subgroup: str, levels: set[st
     obj = worker(annotations={"pod-group-name": "own"})
     obj["metadata"]["labels"]["kai.scheduler/subgroup-name"] = subgroup
     read = read_own_group(obj, group)
-    assert (read.name, read.levels) == ("own", levels)
+    assert read == OwnGroup("own", frozenset(levels))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_bounds_of_an_own_group(
     obj = worker(annotations=annotations)
     obj["metadata"].pop("ownerReferences")
     bounds = read_bounds(obj, [], group)
-    assert (bounds.is_known, bounds.levels, bounds.group) == (known, levels, named)
+    assert (bounds.is_known, set(bounds.levels), bounds.group) == (known, levels, named)
 
 
 def of_size(annotations: Any, size: UnitSize, nodes: Any, group: OwnGroup | None = None) -> str:
