@@ -208,7 +208,7 @@ class _Grower:
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
         """Return why the queue of a gang has no room for it; "" if it has."""
-        if unusable_because(self._index, queue.name):
+        if unusable_because(self._index, queue.name, gang.pool):
             return "not used by KAI"
         if any(over_limits(gang, queue.name)):
             return "at its limit"

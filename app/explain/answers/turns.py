@@ -82,7 +82,8 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             used = turn.used if becomes == "next" else frozenset[int]()
             got = where(gang.placements.domains, gang.demand, used)
             place = (turn.queue, turn.number, turn.count, turn.order)
-            first = next(other for other in line.values() if other is turn or not other.used)
+            of_pool = (other for other in line.values() if other.pool == turn.pool)
+            first = next(other for other in of_pool if other is turn or not other.used)
             found.append(InLine(gang.ref, *place, becomes, got, first is turn))
     return tuple(sorted(found, key=attrgetter("order")))
 

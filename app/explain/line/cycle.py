@@ -42,15 +42,16 @@ NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
 class Turn(Value):
     """What becomes of a gang in the next cycle.
 
-    It is the `number`th of `count` that wait in `queue`, and the `order`th of all. `used` are the
-    nodes (positions) that it gets, none if it gets no place. Then those before the `after`th of all
-    take it: of equal gangs, the first that has found none. `full` is the queue whose limit or quota
-    keeps it out; `after` is 0 if that is so without any before it. `above` are the queues that
-    KAI may then reclaim from, with a resource of which each has more than its fair share, and how
-    much more, in thousandths.
+    It is the `number`th of `count` that wait in `queue`, and the `order`th of all of its `pool`.
+    `used` are the nodes (positions) that it gets, none if it gets no place, or only one that ending
+    pods still hold. Then those before the `after`th of all take it: of equal gangs, the first that
+    has found none. `full` is the queue whose limit or quota keeps it out; `after` is 0 if that is
+    so without any before it. `above` are the queues that KAI may then reclaim from, with a resource
+    of which each has more than its fair share, and how much more, in thousandths.
     """
 
     gang: Ref
+    pool: str
     queue: str
     number: int
     count: int
@@ -138,7 +139,9 @@ class _Cycle:
                 order += 1
                 queue, number, count, is_full = place
                 after = 0 if is_full else self._failed.get(own.gang.demand.profile, order)
-                turn = Turn(own.gang.ref, queue, number, count, order, after, used, full)
+                turn = Turn(
+                    own.gang.ref, own.group.pool, queue, number, count, order, after, used, full
+                )
                 turns.append((turn, own))
         for turn, own in turns:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))

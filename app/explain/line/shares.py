@@ -84,8 +84,12 @@ def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantit
 
 
 def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quantities:
-    first, second, third = (one + times * other for one, other in zip(some, more, strict=True))
-    return first, second, third
+    # by position, because this is called for each pod
+    return (
+        some[0] + times * more[0],
+        some[1] + times * more[1],
+        some[2] + times * more[2],
+    )
 
 
 class Account:

@@ -50,12 +50,14 @@ def new_accounts(index: Index, pool: str) -> Accounts:
             account.take_from_status()
         return accounts
 
+    # the pods of a gang have one shape
+    of_shape: dict[int, Quantities] = {}
     nodes = {node.name: node for node in nodes_of_pool(index, pool)}
     memory = memory_in(nodes.values())
     for group in index.facts.pod_groups:
         if group.given_up or group.pool != pool or group.queue not in accounts:
             continue
-        placed, waiting = _placed_and_waiting(index, group, nodes, memory)
+        placed, waiting = _placed_and_waiting(index, group, nodes, memory, of_shape)
         preemptible = group_is_preemptible(index, group)
         for queue in chain(index, group.queue):
             account = accounts[queue.name]
@@ -85,22 +87,34 @@ def memory_in(nodes: Iterable[Node]) -> GpuMemory:
 
 
 def _placed_and_waiting(
-    index: Index, group: KaiPodGroup, nodes: Mapping[str, Node], memory: GpuMemory
+    index: Index,
+    group: KaiPodGroup,
+    nodes: Mapping[str, Node],
+    memory: GpuMemory,
+    of_shape: dict[int, Quantities],
 ) -> tuple[Quantities, Quantities]:
     """Return what pods of a PodGroup have on nodes of the pool, and what the others ask for.
 
-    Pods that end, have ended or have gates count as nothing.
+    Pods that end, have ended or have gates count as nothing. `of_shape` keeps what pods without
+    parts of GPUs ask for, by the id of their shape.
     """
     placed, waiting = NOTHING, NOTHING
     for pod in index.pods_of_group.get(group.key, ()):
         if not pod.is_alive:
             continue
+        shape = pod.shape
+        asked = of_shape.get(id(shape))
+        if asked is None:
+            asked = quantities_of_pod(shape, memory.least)
+            if not shape.part:
+                of_shape[id(shape)] = asked
         if not pod.node:
             if not pod.gates:
-                waiting = added(waiting, quantities_of_pod(pod.shape, memory.least))
+                waiting = added(waiting, asked)
         elif pod.node in nodes:
-            placed = added(placed, received(pod.shape, nodes[pod.node]))
-            placed = added(placed, (gpus_of_claims(index, pod), 0.0, 0.0))
+            placed = added(placed, received(shape, nodes[pod.node]) if shape.part else asked)
+            if pod.claims:
+                placed = added(placed, (gpus_of_claims(index, pod), 0.0, 0.0))
     return placed, waiting
 
 

@@ -48,7 +48,7 @@ def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
     full = index.queues.get(turn.full)
     fits = gang.placements.fit().values()
     for other in line_of(index).values():
-        if not other.used or other.order >= turn.after:
+        if other.pool != turn.pool or not other.used or other.order >= turn.after:
             continue
         filling = full in chain(index, other.queue) if full else False
         if filling or (not full and any(fit[at] for fit in fits for at in other.used)):

@@ -72,8 +72,10 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
     KAI's binder gives a pod with a part of one GPU one label, and a pod with parts of several GPUs
     a label for each of them (`resource_reservation.go`).
     """
-    keys = (key for key in sorted(labels) if key.startswith(GPU_GROUP))
-    return tuple(dict.fromkeys(filter(None, (text_at(labels, key) for key in keys))))
+    keys = [key for key in labels if key.startswith(GPU_GROUP)]
+    if not keys:
+        return ()
+    return tuple(dict.fromkeys(filter(None, (text_at(labels, key) for key in sorted(keys)))))
 
 
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
