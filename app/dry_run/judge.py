@@ -228,7 +228,7 @@ def _unknown(document: JsonMap) -> str:
     groups = sorted(other for other, name in _KNOWN if name == kind)
     if groups:
         return f'{kind} is a kind of {" or ".join(groups)}, not of "{group}"'
-    meant = nearest(kind, {name for other, name in _KNOWN if other == group})
+    meant = nearest(kind, tuple(sorted(name for other, name in _KNOWN if other == group)))
     return f"did you mean {meant}?" if meant else ""
 
 

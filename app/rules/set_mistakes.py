@@ -6,8 +6,10 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 """
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
+from app.base.value import Value
 from app.facts.labels import (
     KAI_QUEUE,
     KAI_SCHEDULER,
@@ -22,8 +24,6 @@ from app.facts.unit_owners import OWNER_KINDS
 from app.objects.fields import FieldPath, Findings, invalid
 from app.objects.shape import (
     JsonMap,
-    annotations_of,
-    labels_of,
     list_of,
     map_at,
     map_of,
@@ -44,8 +44,13 @@ _ANNOTATIONS = (
     *(kind.together for kind in OWNER_KINDS if kind.together),
 )
 
+_NO_LABELS = frozenset(_ABOUT_MNNVL)
+_KNOWN_SCHEDULERS = frozenset(SCHEDULERS)
+
 _CONSTRAINT = ("packDomain", "topologyName", "pack")
 _PACK = ("required", "preferred")
+_CONSTRAINT_FIELDS = frozenset(_CONSTRAINT)
+_PACK_FIELDS = frozenset(_PACK)
 _OF_TEMPLATE = ("topologyConstraint", "podCliqueScalingGroups", "cliques")
 _OF_GROUP = ("topologyConstraint", "cliqueNames", "minAvailable", "replicas", "annotations")
 _OF_CLIQUE = ("topologyConstraint", "annotations", "labels", "spec")
@@ -60,6 +65,27 @@ MOST_ALIKE = 63
 _TEMPLATE = FieldPath("spec.template")
 
 
+class _Part(Value):
+    """A map in the document.
+
+    It is at `field` of the entry `position` of the list `of`; "" and None stand for what is above.
+    """
+
+    content: JsonMap
+    of: str = ""
+    position: int | None = None
+    field: str = ""
+
+    def at(self, *names: str) -> FieldPath:
+        """Return the path of something in this map, which hardly any verdict needs."""
+        path = _TEMPLATE
+        if self.position is not None:
+            path = path.child(self.of).index(self.position)
+        for name in filter(None, (self.field, *names)):
+            path = path.child(name)
+        return path
+
+
 def minimum_findings(obj: JsonMap) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
@@ -67,78 +93,140 @@ def minimum_findings(obj: JsonMap) -> Findings:
     """
     findings: Findings = []
     template = map_at(obj, "spec", "template")
-    cliques = _parts(template, "cliques")
     groups = _parts(template, "podCliqueScalingGroups")
-    holders = [(at.child("spec"), map_at(clique, "spec")) for at, clique in cliques]
-    for at, holder in (*holders, *groups):
-        minimum = holder.get("minAvailable")
-        replicas = holder.get("replicas", 1)
+    for part in (*_specs(_parts(template, "cliques")), *groups):
+        minimum = part.content.get("minAvailable")
+        replicas = part.content.get("replicas", 1)
         if isinstance(minimum, int) and isinstance(replicas, int) and minimum > replicas:
             text = (
                 f"must not be greater than replicas ({replicas}): so many pods must start together,"
                 " and fewer exist. Lower minAvailable or raise replicas"
             )
-            findings.append(invalid(at.child("minAvailable"), minimum, text))
+            findings.append(invalid(part.at("minAvailable"), minimum, text))
     return findings
 
 
 def mistake_warnings(obj: JsonMap) -> list[str]:
     """Return warnings about names in a PodCliqueSet that nobody answers to."""
+    if _has_usual_names(obj):
+        return []
     template = map_at(obj, "spec", "template")
+    whole = _Part(template)
     groups = _parts(template, "podCliqueScalingGroups")
     cliques = _parts(template, "cliques")
-    specs = [(at.child("spec"), map_at(clique, "spec")) for at, clique in cliques]
+    specs = _specs(cliques)
     return [
-        *_unknown_fields([(_TEMPLATE, template)], _OF_TEMPLATE),
+        *_unknown_fields([whole], _OF_TEMPLATE),
         *_unknown_fields(groups, _OF_GROUP),
         *_unknown_fields(cliques, _OF_CLIQUE),
         *_unknown_fields(specs, _OF_CLIQUE_SPEC),
-        *_unknown_in_constraints([(_TEMPLATE, template), *groups, *cliques]),
+        *_unknown_in_constraints([whole, *groups, *cliques]),
         *misspelt_annotations(map_at(obj, "metadata"), FieldPath("metadata")),
-        *(text for at, part in (*groups, *cliques) for text in misspelt_annotations(part, at)),
+        *(
+            text
+            for part in (*groups, *cliques)
+            if "annotations" in part.content or "labels" in part.content
+            for text in misspelt_annotations(part.content, part.at())
+        ),
         *_scheduler_warnings(specs),
     ]
 
 
-Part = tuple[FieldPath, JsonMap]
-"""A map in the document, and its path."""
+# What most sets have: to look for mistakes takes longer than all other rules together.
+
+_USUAL_IN_TEMPLATE = frozenset(
+    {*_OF_TEMPLATE, "cliqueStartupType", "headlessServiceConfig", "terminationDelay"}
+    | {"priorityClassName"}
+)
+_USUAL_IN_GROUP = frozenset({*_OF_GROUP, "name", "scaleConfig"})
+_USUAL_IN_CLIQUE = frozenset({*_OF_CLIQUE, "name"})
+_USUAL_IN_SPEC = frozenset({*_OF_CLIQUE_SPEC, "autoScalingConfig", "scaleConfig"})
+_USUAL_ANNOTATIONS = frozenset({*_ANNOTATIONS, "kubectl.kubernetes.io/last-applied-configuration"})
 
 
-def _parts(template: JsonMap, field: str) -> list[Part]:
-    at = _TEMPLATE.child(field)
+def _has_usual_names(obj: JsonMap) -> bool:
+    """Return whether all names are known, so that there is no mistake."""
+    try:
+        template = obj["spec"]["template"]
+        cliques = template.get("cliques") or ()
+        groups = template.get("podCliqueScalingGroups") or ()
+        schedulers = {clique["spec"]["podSpec"].get("schedulerName") for clique in cliques}
+        return (
+            template.keys() <= _USUAL_IN_TEMPLATE
+            and all(group.keys() <= _USUAL_IN_GROUP for group in groups)
+            and all(
+                clique.keys() <= _USUAL_IN_CLIQUE and clique["spec"].keys() <= _USUAL_IN_SPEC
+                for clique in cliques
+            )
+            and len(schedulers) < 2
+            and schedulers <= _NO_OR_KNOWN_SCHEDULER
+            and all(map(_is_usual, (obj["metadata"], template, *groups, *cliques)))
+        )
+    except (AttributeError, KeyError, TypeError):
+        return False  # it hasn't the shape of the CRD
+
+
+def _is_usual(holder: JsonMap) -> bool:
+    """Return whether the constraint, annotations and labels of a part have usual names."""
+    constraint = holder.get("topologyConstraint") or _EMPTY
+    return (
+        constraint.keys() <= _CONSTRAINT_FIELDS
+        and (constraint.get("pack") or _EMPTY).keys() <= _PACK_FIELDS
+        and (holder.get("annotations") or _EMPTY).keys() <= _USUAL_ANNOTATIONS
+        and (holder.get("labels") or _EMPTY).keys().isdisjoint(_NO_LABELS)
+    )
+
+
+_EMPTY: JsonMap = {}
+_NO_OR_KNOWN_SCHEDULER = _KNOWN_SCHEDULERS | {None, ""}
+
+
+def _parts(template: JsonMap, field: str) -> list[_Part]:
     entries = enumerate(list_of(template.get(field)))
-    return [(at.index(position), map_of(entry)) for position, entry in entries]
+    return [_Part(map_of(entry), field, position) for position, entry in entries]
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def _specs(cliques: Iterable[_Part]) -> list[_Part]:
+    """Return the specs of cliques."""
+    return [
+        _Part(map_at(clique.content, "spec"), clique.of, clique.position, "spec")
+        for clique in cliques
+    ]
+
+
+def nearest(name: str, known: tuple[str, ...]) -> str:
     """Return the known name that `name` was probably meant to be, "" if there is none."""
-    if name in known or len(name) > MOST_ALIKE:
-        return ""
+    return "" if name in known or len(name) > MOST_ALIKE else _nearest(name, known)
+
+
+@lru_cache(4096)  # almost all sets have the same few names, and a comparison takes 20 us
+def _nearest(name: str, known: tuple[str, ...]) -> str:
     lowered = {other.lower(): other for other in known}
     found = difflib.get_close_matches(name.lower(), lowered, 1, _ALIKE)
     return lowered[found[0]] if found else ""
 
 
-def _unknown_fields(parts: Collection[Part], known: Collection[str]) -> Iterator[str]:
+def _unknown_fields(parts: Iterable[_Part], known: tuple[str, ...]) -> Iterator[str]:
     """Yield warnings about fields that are nearly those that rules read.
 
     Other unknown fields may be those of a later release of Grove.
     """
-    for at, part in parts:
-        for field in part:
-            meant = nearest(field, known)
-            if meant:
-                yield _unknown(at, field, meant)
+    for part in parts:
+        for field in part.content:
+            if field not in known and (meant := nearest(field, known)):
+                yield _unknown(part.at(), field, meant)
 
 
-def _unknown_in_constraints(parts: Collection[Part]) -> Iterator[str]:
-    for at, part in parts:
-        constraint = map_at(part, "topologyConstraint")
-        path = at.child("topologyConstraint")
-        for field in constraint.keys() - set(_CONSTRAINT):
-            yield _unknown(path, field, nearest(field, _CONSTRAINT))
-        for field in map_at(constraint, "pack").keys() - set(_PACK):
-            yield _unknown(path.child("pack"), field, nearest(field, _PACK))
+def _unknown_in_constraints(parts: Iterable[_Part]) -> Iterator[str]:
+    for part in parts:
+        constraint = map_at(part.content, "topologyConstraint")
+        if not constraint:
+            continue
+        for field in sorted(constraint.keys() - _CONSTRAINT_FIELDS):
+            meant = nearest(field, _CONSTRAINT)
+            yield _unknown(part.at("topologyConstraint"), field, meant)
+        for field in sorted(map_at(constraint, "pack").keys() - _PACK_FIELDS):
+            yield _unknown(part.at("topologyConstraint", "pack"), field, nearest(field, _PACK))
 
 
 def _unknown(at: FieldPath, field: str, meant: str) -> str:
@@ -150,15 +238,13 @@ def _unknown(at: FieldPath, field: str, meant: str) -> str:
 
 def misspelt_annotations(metadata: JsonMap, at: FieldPath) -> Iterator[str]:
     """Yield warnings about annotations that are nearly those that are read, or that are labels."""
-    holder = {"metadata": metadata}
-    for key in annotations_of(holder):
-        meant = nearest(key, _ANNOTATIONS)
-        if meant:
+    for key in map_at(metadata, "annotations"):
+        if key not in _ANNOTATIONS and (meant := nearest(key, _ANNOTATIONS)):
             yield (
                 f"{at.child('annotations').key(key)}: no component reads this annotation. Did you"
                 f" mean {meant}?"
             )
-    for key in labels_of(holder).keys() & set(_ABOUT_MNNVL):
+    for key in map_at(metadata, "labels").keys() & _NO_LABELS:
         yield (
             f"{at.child('labels').key(key)}: a label of this name has no effect: write it as an"
             " annotation"
@@ -168,14 +254,13 @@ def misspelt_annotations(metadata: JsonMap, at: FieldPath) -> Iterator[str]:
 # Schedulers.
 
 
-def _scheduler_warnings(specs: Collection[Part]) -> Iterator[str]:
+def _scheduler_warnings(specs: Sequence[_Part]) -> Iterator[str]:
     named = {
-        text_at(map_at(spec, "podSpec"), "schedulerName"): at.child("podSpec.schedulerName")
-        for at, spec in reversed(list(specs))
+        text_at(map_at(spec.content, "podSpec"), "schedulerName"): spec for spec in reversed(specs)
     }
     named.pop("", None)
-    for name in sorted(named.keys() - set(SCHEDULERS)):
-        yield unknown_scheduler(name, named[name])
+    for name in sorted(named.keys() - _KNOWN_SCHEDULERS):
+        yield unknown_scheduler(name, named[name].at("podSpec", "schedulerName"))
     if len(named) > 1:
         yield (
             f"the cliques name several schedulers ({', '.join(sorted(named))}): Grove refuses a"
