@@ -25,8 +25,8 @@ from app.commands.options import (
 )
 from app.console.settings import ConsoleSettings
 from app.kube.api import ClusterError
+from app.kube.contexts import current_context, namespace_of
 from app.kube.credentials import is_in_cluster
-from app.kube.kubeconfig import current_context, namespace_of
 from app.server.process import signalled
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from app.explain.shown.waiting_text import exit_code, list_document, list_text
 from app.facts.named import Ref, read_key
 from app.facts.unit_owners import WORKLOAD_KINDS
 from app.kube.api import ClusterError, Reader, Selection
-from app.kube.kubeconfig import namespace_of
+from app.kube.contexts import namespace_of
 from app.stores.around import ASKED
 
 # Which object a command line asks about, and what to say if it isn't there.

@@ -1,6 +1,7 @@
 """Credentials from a kubeconfig, read by kubernetes_asyncio.
 
-This module is imported only if a kubeconfig is read.
+This module is imported only if a kubeconfig is read: the import costs 0.16 s and 36 MiB, because
+the library defines the models of all Kubernetes APIs. A server in a Pod never imports it.
 """
 
 import asyncio
@@ -11,19 +12,22 @@ import os
 import shlex
 import shutil
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.config import ConfigException
+from kubernetes_asyncio.config import kube_config as reader
+from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
+from app.kube.contexts import USUAL, files_of, has_content
 from app.kube.impersonation import Headers, impersonation_headers
-from app.kube.kubeconfig_reader import reader
 from app.objects.shape import JsonMap, map_at, map_of
-
-ConfigException: type[Exception] = reader.ConfigException
 
 # what it logs is raised too
 logging.getLogger(reader.__name__).disabled = True
@@ -41,9 +45,6 @@ _LOGINS = {
 The plugins themselves are not interactive.
 """
 
-_USUAL = reader.KUBE_CONFIG_DEFAULT_LOCATION or str(Path.home() / ".kube/config")
-"""The files that kubectl reads by default. If KUBECONFIG is empty, it counts as not set."""
-
 PLUGIN_SECONDS = 5.0
 """The time of an exec plugin after which its user is told."""
 
@@ -51,6 +52,20 @@ _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, 
 
 
 logger = logging.getLogger(__name__)
+
+
+class _Requestor(OpenIDRequestor):
+    """A request for a new token of OpenID Connect, to a server whose certificate is checked.
+
+    The library checks it only if the kubeconfig has a CA (`idp-certificate-authority-data`), and
+    then it fails. So the refresh token and the secret of the client would go to whoever answers.
+    """
+
+    def _get_connector(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(ssl=trusting(cafile=self._ssl_ca_cert))
+
+
+vars(reader)["OpenIDRequestor"] = _Requestor
 
 
 class MissingPlugin(OSError):
@@ -63,7 +78,7 @@ class KubeconfigCredentials:
     def __init__(self, path: Path | None, context: str | None) -> None:
         self._path = path
         self._context = context
-        self._configuration: Any = reader.Configuration()
+        self._configuration: Any = Configuration()
         self.impersonation: Headers = ()
         self._renewing = asyncio.Lock()
 
@@ -116,7 +131,7 @@ class KubeconfigCredentials:
 
     def files(self) -> Sequence[str]:
         configuration = self._configuration
-        kubeconfigs = _files_of(self._path)
+        kubeconfigs = files_of(self._path)
         named = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         return [*kubeconfigs, *filter(None, named)]
 
@@ -146,8 +161,8 @@ def _require_file(path: Path | None) -> None:
     """
     if path is not None and not path.is_file():
         raise ConfigException(f"there is no file {path}")
-    if path is None and not any(Path(name).expanduser().is_file() for name in _files_of(None)):
-        raise ConfigException(f"there is no kubeconfig {_USUAL}; give --kubeconfig FILE")
+    if path is None and not any(Path(name).expanduser().is_file() for name in files_of(None)):
+        raise ConfigException(f"there is no kubeconfig {USUAL}; give --kubeconfig FILE")
 
 
 def _require_context(merged: Any, context: str | None) -> None:
@@ -192,35 +207,6 @@ def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
         telling.cancel()
 
 
-def _has_content(name: str) -> bool:
-    path = Path(name).expanduser()
-    return path.is_file() and path.stat().st_size > 0
-
-
-def namespace_of(path: Path | None, context: str | None) -> str:
-    """Return the namespace that kubectl uses: that of the context, or `default`."""
-    contexts, current = _contexts_in(path)
-    return str(contexts.get(context or current, {}).get("namespace") or "default")
-
-
-def current_context(path: Path | None) -> str:
-    """Return the name of the current context, "" if there is none or it cannot be read."""
-    contexts, current = _contexts_in(path)
-    return current if current in contexts else ""
-
-
-def _contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
-    """Return the contexts in a kubeconfig by name, and the name of the current one.
-
-    There are none if the kubeconfig cannot be read.
-    """
-    try:
-        merged = _merged(path)
-        return _entries(merged, "context"), _current(merged)
-    except _UNREADABLE:
-        return {}, ""
-
-
 def _entries(merged: Any, kind: str) -> dict[str, JsonMap]:
     """Return the contexts or the users of a kubeconfig by name."""
     listed = merged.safe_get(f"{kind}s") or ()
@@ -232,18 +218,14 @@ def _current(merged: Any) -> str:
     return str(merged.safe_get("current-context") or "")
 
 
-def _files_of(path: Path | None) -> list[str]:
-    return str(path or _USUAL).split(os.pathsep)
-
-
 def _merged(path: Path | None) -> Any:
     """Return the kubeconfig as a node: several files are merged, as kubectl does it.
 
     Files without content are passed over.
     """
-    names = [name for name in _files_of(path) if _has_content(name)]
+    names = [name for name in files_of(path) if has_content(name)]
     if not names:
-        raise ConfigException(f"{path or _USUAL} is empty")
+        raise ConfigException(f"{path or USUAL} is empty")
     try:
         return reader.KubeConfigMerger(os.pathsep.join(names)).config
     except (AttributeError, LookupError, TypeError):

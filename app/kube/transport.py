@@ -14,6 +14,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 from msgspec import field
 from yarl import URL
 
@@ -24,7 +25,6 @@ from app.base.value import Value
 from app.kube.api import ClusterError, Object, TooLong, Unavailable, error_from
 from app.kube.credentials import Credentials
 from app.kube.forms import decoded, decoded_list
-from app.kube.http_library import aiohttp
 from app.kube.reach import Reach
 from app.kube.trust import ServerTrust
 from app.objects.resource import LEASE

@@ -245,8 +245,11 @@ class Leader(Part):
 
         def coverage_changes(loop: Loop) -> None:
             conditions.subscribe_coverage(loop, stores)
+            # as after a change of nodes: many may be on their way when another status is written
             for row in (TOPOLOGY_STATUSES, BINDING_STATUSES):
-                self._own[row].subscribe(loop.add)
+                self._own[row].subscribe(
+                    lambda key, before, after: loop.add_after(key, conditions.SETTLE_SECONDS)
+                )
 
         large = TooLargeReconciler(self.events, self._all_stores)
         table = [

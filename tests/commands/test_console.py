@@ -12,7 +12,7 @@ import pytest
 
 from app.cli import main
 from app.commands.console import announcement
-from app.kube.kubeconfig import current_context
+from app.kube.contexts import current_context
 from scripts.fleet import dump
 from tests.integration.system import eventually
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import trustme
 
 from app.kube.authorities import trusting
@@ -19,10 +18,9 @@ def test_a_certificate_needs_no_more_extensions_than_kubectl_asks_for() -> None:
 
 
 def test_the_authorities_of_the_system_are_those_that_the_environment_names(tmp_path: Path) -> None:
-    """The import of aiohttp, which would load them, hides the variable for a moment."""
     file = tmp_path / "ca.pem"
     trustme.CA().cert_pem.write_to_path(file)
-    code = "from app.kube import authorities, http_library;print(len(authorities.trusting().get_ca_certs()))"
+    code = "from app.kube import authorities; print(len(authorities.trusting().get_ca_certs()))"
     shown = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "SSL_CERT_FILE": str(file), "SSL_CERT_DIR": str(tmp_path / "none")},
@@ -31,15 +29,3 @@ def test_the_authorities_of_the_system_are_those_that_the_environment_names(tmp_
         text=True,
     )
     assert shown.stdout == "1\n"
-
-
-@pytest.mark.parametrize("before", [None, "/etc/ssl/some.pem"])
-def test_importing_the_http_library_leaves_the_environment_as_it_was(before: str | None) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
-    if before is not None:
-        environment["SSL_CERT_FILE"] = before
-    code = "import os, app.kube.http_library; print(os.environ.get('SSL_CERT_FILE'))"
-    shown = subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
-    )
-    assert shown.stdout == f"{before}\n"

@@ -1,0 +1,62 @@
+"""The contexts of a kubeconfig, read without credentials.
+
+`kubeconfig.py` reads those with kubernetes_asyncio, whose import costs each command 0.16 s. What
+asks only for a namespace, such as the completion of names in a shell, does without.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at
+
+USUAL = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+"""The files that kubectl reads by default. If KUBECONFIG is empty, it counts as not set."""
+
+
+def files_of(path: Path | None) -> list[str]:
+    """Return the names of the files of a kubeconfig, which are merged."""
+    return str(path or USUAL).split(os.pathsep)
+
+
+def has_content(name: str) -> bool:
+    """Return whether there is a file with this name, and it is not empty."""
+    path = Path(name).expanduser()
+    return path.is_file() and path.stat().st_size > 0
+
+
+def namespace_of(path: Path | None, context: str | None) -> str:
+    """Return the namespace that kubectl uses: that of the context, or `default`."""
+    contexts, current = contexts_in(path)
+    return text_at(contexts.get(context or current, {}), "namespace") or "default"
+
+
+def current_context(path: Path | None) -> str:
+    """Return the name of the current context, "" if there is none or it cannot be read."""
+    contexts, current = contexts_in(path)
+    return current if current in contexts else ""
+
+
+def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
+    """Return the contexts in a kubeconfig by name, and the name of the current one.
+
+    There are none if the kubeconfig cannot be read. Files are merged as kubernetes_asyncio does it:
+    the first context of a name counts, and the last current one.
+    """
+    contexts: dict[str, JsonMap] = {}
+    current = ""
+    try:
+        for content in _contents(path):
+            for item in maps_at(content, "contexts"):
+                contexts.setdefault(text_at(item, "name"), map_at(item, "context"))
+            current = text_at(content, "current-context") or current
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}, ""
+    return contexts, current
+
+
+def _contents(path: Path | None) -> Iterator[JsonMap]:
+    for name in filter(has_content, files_of(path)):
+        yield map_of(yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")))
