@@ -7,6 +7,7 @@ is room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 so
 import argparse
 import re
 import time
+from pathlib import Path
 
 import uvloop
 
@@ -24,7 +25,6 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import facts_in
-from app.config.read import configuration_or_defaults
 from app.dry_run.budget import UnusableInput
 from app.explain.answers.survey import (
     DomainReport,
@@ -283,11 +283,21 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
         )
     narrow = topology.names[-2:]
     level = arguments.level or (narrow[0] if narrow else "")
-    spare = configuration_or_defaults(arguments.config).mnnvl.spare_nodes
-    search = search_room(topology, level, int(match[1]), int(match[2]) * 1000, spare)
+    search = search_room(
+        topology, level, int(match[1]), int(match[2]) * 1000, _spare_nodes(arguments.config)
+    )
     if not search:
         raise UnusableInput(f"--in {level}: no such level; there are {_levels(topology)}")
     return search
+
+
+def _spare_nodes(config: Path | None) -> int:
+    """Return `mnnvl.spareNodes` of a configuration, by default 0."""
+    if config is None:
+        return 0
+    from app.config.read import configuration_or_defaults  # pydantic takes a third of the start
+
+    return configuration_or_defaults(config).mnnvl.spare_nodes
 
 
 def _levels(topology: Topology) -> str:
