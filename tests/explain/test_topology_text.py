@@ -110,3 +110,15 @@ def test_a_kind_that_is_not_among_the_files_is_not_known() -> None:
     assert "KAI has no Topology" not in text
     assert "not seen: KAI's Topologies (not among the files)" in text
     assert "not known: TopologyDiffers" in text
+
+
+def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:
+    nodes = tuple(
+        replace(one, labels={**one.labels, f"{RACK}s": one.labels[RACK]}) for one in facts().nodes
+    )
+    without = tuple(
+        replace(one, labels={key: value for key, value in one.labels.items() if key != RACK})
+        for one in nodes
+    )
+    text = levels_text({"nodes": without})
+    assert f"set the key of level rack to {RACK}s, a label that nodes have" in text

@@ -30,6 +30,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
+from app.rules.set_mistakes import nearest
 from app.rules.topology.coverage import broadest_first
 from app.rules.topology.levels import instead, pasted, suggested_levels
 
@@ -155,7 +156,10 @@ def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
     remedy = "correct the key of the level, or label each node with the domain that it is in"
     named = topology.cluster or topology.kai
     levels = suggested_levels(present)
-    if levels:
+    meant = nearest(key, tuple(sorted(present)))
+    if meant:
+        remedy = f"set the key of level {level} to {meant}, a label that nodes have"
+    elif levels:
         where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
         remedy = f"set the levels of {where} to what nodes have: {pasted(levels)}"
     objects = (named.ref,) if named is not None else ()
