@@ -60,24 +60,24 @@ _OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
 
 
 class UnitMember(Value):
-    """Something with pods, as far as its unit of NVLink and its wishes depend on it.
-
-    `owner_uid` is the uid of what owns the resources of its unit, its PodCliqueSet, "" if it is not
-    known. `annotations` are its own. `foreign_group` is the MNNVL group of Grove that it is in, ""
-    for none. A Pod has an owner of another kind: `named` is what it says of it, and `owner` the
-    resource once that is known. It is above the `controller` of the Pod.
-    """
+    """A PodClique or a Pod, with the facts that decide on its unit of NVLink."""
 
     namespace: str
     name: str
     place: Place
     owner_uid: str = ""
+    """The uid of the owner of its unit's resources (its PodCliqueSet), "" if it is not known."""
     deleting: bool = False
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
+    """Its own annotations, without inherited ones."""
     foreign_group: str = ""
+    """The MNNVL group of Grove that it is in, "" for none."""
     named: NamedOwner | None = None
+    """The owner that a Pod names in its labels; None for a PodClique."""
     owner: Resource = POD_CLIQUE_SET
+    """The kind of the owner. For a Pod, this is known once its controllers have been read."""
     controller: OwnerRef | None = None
+    """The controller of a Pod, which is below the owner."""
 
     @property
     def owner_name(self) -> str:
@@ -104,19 +104,19 @@ class GpuContainer(Value):
 
 
 class Carrier(UnitMember, kw_only=True):
-    """A PodClique or a Pod, with all that rules about claims read of it.
-
-    `replicas` is the number of its pods. `claims` are their claims, None if there is no such field,
-    and `claim` is the first one with the name of ours. `containers` are those with GPUs. `findings`
-    are about parts that don't have the shape of the CRD, which count as absent.
-    """
+    """A PodClique or a Pod, with everything that rules about claims read of it."""
 
     at: PodSpecAt
     replicas: int
+    """The number of its pods."""
     claims: list[Any] | None
+    """The claims in its pod spec, None if there is no such field."""
     claim: Entry | None
+    """The first claim that has the name of our claim."""
     containers: list[GpuContainer]
+    """The containers and init containers that request GPUs."""
     findings: Findings
+    """Parts that don't have the shape of the CRD. They count as absent."""
 
 
 def read_carrier(obj: JsonMap, namespace: str) -> Carrier:

@@ -53,23 +53,23 @@ from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
 
 WORKERS = 16
-"""Keys of one reconciler that are worked on at once. A step mostly waits for the API server."""
+"""Keys that one reconciler works on at once. A step mostly waits for the API server."""
 
 CLAIM_WORKERS = 4
-"""PodCliqueSets whose claims are put back at once, each with several PodCliques at once."""
+"""PodCliqueSets whose claims are restored at once, each with several PodCliques at once."""
 
 MANY_RESTORES = 20
-"""Restores of the same MNNVL resources within two minutes that are tolerated.
+"""Tolerated restores of the same MNNVL resources within two minutes.
 
-More of them fight another writer.
+More than that means that another writer keeps deleting them.
 """
 
 
 MANY_REPAIRS = 3
 REPAIR_SECONDS = 300.0
-"""Claims that are put back into one PodClique in this time.
+"""Tolerated repairs of the claim of one PodClique, and the time in which they are counted.
 
-More of them fight another writer.
+More than that means that another writer keeps removing it.
 """
 
 
@@ -102,7 +102,7 @@ class Leader(Part):
     step.
 
     Each time that this process becomes the leader, the caches that only the leader needs are filled
-    from nothing, the managed topology is settled, and then `loops` are run. All of them end before
+    from scratch, the managed topology is settled, and then `loops` are run. All of them end before
     another process can lead. It has no checks, because a replica that doesn't lead is ready for
     verdicts too.
     """

@@ -136,7 +136,7 @@ UNCOVERED = (
         " request is known",
     ),
 )
-"""What only the webhooks do. Warnings are theirs too."""
+"""The tasks that only webhooks can do. Only webhooks give warnings, too."""
 
 
 def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
@@ -198,8 +198,8 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
     """Return the policies about who may use which queue, and which of them don't exist.
 
-    KAI runs in `kai_namespace`. The service accounts of its namespace, of ours and of Kubernetes
-    only copy names of queues, and so does Grove's operator, one of `authorizedUsers`.
+    KAI runs in `kai_namespace`. The service accounts in its namespace, in our namespace and in
+    kube-system only copy names of queues, and so does Grove's operator, one of `authorizedUsers`.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
@@ -237,23 +237,23 @@ def exempt_namespaces(configuration: Configuration) -> list[str]:
 
 
 def text(value: str) -> str:
-    """Return `value` as a literal of CEL. In the files, double quotes mark what is filled in."""
+    """Return `value` as a CEL literal. In the files, double quotes mark values to be filled in."""
     return json.dumps(value)
 
 
 def texts(values: Sequence[str]) -> str:
-    """Return `values` as a list of CEL."""
+    """Return `values` as a CEL list."""
     return f"[{', '.join(map(text, values))}]"
 
 
 def _authorized(configuration: Configuration, default: Configuration) -> dict[str, str]:
-    """Return what stands in the files for `authorizedUsers`, and the list to fill in."""
+    """Return the default `authorizedUsers` as the files have them, with the list to fill in."""
     before, now = (sorted(c.authorization.authorized_users) for c in (default, configuration))
     return {texts(before): texts(now)}
 
 
 def _groups(namespaces: Sequence[str]) -> str:
-    """Return the list of CEL of the groups of the accounts of `namespaces`, and of the kubelets."""
+    """Return a CEL list: the groups of service accounts of `namespaces`, and the kubelets."""
     accounts = [f"system:serviceaccounts:{namespace}" for namespace in sorted(set(namespaces))]
     return texts([*accounts, "system:nodes"])
 
@@ -308,7 +308,7 @@ def _expressions(spec: Object) -> Iterator[Any]:
 
 
 def _make_static(objects: Sequence[Object], configuration: Configuration) -> None:
-    """Give static policies the levels in place of parameters, and their names."""
+    """Give static policies their names, and levels instead of parameters."""
     name = text(configuration.cluster_topology.name)
     domains = texts([level.domain for level in configuration.levels])
     (conditions,) = _load("static/conditions.yaml")

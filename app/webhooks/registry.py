@@ -328,8 +328,8 @@ def routes_over(
     """Return the routes of all webhooks by path.
 
     They have the settings of `configuration` and the facts of `cluster`. If `authorized` is given,
-    these users may write the managed topology, in place of the configured ones. What is not valid
-    is refused, also in a trial period.
+    these users may write the managed topology instead of the configured ones. Invalid objects are
+    refused, even in a trial period.
     """
     topology = configuration.cluster_topology
     workloads = configuration.workloads

@@ -1,4 +1,4 @@
-"""What keeps the Pods of a unit together, or apart: annotations, selectors and affinity.
+"""Annotations, selectors and affinity that keep the Pods of a unit together or apart.
 
 LeaderWorkerSet and JobSet copy their annotations to Pods. KAI reads its own one from the top owner,
 from the Jobs of a JobSet, and from some templates of Pods:
@@ -24,7 +24,7 @@ _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOP
 
 
 class Bounds(Value):
-    """Where a Pod that asks for `gpus` may be, beside the others of its unit.
+    """The constraints on where a Pod that requests `gpus` may run, relative to its unit.
 
     They stay within one value of each of the node labels `levels`. `is_known` is whether everything
     above the Pod could be read. `is_apart` is whether some Pods may not share its node.

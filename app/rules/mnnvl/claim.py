@@ -48,17 +48,16 @@ Source: `status.reservedFor` in resource.k8s.io.
 
 
 class Injection(Value):
-    """The result of the rule.
-
-    If `plan` is None, there is nothing to do. Otherwise, `patch` brings its claim into the
-    PodClique, and `new_mode` is the form that a new claim would have.
-    """
+    """The result of the rule for a PodClique or a Pod."""
 
     plan: Plan | None = None
+    """The resources that it needs, or None if it needs none."""
     patch: list[Operation] = field(default_factory=list)
+    """The operations that add the claim of the plan."""
     findings: Findings = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     new_mode: ClaimMode = "shared"
+    """The form that a new claim would have."""
 
 
 def claim_mode(
@@ -138,7 +137,7 @@ def _without_gpus(carrier: Carrier) -> list[str]:
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 
-    A claim of ours keeps its form. Its scope is kept too if the entry is the `stored` one.
+    Our claim keeps its form. Its scope is kept too if the entry is the `stored` one.
     """
     entry = carrier.claim
     # Grove's operator removes the entry from the spec

@@ -1,4 +1,4 @@
-"""Stored PodCliques and Pods with a claim of ours, and the resources that they need."""
+"""Stored PodCliques and Pods that have our claim, and the resources that they need."""
 
 from collections.abc import Iterable
 from sys import intern
@@ -17,7 +17,7 @@ from app.rules.mnnvl.unit import NvlinkUnit, Scope
 
 
 class ClaimedMember(UnitMember, kw_only=True):
-    """A stored PodClique or Pod that has a claim of ours.
+    """A stored PodClique or Pod that has our claim.
 
     It needs the resources that its claim names, even if its annotations have changed, because its
     pods can't start without them. Of these, only a usable DeviceClass is kept.
@@ -33,7 +33,7 @@ class ClaimedMember(UnitMember, kw_only=True):
 
 
 def claimed(carrier: Carrier) -> ClaimedMember | None:
-    """Return what a stored PodClique or Pod needs by its claim, None without a claim of ours."""
+    """Return the member that `carrier` is by its claim, or None if it lacks our claim."""
     own = carrier.annotations.device_class
     device_class = intern(own) if own and is_device_class(own) else None
     plan = read_entry(carrier, carrier.claim, "")
@@ -55,7 +55,7 @@ def claimed(carrier: Carrier) -> ClaimedMember | None:
 
 
 def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
-    """Return those of `cliques` that have a claim of ours."""
+    """Return the members of `cliques` that have our claim."""
     return [clique for clique in cliques if isinstance(clique, ClaimedMember)]
 
 

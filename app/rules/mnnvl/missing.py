@@ -34,14 +34,14 @@ REPLACE_POD = "Delete it as soon as its workload can do without it: the new one 
 
 
 class Unclaimed(UnitMember):
-    """A stored PodClique that requests GPUs, has no claim of ours, and does not refuse one."""
+    """A stored PodClique that requests GPUs, lacks our claim, and does not refuse it."""
 
 
 def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
     """Read a stored PodClique.
 
-    Returns None if it has no claim of ours and can't need one: without GPUs, if its own annotation
-    says so, and if a different claim has the name of ours.
+    Return None if it lacks our claim and can't need it: it has no GPUs, its own annotation says
+    so, or a different claim has the same name.
     """
     carrier = read_carrier(obj, text_at(map_at(obj, "metadata"), "namespace"))
     if carrier.claim is not None:
@@ -61,7 +61,7 @@ def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
 
 
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
-    """Return whether `clique` would get a claim of ours if it were written now.
+    """Return whether `clique` would get our claim if it were written now.
 
     `pcs` is its PodCliqueSet, or None if that is not known. `reads_groups` is whether Grove reads
     its own MNNVL annotation: its groups then exclude our claim.
@@ -88,7 +88,7 @@ def asks_for_claim(pod: JsonMap) -> bool:
 
 
 def runs_without_claim(pod: JsonMap) -> bool:
-    """Return whether `pod` requests GPUs and has no claim of ours.
+    """Return whether `pod` requests GPUs and lacks our claim.
 
     False if it has finished or is being deleted.
     """

@@ -99,7 +99,7 @@ def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, 
 def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Plan | None:
     """Return the plan for which `entry` is the claim of `member`.
 
-    None if it is not a claim of ours, or if a member without its labels can have none.
+    None if it is not our claim, or if the member lacks the labels that a claim needs.
     """
     if entry is None:
         return None

@@ -206,15 +206,14 @@ def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
 
 
 class _NeededLabel(Value):
-    """The label `at` a path that MNNVL needs, and Grove's own one, which can stand in for it.
-
-    `is_index` is whether its value is the index of a replica.
-    """
+    """A label that MNNVL needs."""
 
     at: FieldPath
     grove_key: str
+    """Grove's own label, which can replace it."""
     meaning: str
     is_index: bool = False
+    """Whether its value must be the index of a replica."""
 
 
 _PCS_LABEL = _NeededLabel(_LABELS.key(PCS_NAME), GROVE_PCS_NAME, "the name of the PodCliqueSet")
