@@ -17,7 +17,10 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Key, Ref
 
-_AGE = re.compile(r" \([0-9]{1,9} [a-z]{1,9} ago\)| for [0-9]{1,9} (?:second|minute|hour|day)s?\b")
+_AGE = re.compile(
+    r", there for [0-9]{1,9} [a-z]{1,9}| \([0-9]{1,9} [a-z]{1,9} ago\)"
+    r"| for [0-9]{1,9} (?:second|minute|hour|day)s?\b"
+)
 
 UNEXPLAINED = "Unexplained"
 """The reason of a gang that waits without any that is known."""
@@ -184,8 +187,10 @@ def message(reason: Reason) -> str:
     It has no ages, and of gangs that are before this one no names: they would be wrong a moment
     later, or change what is stored again and again.
     """
-    words = ALONE if reason.id == "AfterOthers" else reason.text
-    text = f"{words}. Helps: {reason.remedy} ({_HELPERS[reason.who]})"
+    words, remedy = reason.text, reason.remedy
+    if reason.id == "AfterOthers" and reason.who == "wait":
+        words, remedy = ALONE, "Wait: it comes after other gangs in KAI's order"
+    text = f"{words}. Helps: {remedy} ({_HELPERS[reason.who]})"
     text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
 

@@ -38,22 +38,23 @@ CASES = [
         14,
         "w2",
         "AfterOthers",
-        "wait until they or others end: nothing is wrong with it",
+        "Wait until w0 has started and room is free again: it comes after them in KAI's order",
         id="others take its place and keep it",
     ),
     pytest.param(
         12,
         "w1",
         "NoDomainFits",
-        'wait until pods of others end, or use node pool "other" and a queue in it, if a scheduler'
-        " serves it: it fits there",
+        'Use node pool "other" and a queue in it, if a scheduler serves it: it fits there, or wait until'
+        " PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and"
+        " 8 more end and room for 2 more pods is free; if its work has no end, ask its owner",
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(
         112,
         "w9",
         "OutsidePool",
-        "remove the label kai.scheduler/node-pool from nodes, and wait for room there",
+        "Ask the platform team for nodes without a pool, or for a pool that is large enough. Then room still has to become free there",
         id="it fits in no other pool alone, and pods of others hold all of them",
     ),
     pytest.param(
@@ -143,9 +144,12 @@ def test_every_limit_is_named_that_keeps_a_gang_out(
 
 def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
     """Once it did, KAI placed its minimum on the same node again, and no more."""
-    [reason] = told(items_of(696, cycle=2), "w0").reasons
-    assert reason.id == "BoundToDomain"
-    assert reason.remedy == "wait until pods of others leave room for 1 more there"
+    [reason, note] = told(items_of(696, cycle=2), "w0").reasons
+    assert (reason.id, note.id) == ("BoundToDomain", "GangSplit")
+    assert (
+        reason.remedy
+        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0; if its work has no end, ask its owner"
+    )
 
 
 def test_kai_evicts_for_those_that_come_first() -> None:

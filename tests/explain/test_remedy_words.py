@@ -145,49 +145,49 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "NoDomainFits",
         "another gang of the set holds all",
         {"pods": (*pods(), *own(*RACKS))},
-        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
+        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all but one node of the rack",
         {"pods": (*pods(), *own(*RACKS, but=("gpu-03",)), occupant("gpu-03"))},
-        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1; if its work has no end, ask its owner, or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
     ),
     (
         "NoDomainFits",
         "a set of the same name in another namespace holds all",
         {"pods": (*pods(), *(replace(pod, namespace="research") for pod in own(*RACKS)))},
-        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+        "Ask the owner of PodCliqueSet research/llm (4 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all, beside pods without GPUs",
         {"pods": (*pods(), *own(*RACKS), occupant("gpu-00", gpus=0))},
-        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
+        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "wait until other pods of llm itself leave room for 1 more there, or restart the gang: it fits elsewhere",
+        "Restart the gang: it fits elsewhere, or use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "wait until pods of others leave room for 1 more there, or restart the gang: it fits elsewhere",
+        "Restart the gang: it fits elsewhere, or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1; if its work has no end, ask its owner, or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: such pods do not end by themselves",
     ),
     (
         "ChannelTaken",
         "others have the channels",
         channels("gpu-12", "gpu-13"),
-        "wait until pods with these claims end",
+        "Ask the owners of sweep-3 to end their pods: a node has one channel",
     ),
     (
         "ChannelTaken",
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
-        "run one pod with such a claim on a node",
+        "Run one pod with such a claim on a node",
     ),
     (
         "ClaimElsewhere",
@@ -242,7 +242,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
     ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
-     "wait until pods of others leave room for 3 more in zone-a/rack-a1"),
+     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1; if its work has no end, ask its owner"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
      "wait until research/held end, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
@@ -360,8 +360,8 @@ def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
         if reason.id == "NoDomainFits"
     ]
     assert remedies == [
-        "wait until other pods of llm itself leave room for 3 more in zone-a/rack-a1",
-        "wait until pods of others leave room for 3 more in zone-a/rack-a1",
+        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
+        "Ask the owner of PodCliqueSet llm (4 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
     ]
 
 

@@ -159,7 +159,7 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> 
     (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
     assert (reason.id, reason.remedy.split(",")[0]) == (
         "NoDomainFits",
-        "wait for 16 terminating pods to end",
+        "Wait for 16 terminating pods to end (research/batch-gpu-00-0",
     )
 
 
@@ -185,7 +185,7 @@ def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
 def test_the_wider_level_that_fits_is_advised() -> None:
     busy = fill(*RACKS, but=("gpu-00", "gpu-01", "gpu-04", "gpu-05"))
     (reason,) = answer(facts(pods=(*pods(), *busy))).reasons
-    assert reason.remedy.endswith("or ask for zone in place of rack: it fits there")
+    assert reason.remedy.startswith('Require "zone" instead of "rack": it would fit now, or wait ')
 
 
 def test_nothing_is_said_of_nodes_that_the_pods_do_not_need() -> None:
@@ -213,8 +213,8 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
     return next(reason for reason in answer(snapshot).reasons if reason.id == "NoDomainFits").remedy
 
 
-KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which can be preempted, or "
-OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
+KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which can be preempted"
+OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if its work has no end, ask its owner"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ OTHERS_END = "wait until pods of others leave room for 1 more in zone-b/rack-b1"
     ],
 )
 def test_only_holders_that_kai_evicts_are_named(own: str, of: dict[str, Any], evicts: bool) -> None:
-    assert remedy_with(own, of) == (KAI_EVICTS if evicts else "") + OTHERS_END
+    assert remedy_with(own, of) == (KAI_EVICTS if evicts else OTHERS_END)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_pods_of_a_semi_preemptible_group_beyond_its_minimum(
     of: dict[str, Any], evicted: int
 ) -> None:
     remedy = remedy_with("urgent", {"preemptibility": "semi-preemptible", **of})
-    assert remedy == (KAI_EVICTS.replace("14", str(evicted)) if evicted else "") + OTHERS_END
+    assert remedy == (KAI_EVICTS.replace("14", str(evicted)) if evicted else OTHERS_END)
 
 
 def test_the_class_of_the_pods_decides_nothing() -> None:
@@ -278,7 +278,7 @@ def test_the_class_of_the_pods_decides_nothing() -> None:
 def test_nobody_is_named_on_nodes_that_the_gang_can_not_use() -> None:
     closed = tuple(replace(n, unschedulable=n.labels[RACK] == "rack-a1") for n in nodes())
     remedy = remedy_with(nodes=closed)
-    assert remedy == KAI_EVICTS.replace("14", "10") + OTHERS_END
+    assert remedy == KAI_EVICTS.replace("14", "10")
 
 
 def test_nobody_is_named_if_priority_classes_are_not_known() -> None:

@@ -57,8 +57,8 @@ def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
     (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
     assert (blocked.reason, blocked.message) == (
         "AfterOthers",
-        "It would have a place by itself, but not after others. Helps: wait until they or others end:"
-        " nothing is wrong with it (nobody has to do anything)",
+        "It would have a place by itself, but not after others. Helps: Wait: it comes after"
+        " other gangs in KAI's order (nobody has to do anything)",
     )
 
 

@@ -7,6 +7,7 @@ from app.explain.known.index import Index
 from app.explain.known.snapshot import PodClique
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.holders import together, what_frees
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.facts.carrier import CLAIM, GROVE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
@@ -239,8 +240,17 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only(gang, lambda node: node.name not in others)).fits:
-        return "run one pod with such a claim on a node"
-    return "wait until pods with these claims end"
+        return "Run one pod with such a claim on a node"
+    users = [
+        pod
+        for claim in takers.values()
+        for user in claim.consumers
+        if (pod := gang.index.pods.get((claim.namespace, user.name)))
+    ]
+    if users:
+        return together(*what_frees(gang, users, 1)[0])
+    names = listed(dict.fromkeys(claim.name for claim in takers.values()))
+    return f"Ask the owners of {names} to end their pods: a node has one channel"
 
 
 def _waits_for_channel(gang: Gang) -> bool:

@@ -9,15 +9,33 @@ from operator import attrgetter
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.known.domains import Path
+from app.explain.placing.fitness import tolerates
 from app.explain.reasons.compute_domains import (
     compute_domains_of,
     host_managed,
     waits_for_domain,
 )
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, ago, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+    with_age,
+)
 from app.explain.reasons.refused import joined_by
-from app.explain.reasons.said import Words, is_about_a_domain, is_of_kai, kubelet_words
+from app.explain.reasons.said import (
+    Words,
+    is_about_a_domain,
+    is_of_kai,
+    kubelet_words,
+    maker_words,
+    one_line,
+)
 from app.explain.reasons.sharing import reservation_evicted
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
@@ -287,6 +305,7 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
+    """KAI chose a node for a pod, and it could not be bound there."""
     if any(reservation_evicted(gang)):
         return
     for pod in gang.waiting:
@@ -296,6 +315,70 @@ def binding_failed(gang: Gang) -> Reasons:
             if e.reason in ("BindingError", "FailedBinding") and is_of_kai(e)
         )
         for event in itertools.islice(events, 1):
-            text = f"KAI chose a node, and binding failed: {event.message}"
+            said = one_line(event.message)
+            text = with_age(
+                f"KAI chose a node, and binding failed: {said}", event.time, gang.facts.now
+            )
+            helper = _helper(gang, said)
             evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
-            yield about(evidence, "BindingFailed", text, "see KAI's words", "platform")
+            if helper:
+                state, remedy = _of_helper(gang, helper)
+                yield about(evidence, "BindingFailed", f"{text}. {state}", remedy, "platform")
+                continue
+            remedy, who = what_binds(said)
+            yield about(evidence, "BindingFailed", text, remedy, who)
+
+
+def what_binds(said: str) -> tuple[str, Who]:
+    """Return what helps against the words of KAI's binder, and who can do it."""
+    if "denied the request" in said:
+        return (
+            "Correct the pod template as the policy that the words name asks for, or delete the"
+            " workload: KAI tries the same again in every cycle.",
+            "you",
+        )
+    if "forbidden" in said:
+        return "Ask the platform team for the right that KAI's binder lacks (doctor).", "platform"
+    return "Correct what KAI's words name, or ask the platform team for the log of its binder.", (
+        "platform"
+    )
+
+
+def _helper(gang: Gang, said: str) -> Pod | None:
+    """Return the helper pod of KAI that words name as NAMESPACE/NAME, None if there is none."""
+    for namespace, name in re.findall(r"([a-z0-9-]+)/([a-z0-9.-]+)", said):
+        pod = gang.index.pods.get((namespace, name))
+        if pod and pod.namespace != gang.namespace:
+            return pod
+    return None
+
+
+def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
+    """Return the state of a helper pod of KAI, such as one that reserves a GPU, and what helps."""
+    name = helper.name
+    node = next((node for node in gang.index.nodes if node.name == helper.node), None)
+    shape = helper.shape
+    taints = [
+        taint for taint in (node.taints if node else ()) if not tolerates(shape.tolerations, taint)
+    ]
+    words = next(maker_words(gang.index, [helper.uid]), None)
+    said = f"; {words[1].quoted(gang.facts.now)}" if words else ""
+    see = f"kubectl describe pod -n {helper.namespace} {name}"
+    if taints:
+        named = listed(f"{taint.key} ({taint.effect})" for taint in taints)
+        evicted = any(taint.effect == "NoExecute" for taint in taints)
+        does = "is evicted by" if evicted else "does not tolerate"
+        return (
+            f"KAI's helper pod {name} {does} the taint {named} of {helper.node}{said}",
+            f"Ask the platform team to give KAI's reservation pods a toleration for {named}, or to"
+            f" remove that taint from {helper.node}: {see}",
+        )
+    state = listed(helper.waiting) or helper.phase
+    since = ""
+    if helper.created is not None and gang.facts.now:
+        since = f" for {ago(gang.facts.now - helper.created)}"
+    on = f" on {helper.node}" if helper.node else ", without a node"
+    return (
+        f"KAI's helper pod {name} is {state}{on}{since}{said}",
+        f"Ask the platform team why that pod does not run: {see}",
+    )

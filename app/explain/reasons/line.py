@@ -6,7 +6,8 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.queues import chain
 from app.explain.line.cycle import Turn, line_of
 from app.explain.placing.demand import where
-from app.explain.reasons.reason import Evidence, Reasons, about, listed
+from app.explain.reasons.reason import Evidence, Reasons, about, listed, with_age
+from app.explain.reasons.said import is_of_kai, one_line
 
 ALONE = "It would have a place by itself, but not after others"
 _ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
@@ -24,8 +25,36 @@ def after_others(gang: Gang) -> Reasons:
     names = listed((other.gang.name for other in before), 2)
     text = f"{ALONE}: {names} before it {_takes(gang, turn, before)}"
     evidence = Evidence(gang.ref, "the next cycle of KAI", f"{turn.number} of {turn.count}")
-    remedy = "wait until they or others end: nothing is wrong with it"
+    doomed = next(filter(None, (_refused_binding(gang, other) for other in before)), None)
+    if doomed:
+        name, words = doomed
+        text = f"{text}. Binding of {name} is refused each time: {words}"
+        remedy = (
+            f"Correct or delete {name}, or ask its owner to: KAI chooses the same place for it in"
+            " every cycle, so waiting does not help"
+        )
+        yield about(evidence, "AfterOthers", text, remedy, "you")
+        return
+    ahead = listed((other.gang.name for other in before), 2)
+    remedy = (
+        f"Wait until {ahead} {'has' if len(before) == 1 else 'have'} started and room is free"
+        " again: it comes after them in KAI's order"
+    )
     yield about(evidence, "AfterOthers", text, remedy, "wait")
+
+
+def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
+    """Return a gang whose pods KAI's binder could not bind last, with its words."""
+    index = gang.index
+    pods = index.pods_of_group.get(other.gang.key, ())
+    owned = [pod for pod in pods if not pod.node]
+    for pod in owned:
+        for event in index.events.get(pod.uid, ()):
+            if event.reason in ("BindingError", "FailedBinding") and is_of_kai(event):
+                return other.gang.name, with_age(
+                    one_line(event.message), event.time, gang.facts.now
+                )
+    return None
 
 
 def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:

@@ -13,9 +13,19 @@ from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
+from app.explain.reasons.holders import together, what_frees
 from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share, queue_missing
-from app.explain.reasons.reason import Evidence, Reason, Reasons, about, amount, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    about,
+    ago,
+    amount,
+    counted,
+    listed,
+)
 from app.explain.reasons.room import (
     Obstacle,
     closed_because,
@@ -49,13 +59,16 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
     for requirement in shape.selector:
         key = requirement.key
         for value in sorted({node.labels[key] for node in obstacle.nodes if key in node.labels}):
-            words = f"correct the selector (nodes have {key}={value})"
+            words = f"Correct the selector (nodes have {key}={value})"
             demand = _with_selector(obstacle.demand, shape, key, value)
             if obstacle.as_if(demand):
                 return words
             if not later and obstacle.as_if_empty(demand):
-                later = f"{words}, and wait until pods of others end"
-    return later or "select nodes that exist and are large enough, or have nodes labelled so"
+                later = f"{words}. Then room still has to become free there"
+    return later or (
+        "Correct the nodeSelector or the node affinity, or ask the platform team for large enough"
+        " nodes with that label"
+    )
 
 
 def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand:
@@ -148,16 +161,20 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
-_STEPS = {"cordoned": "uncordon the nodes", "tainted": "tolerate the taints or remove them"}
+_STEPS = {
+    "cordoned": "uncordon the nodes",
+    "tainted": "add a toleration to the pod template or have the taint removed",
+}
 
 
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
     """Return what opens nodes, and whether they are free then."""
     steps = (_STEPS.get(why.partition(" ")[0], "repair the nodes") for why in whys)
     remedy = listed(dict.fromkeys(steps))
+    remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:
         return remedy
-    return f"{remedy}, and wait until pods of others end there"
+    return f"{remedy}. Then room still has to become free there"
 
 
 def other_resource(gang: Gang) -> Reasons:
@@ -179,9 +196,10 @@ def other_resource(gang: Gang) -> Reasons:
         f" most {amount(name, most)} {verb} free on a node with free GPUs"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
-    remedy = f"ask for less {_called(name)}"
+    remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
     if obstacle.is_held_by_others:
-        remedy = f"{remedy}, or wait until pods of others end"
+        helps, _ = what_frees(gang, list(obstacle.holding(obstacle.open)), short.count)
+        remedy = together(remedy, *helps)
 
     yield about(evidence, "OtherResource", text, remedy, "you", parts=parts(gang.demand, short))
 
@@ -208,6 +226,32 @@ def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[i
     return sizes[largest], max(fitting, default=0)
 
 
+NOT_CHOSEN = "kai-unexisting-node-pool"
+"""The pool that KAI Resource Management gives a PodGroup until it has chosen one."""
+
+
+def pool_not_chosen(gang: Gang) -> Reasons:
+    """KAI Resource Management has chosen neither a node pool nor a queue for a workload yet."""
+    group = gang.pod_group
+    if not group or group.pool != NOT_CHOSEN:
+        return
+    age = gang.facts.now - group.created if group.created is not None and gang.facts.now else 0.0
+    since = f" for {ago(age)}" if age >= _CHOSEN_WITHIN else ""
+    queue = "" if group.queue else " and no queue"
+    text = f"KAI Resource Management has chosen no node pool{queue} for it{since}"
+    remedy = (
+        "Ask the platform team whether the project of the workload has a queue in a node pool that"
+        " is ready, and whether the component that assigns pools runs. No node must get the label"
+        f" {NOT_CHOSEN}"
+    )
+    evidence = Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", NOT_CHOSEN)
+    objects = tuple(dict.fromkeys((gang.ref, group.ref)))
+    yield about(evidence, "PoolNotChosen", text, remedy, "platform", objects=objects)
+
+
+_CHOSEN_WITHIN = 60.0
+
+
 def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside of its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
@@ -215,31 +259,45 @@ def outside_pool(gang: Gang) -> Reasons:
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref
-    text, remedy = _outside_words(gang)
+    text, remedy = _outside_words(obstacle)
     shapes = obstacle.shapes
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
     elif not obstacle.placements.under(Assumption(pool=ANY_POOL)).fits:
-        remedy = f"{remedy}, and wait for room there"
+        remedy = f"{remedy}. Then room still has to become free there"
     evidence = Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent")
     yield about(evidence, "OutsidePool", text, remedy, "platform")
 
 
-def _outside_words(gang: Gang) -> tuple[str, str]:
+def _outside_words(obstacle: Obstacle) -> tuple[str, str]:
     """Return where there is room for a gang, and the remedy."""
+    gang = obstacle.gang
     pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
+    fitting = [
+        pool
+        for pool in sorted(pools)
+        if pool != gang.pool and obstacle.placements.under(replace(EMPTY, pool=pool)).fits
+    ]
     number = counted(pools.pop(gang.pool, 0), "node")
     where = listed(
         f'{count} in pool "{pool}"' if pool else f"{count} in none"
         for pool, count in sorted(pools.items())
     )
+    text = f"It is in no node pool, and there is no place for it on the {number} in none; {where}"
     if gang.pool:
-        return (
-            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}',
-            f"label nodes {NODE_POOL}={gang.pool}, or leave the pool out of the workload and its"
-            " queue",
+        text = (
+            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}'
         )
+    if "" in fitting:
+        return text, "Leave the node pool out of the workload and its queue"
+    if fitting:
+        return text, (
+            f"Label the workload {NODE_POOL}={fitting[0]}, and use a queue with that label; its"
+            " nodes stay as they are"
+        )
+    if gang.pool:
+        return text, f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"
     return (
-        f"It is in no node pool, and there is no place for it on the {number} in none; {where}",
-        f"remove the label {NODE_POOL} from nodes",
+        text,
+        "Ask the platform team for nodes without a pool, or for a pool that is large enough",
     )

@@ -1,14 +1,17 @@
 """Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of
+from app.explain.known.amounts import gpus_of, is_device, is_gpu
 from app.explain.known.domains import shared_depth
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
+from app.explain.reasons.holders import together, what_frees
 from app.explain.reasons.queue import evicting, losing_against
 from app.explain.reasons.reason import (
     Evidence,
@@ -16,13 +19,16 @@ from app.explain.reasons.reason import (
     Reasons,
     Who,
     about,
+    ago,
     amount,
     counted,
     listed,
     pods_of,
 )
 from app.explain.reasons.room import Obstacle, obstacle_of, selection_words, selector_words, selects
+from app.explain.reasons.said import did_you_mean
 from app.explain.reasons.sharing import part_words
+from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 
@@ -44,8 +50,8 @@ def never_fits(gang: Gang) -> Reasons:
 
     short = obstacle.short_if_empty
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
-    text, remedy = _too_large(obstacle, short)
-    yield about(evidence, "NeverFits", text, remedy, "you", parts=parts(obstacle.demand, short))
+    text, remedy, who = _too_large(obstacle, short)
+    yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
 
 
 def _has_another_cause(obstacle: Obstacle) -> bool:
@@ -60,28 +66,28 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
     return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
 
-def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str]:
-    """Return what no domain is large enough for, and what helps."""
+def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
+    """Return what no domain is large enough for, what helps, and who can do it."""
     gang = obstacle.gang
     placements = obstacle.placements
     oversize = _oversize(obstacle, short)
     if oversize is not None:
-        return oversize, f"make the pods smaller{obstacle.beside_size}"
+        return oversize
 
     level = level_of(gang, short)
     best = placements.under(EMPTY).best
     selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
-    remedy = f"make the pods smaller or fewer{obstacle.beside_size}"
+    remedy = f"Use smaller or fewer pods{obstacle.beside_size}"
     if placements.under(replace(EMPTY, without="pods")).fits:
-        remedy = "make fewer pods, or have nodes take more of them"
+        remedy = "Use fewer pods, or ask the platform team to have nodes take more of them"
     if not best:
         text = f"No {level} exists: no node has the labels of all levels"
-        return text, "have the nodes labelled, or ask for no level"
+        return text, "Ask the platform team to label the nodes, or require no level", "you"
 
     room = _room_of(placements, short, best, level, selection)
 
-    return room, wider or remedy
+    return room, wider or remedy, "you"
 
 
 def _room_of(
@@ -111,19 +117,50 @@ def _room_of(
     )
 
 
-def _oversize(obstacle: Obstacle, demand: Demand) -> str | None:
-    """Return a pod that no node could hold, in one resource."""
+def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
+    """Return that no node could hold a pod, in one resource, what helps, and who can do it."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         for name, ask in shape.requests:
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
-            if ask > most:
-                that = f" that matches {selector_words(shape)}" if selects(shape) else ""
-                return (
-                    f"No node{that} has {amount(name, ask)}, which a pod asks for: the largest has"
-                    f" {amount(name, most)}"
-                )
+            if ask <= most:
+                continue
+            that = f" that matches {selector_words(shape)}" if selects(shape) else ""
+            if not most and is_device(name):
+                return _not_offered(name, that, nodes)
+            text = (
+                f"No node{that} has {amount(name, ask)}, which a pod asks for: the largest has"
+                f" {amount(name, most)}"
+            )
+            return (
+                text,
+                f"Request at most {amount(name, most)} per pod{obstacle.beside_size}",
+                "you",
+            )
     return None
+
+
+_OF_GPUS = "nvidia.com/gpu."
+"""How labels of GPU feature discovery begin: the node has GPUs, whatever it offers."""
+
+
+def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
+    """Return that no node offers a device, what helps, and who can do it."""
+    text = f"No node{that} offers {name}, which a pod asks for"
+    offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
+    meant = did_you_mean(name, filter(is_device, offered))
+    if meant:
+        return f"{text}{meant}", "Correct the name of the resource in the pod template.", "you"
+
+    labelled = [node for node in nodes if any(key.startswith(_OF_GPUS) for key in node.labels)]
+    if labelled and is_gpu(name):
+        have = counted(labelled, "node has", "nodes have")
+        text = f"{text}, although {have} GPUs by the labels"
+    remedy = (
+        "Ask the platform team to look at the device plugin (GPU Operator), which makes nodes offer"
+        f" {name}: kubectl get pods -A -o wide | grep device-plugin"
+    )
+    return text, remedy, "platform"
 
 
 def no_domain_fits(gang: Gang) -> Reasons:
@@ -176,7 +213,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reasons:
         f"The minimum of {gang.ref.name} runs; for {pods_of(short.shapes)} more there is no room"
         " beside it, even without pods of others"
     )
-    remedy = "nothing is wrong: KAI needs no more; more nodes would take the rest"
+    remedy = "Nothing is wrong: KAI needs no more. More nodes would take the rest"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     yield about(evidence, "NoDomainFits", text, remedy, "platform")
 
@@ -234,14 +271,13 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
-    """Return what helps against pods that hold the room, and who can act."""
-    helps = [_ending(obstacle), evicting(_evicted_for(obstacle)), _freeing(obstacle)]
-    if not any(helps):
-        helps = [f"wait until {obstacle.holders()} end"]
-    wider = _wider(obstacle)
-    elsewhere = _elsewhere(obstacle)
-    who: Who = "you" if wider or elsewhere else "wait"
-    return ", or ".join(filter(None, (*helps, wider, elsewhere))), who
+    """Return what helps against pods that hold the room, the soonest first, and who can act."""
+    itself = [each for each in (_ending(obstacle), evicting(_evicted_for(obstacle))) if each]
+    now = [each for each in (_wider(obstacle), _elsewhere(obstacle)) if each]
+    waits, who = _freeing(obstacle)
+    if itself:
+        waits, who = [], "wait"
+    return together(*itself, *now, *waits), "you" if now else who
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
@@ -255,14 +291,18 @@ def _elsewhere(obstacle: Obstacle) -> str:
     if pool is None or obstacle.gang.placed:
         return ""
     if not pool:
-        return "leave the node pool out of the workload and its queue: it fits there"
-    return f'use node pool "{pool}" and a queue in it, if a scheduler serves it: it fits there'
+        return "Leave the node pool out of the workload and its queue: it fits there"
+    return f'Use node pool "{pool}" and a queue in it, if a scheduler serves it: it fits there'
 
 
 def _ending(obstacle: Obstacle) -> str:
     leaving = obstacle.gang.index.terminating
     if leaving and obstacle.placements.under(SOON).fits:
-        return f"wait for {counted(leaving, 'terminating pod')} to end"
+        names = listed((f"{pod.namespace}/{pod.name}" for pod in leaving), 2)
+        since = [pod.deleting for pod in leaving if pod.deleting is not None]
+        now = obstacle.gang.facts.now
+        ages = f", terminating for {ago(now - min(since))}" if since and now else ""
+        return f"Wait for {counted(leaving, 'terminating pod')} to end ({names}{ages})"
     return ""
 
 
@@ -283,14 +323,17 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     return victims if victims and obstacle.placements.under(gone).fits else []
 
 
-def _freeing(obstacle: Obstacle) -> str:
-    """In which domain pods of others would have to end; "" if in none alone."""
+def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
+    """Return what makes pods of others leave: in one domain, if that is enough, or anywhere."""
     freed = obstacle.domain_that_helps()
-    if not freed or not freed.domain.path:
-        return ""
-    missing = obstacle.short.count - freed.pods
-    more = f"leave room for {missing} more" if missing > 0 else "end"
-    return f"wait until {obstacle.holders(freed)} {more} in {freed.domain}"
+    room = freed if freed and freed.domain.path else None
+    missing = max(1, obstacle.short.count - (room.pods if room else 0))
+    if not room:
+        best = obstacle.placements.now.best
+        missing = max(1, obstacle.short.count - (best.pods if best else 0))
+    positions = obstacle.usable(room) if room else obstacle.open
+    where = f" in {room.domain}" if room else ""
+    return what_frees(obstacle.gang, list(obstacle.holding(positions)), missing, where)
 
 
 def _wider(obstacle: Obstacle) -> str:
@@ -299,7 +342,8 @@ def _wider(obstacle: Obstacle) -> str:
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
         if obstacle.as_if(replaced(obstacle.demand, short, key=level.key)):
-            return f"ask for {level.domain} in place of {level_of(gang, short)}: it fits there"
+            narrow = level_of(gang, short)
+            return f'Require "{level.domain}" instead of "{narrow}": it would fit now'
     return ""
 
 
@@ -335,7 +379,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     best = obstacle.placements.now.best
     if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
-        helps = "restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
+        helps = "Restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
         return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
 
     needs = pods_of(short.shapes)
@@ -350,25 +394,32 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     if ending:
         return ending
 
-    helps = []
     gang = obstacle.gang
-    missing = obstacle.short.count - best.pods
+    helps: list[str] = []
+    # with its minimum, a gang that starts from scratch may be where it is now, without the rest
+    if not gang.whole.is_satisfied and gang.anew.now.fits:
+        helps.append("Restart the gang: it fits elsewhere")
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.placements.under(freed).fits:
-        holders = obstacle.holders(best)
-        helps.append(f"wait until {holders} leave room for {missing} more there")
-    # with its minimum, a gang that starts anew may be where it is now, without the rest
-    if not gang.whole.is_satisfied and gang.anew.now.fits:
-        helps.append("restart the gang: it fits elsewhere")
-    return ", or ".join(helps) or _without_room(obstacle)
+        part = next(part for part in gang.whole.parts() if part.name == obstacle.short.name)
+        # KAI takes pods above the minimum one at a time
+        missing = part.expected - len(part.placed) - best.pods
+        pods = list(obstacle.holding(obstacle.usable(best)))
+        others = [pod for pod in pods if pod not in gang.pods]
+        waits, _ = what_frees(gang, others, max(1, missing), f" in {best.domain}")
+        helps += waits
+    return together(*helps) if helps else _without_room(obstacle)
 
 
 def _without_room(obstacle: Obstacle) -> str:
     """Return what helps if pods of others don't hold the room that a gang is bound to."""
     if obstacle.placements.under(OPENED).fits:
-        return "open the nodes there that are closed"
+        return "Ask the platform team to open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:
-        return "nothing is wrong: KAI needs no more than those that run; ask for fewer pods"
+        return "Nothing is wrong: KAI needs no more than those that run. Ask for fewer pods"
     if obstacle.gang.anew.under(Assumption(free="empty")).fits:
-        return "wait until pods of others end elsewhere, and restart the gang then"
-    return "make the pods smaller, and restart the gang"
+        return (
+            "Restart the gang once another domain has room for all of it, or ask the platform team"
+            " for nodes: the pods of others hold the room of all other domains now"
+        )
+    return "Use smaller pods, and restart the gang"

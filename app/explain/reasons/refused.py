@@ -49,7 +49,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
         (f"{leave}, and {words}", wider)
         for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
     ]
-    return _first_that_helps(obstacle, options) or f"{leave}, and make the pods smaller or fewer"
+    return _first_that_helps(obstacle, options) or f"{leave}, and use smaller or fewer pods"
 
 
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
@@ -59,7 +59,7 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
             return words
     for words, demand in options:
         if obstacle.as_if_empty(demand):
-            return f"{words}, and wait until pods of others end"
+            return f"{words}. Then room still has to become free there"
     return ""
 
 
@@ -153,7 +153,7 @@ def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
     """Return what of the constraint to leave out, or to widen, so that KAI places it."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
-    return remedy or "make the pods of one size, or the largest smaller"
+    return remedy or "Use pods of one size, or a smaller largest one"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
@@ -185,7 +185,7 @@ def _wider_levels(
     """Yield the demand with each wider level for a part of it, the next one first."""
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
-        words = f"ask for {level.domain} in place of {level_of(gang, short)}"
+        words = f'require "{level.domain}" instead of "{level_of(gang, short)}"'
         yield words, replaced(demand, short, key=level.key)
 
 

@@ -208,19 +208,7 @@ class Obstacle(Value, dict=True):
         rooms = self.gang.placements_of(self.short).rooms(Assumption(free="empty"))
         return {room.domain.path for room in rooms if room.pods >= self.short.count}
 
-    def holders(self, room: DomainRoom | None = None) -> str:
-        """Whose pods hold what it needs, in a domain or on all nodes that are open to it."""
-        pcs = self.gang.pcs
-        if not pcs:
-            return "pods of others"
-
-        positions = self.usable(room) if room else self.open
-        key = pcs.key
-        are_own = ((pod.namespace, pod.place.pcs) == key for pod in self._holding(positions))
-        only_own = next(are_own, False) and all(are_own)
-        return f"other pods of {pcs.name} itself" if only_own else "pods of others"
-
-    def _holding(self, positions: Iterable[int]) -> Iterator[Pod]:
+    def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
         """Yield the pods on nodes that have devices which it asks for.
 
         All pods if it asks for none.

@@ -32,6 +32,7 @@ from app.explain.reasons import (
     scaling,
     shared_claims,
     sharing,
+    split,
     stale,
     topology,
     volumes,
@@ -95,6 +96,9 @@ EFFECTS = {"GateBaseGang"}
 MOOT: Mapping[str, frozenset[str]] = {
     "DomainDeadlock": frozenset({"GateOpens"}),
     "WrongScheduler": frozenset({"SchedulerSilent"}),
+    "PoolNotChosen": frozenset(
+        {"NeverFits", "NoDomainFits", "NoNodeMatches", "OutsidePool", "QueueMissing"}
+    ),
 }
 """What a reason says better: these reasons are left out if they are about its objects only."""
 
@@ -149,6 +153,7 @@ RULES: tuple[Rule, ...] = (
     Rule(shared_claims.claim_held, ("pods", "claims"), _claims_and_waits),
     Rule(shared_claims.claim_full, ("pods", "claims"), _claims_and_waits),
     Rule(volumes.volume_unbound, ("pods", "volume_claims", "storage_classes"), _has_volumes),
+    Rule(nodes.pool_not_chosen, ("pod_groups",), _grouped),
     Rule(nodes.no_node_matches, ROOMS, Gang.may_wait),
     Rule(nodes.outside_pool, ("pod_groups", *ROOMS), Gang.may_wait),
     Rule(nodes.nodes_to_open, ROOMS, Gang.may_wait, "NodesUnfit"),
@@ -182,6 +187,7 @@ RULES: tuple[Rule, ...] = (
     Rule(constraints.gang_unconstrained, ("sets", "gangs", "topologies"), Gang.is_constrained),
     Rule(refused.level_without_topology, ("pod_groups",)),
     Rule(refused.topology_without_level, ("pod_groups",), _grouped, "LevelUnknown"),
+    Rule(split.gang_split, (*ROOMS, "cliques"), Gang.may_wait),
     Rule(refused.domains_joined, ("nodes", *TOPOLOGY), _placed_constrained),
     Rule(refused.domains_joined, ROOMS, _waits_constrained),
     Rule(topology.topology_differs, TOPOLOGY, Gang.is_constrained),

@@ -9,6 +9,7 @@ from app.explain.reasons.reason import Reason
 from tests.explain.decisions.recording import Recording
 
 Object = dict[str, Any]
+POOL = "kai.scheduler/node-pool"
 LEVELS = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/block",
@@ -102,13 +103,15 @@ def _packs(holder: Object, name: str, parts: tuple[str, ...]) -> Iterator[Object
 
 def alternatives(reason: Reason) -> list[str]:
     """Return what a remedy offers, each by itself."""
-    return re.split(r", or (?=wait|ask|restart|leave)", reason.remedy)
+    return re.split(
+        r", or (?=wait|ask the owner|require|restart|leave|use node pool)", reason.remedy
+    )
 
 
 def carry_out(cluster: Cluster, reason: Reason, words: str) -> bool:
     """Do what one alternative says. False if it leaves open what exactly to do."""
     known = False
-    for step in words.split(", and "):
+    for step in re.split(r", and |\. (?=Then)", words):
         known = _carry_out_step(cluster, reason, step) or known
     return known
 
@@ -125,9 +128,7 @@ def _carry_out_step(cluster: Cluster, reason: Reason, words: str) -> bool:
 def _others_end(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     path = (match["domain"] or "").split("/") if match["domain"] else []
     inside = {
-        node["metadata"]["name"]
-        for node in cluster.of("Node")
-        if _path_of(node)[: len(path)] == path
+        node["metadata"]["name"] for node in cluster.of("Node") if set(path) <= set(_path_of(node))
     }
     cluster.delete_pods(lambda pod: pod["spec"].get("nodeName") in inside)
 
@@ -195,8 +196,13 @@ def _restart(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
             pod["status"] = {"phase": "Pending"}
 
 
-def _others_gone(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+def _others_gone_without_domain(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
     cluster.delete_pods(lambda pod: bool(pod["spec"].get("nodeName")))
+
+
+def _gone_and_restarted(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    _others_gone_without_domain(cluster, reason, match)
+    _restart(cluster, reason, match)
 
 
 def _smaller(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
@@ -291,41 +297,58 @@ def _into_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
         queue["metadata"].setdefault("labels", {})["kai.scheduler/node-pool"] = match["pool"]
 
 
-def _out_of_pools(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+def _out_of_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    for group in cluster.of("PodGroup"):
+        if group["metadata"]["name"] in cluster.groups():
+            group["metadata"].get("labels", {}).pop(POOL, None)
+
+
+def _nodes_in_pool(cluster: Cluster, reason: Reason, match: re.Match[str]) -> None:
+    """Put all nodes into the pool of the workload, or into none."""
+    groups = [g for g in cluster.of("PodGroup") if g["metadata"]["name"] in cluster.groups()]
+    pool = next((g["metadata"].get("labels", {}).get(POOL, "") for g in groups), "")
     for node in cluster.of("Node"):
-        node["metadata"].get("labels", {}).pop("kai.scheduler/node-pool", None)
+        labels = node["metadata"].setdefault("labels", {})
+        labels.pop(POOL, None)
+        if pool:
+            labels[POOL] = pool
 
 
 ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...] = (
     (r"KAI may evict (?P<who>.+), which can be preempted", _evict),
     (
-        r"^wait until pods of others (?:leave room for \d+ more|end)(?: in (?P<domain>\S+)| there)?$",
+        r"^[Ww]ait until .+ and room for \d+ more pods? is free(?: in (?P<domain>[^\s;]+))?(?:;|$)",
         _others_end,
     ),
-    (r"ask for (?P<wide>\w+) in place of (?P<narrow>\w+)", _wider),
+    (r"^[Aa]sk the owner of .+ to scale down(?: in (?P<domain>[^\s:]+))?:", _others_end),
+    (r"^Use fewer replicas of .+ hold the room", _others_gone_without_domain),
+    (r"^Then room still has to become free there$", _others_gone_without_domain),
+    (r'[Rr]equire "(?P<wide>\w+)" instead of "(?P<narrow>\w+)"', _wider),
     (
         r"leave out the preferred level|leave the preferred level out|prefer no level",
         _drop_preferred,
     ),
     (r"leave out (?:the constraint of|(?P<all>all constraints))", _drop_all),
     (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
-    (r"uncordon the nodes|repair the nodes|tolerate the taints", _open_nodes),
+    (r"(?i)uncordon the nodes|repair the nodes|add a toleration to the pod template", _open_nodes),
     (r"open the nodes there that are closed", _open_all),
-    (r"ask for less (?P<what>\w+)$", _ask_less),
-    (r"wait until pods of others end elsewhere", _others_gone),
-    (r"make the pods smaller, and restart", _smaller),
-    (r"restart the gang", _restart),
+    (r"^Request less (?P<what>\w+) per pod", _ask_less),
+    (r"^Restart the gang once another domain has room", _gone_and_restarted),
+    (r"[Rr]estart the gang", _restart),
     (r"have nodes take more of them", _more_pods),
+    (r"^Request at most|^Use smaller|use smaller or fewer pods|^Use pods of one size", _smaller),
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
     (r"delete (?:.+ and then )?the claim: created again", _new_claim),
-    (r"make the pods smaller|make the pods of one size", _smaller),
     (r"ask for a higher limit on queue", _raise_limit),
     (r"^request at most", _smaller),
     (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*end$", _queue_empties),
+    (r"have the limit raised", _raise_limit),
     (r"make the workload preemptible", _preemptible),
-    (r"have nodes labelled so", _label_alike),
+    (r"^Correct the nodeSelector or the node affinity, or ask", _label_alike),
     (r"correct the selector$", _select_all),
-    (r"correct the selector \(nodes have (?P<label>\S+?)\)", _select),
-    (r"remove the label kai.scheduler/node-pool from nodes", _out_of_pools),
-    (r'use node pool "(?P<pool>.+)" and a queue in it, if a scheduler', _into_pool),
+    (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
+    (r"^Leave the node pool out of", _out_of_pool),
+    (r"^Label the workload kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),
+    (r"^Ask the platform team for nodes", _nodes_in_pool),
+    (r'[Uu]se node pool "(?P<pool>.+)" and a queue in it, if a scheduler', _into_pool),
 )

@@ -61,7 +61,7 @@ DEVICES = (
         "claims have GPUs of nodes in every rack",
         fleet(*taken(*racks("rack-a1", "rack-a2", "rack-b2"), "gpu-08", "gpu-09")),
         "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (30 GPUs are free, in pieces that are too small)",
-        "wait",
+        "platform",
         fleet(*taken(*racks("rack-a1", "rack-a2"), "gpu-08")),
     ),
     Row(

@@ -8,7 +8,7 @@ from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import NAMESPACE, NOW, fill, pod_group, pods, shape
-from tests.explain.table.row import Row
+from tests.explain.table.row import Row, event
 
 RIVAL = "rival"
 
@@ -39,7 +39,19 @@ def limited(age: float) -> dict[str, Any]:
     return {**rival(age, rack=False), "queues": (above, *below)}
 
 
+REFUSED = event("uid-rival-0", "BindingError", "a policy denied it", "binder")
+
 LINE = (
+    Row(
+        "AfterOthers",
+        "the binding of the older gang is refused each time",
+        {**rival(3600), "events": (REFUSED,)},
+        "It would have a place by itself, but not after others: rival before it takes"
+        " zone-b/rack-b1. Binding of rival is refused each time: a policy denied it"
+        " (10 seconds ago)",
+        "you",
+        {**rival(60), "events": (REFUSED,)},
+    ),
     Row(
         "AfterOthers",
         "an older gang in the same queue takes room in the only rack",

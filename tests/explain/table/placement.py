@@ -78,6 +78,23 @@ PLACEMENT = (
     ),
     Row(
         "NeverFits",
+        "no node offers a GPU, though all have some",
+        {
+            "nodes": tuple(
+                replace(
+                    n,
+                    allocatable={**n.allocatable, "nvidia.com/gpu": 0},
+                    labels={**n.labels, "nvidia.com/gpu.count": "8"},
+                )
+                for n in nodes()
+            )
+        },
+        "No node offers nvidia.com/gpu, which a pod asks for, although 16 nodes have GPUs by the labels",
+        "platform",
+        {},
+    ),
+    Row(
+        "NeverFits",
         "one node is too small",
         {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(16)) for n in range(3)))},
         "No node has 16 GPUs, which a pod asks for: the largest has 8 GPUs",
@@ -178,6 +195,7 @@ PLACEMENT = (
         "The nodes have no room for 1 pod of 8 GPUs",
         "wait",
         {**ELASTIC, "pods": (*RUNNING, pod(WORKERS, 2), *fill(*RACKS, but=(*OWN, "gpu-15")))},
+        also=("GangSplit",),
     ),
     Row(
         "BoundToDomain",
@@ -348,7 +366,7 @@ PLACEMENT = (
         "BindingFailed",
         "the binder reports an error",
         {"events": (event(f"uid-{WORKERS}-0", "BindingError", "no device"),)},
-        "KAI chose a node, and binding failed: no device",
+        "KAI chose a node, and binding failed: no device (10 seconds ago)",
         "platform",
         {"events": (event("uid-of-another-pod", "BindingError", "no device"),)},
     ),

@@ -6,15 +6,18 @@ from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
-from app.facts.kai.podgroup import Said
+from app.facts.grove.podgang import GangPart
+from app.facts.kai.podgroup import Said, SubGroup
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.selectors import Taint
 from app.facts.named import Ref
 from tests.explain.fleet import (
     GANG,
     NAMESPACE,
     NOW,
+    ROUTER,
     WORKERS,
     gang,
     occupant,
@@ -23,7 +26,7 @@ from tests.explain.fleet import (
     pod_group,
     pods,
 )
-from tests.explain.table.row import Row, domain
+from tests.explain.table.row import Row, changed, domain, event
 
 KUEUE_GATE = ("kueue.x-k8s.io/admission",)
 UNBOUND: dict[str, Any] = {
@@ -77,6 +80,7 @@ WAIT_FOR_EACH_OTHER |= {
     )
 }
 
+HELPER = occupant("gpu-15", gpus=0, namespace="research", name="r-0", uid="uid-r-0")
 OF_CLIQUE = pods()[:3]
 CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
 
@@ -223,6 +227,50 @@ WORDS = (
         "3 of 4 pods exist; llm-0-pool-0-workers lacks 1. About PodClique llm-0-pool-0-workers, grove says: failed calling webhook x (60 seconds ago)",
         "platform",
         {"pods": pods()},
+    ),
+    Row(
+        "BindingFailed",
+        "a policy refuses to have it bound",
+        {"events": (event(pods()[0].uid, "BindingError", "x denied the request: no", "binder"),)},
+        "KAI chose a node, and binding failed: x denied the request: no (10 seconds ago)",
+        "you",
+        {"events": (event(pods()[0].uid, "BindingError", "x denied the request", "kubelet"),)},
+    ),
+    Row(
+        "BindingFailed",
+        "KAI's pod that reserves a GPU does not tolerate a taint",
+        {
+            "events": (event(pods()[0].uid, "BindingError", "waiting for research/r-0", "binder"),),
+            "pods": (*pods(), HELPER),
+            "nodes": changed(("gpu-15",), taints=(Taint("hpc", "", "NoExecute"),)),
+        },
+        "KAI chose a node, and binding failed: waiting for research/r-0 (10 seconds ago). KAI's helper pod r-0 is evicted by the taint hpc (NoExecute) of gpu-15",
+        "platform",
+        {"pods": (*pods(), HELPER)},
+    ),
+    Row(
+        "PoolNotChosen",
+        "KAI Resource Management has chosen nothing yet",
+        {"pod_groups": (pod_group(pool="kai-unexisting-node-pool", queue=""),)},
+        "KAI Resource Management has chosen no node pool and no queue for it for 14 minutes",
+        "platform",
+        {"pod_groups": (pod_group(pool="gold"),)},
+    ),
+    Row(
+        "GangSplit",
+        "two of three workers run, because one is enough for KAI",
+        {
+            "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 1))),),
+            "pods": (*placed("gpu-00", "gpu-00", "gpu-01"), pods()[3]),
+            "pod_groups": (
+                pod_group(subgroups=(SubGroup(ROUTER, minimum=1), SubGroup(WORKERS, minimum=1))),
+            ),
+        },
+        "KAI started llm-0-pool-0-workers with its minimum only (minAvailable 1 of 3): 2 run, and it places the other 1 pod one at a time, where there is room",
+        "you",
+        {
+            "pods": (*placed("gpu-00", "gpu-00", "gpu-01"), pods()[3]),
+        },
     ),
     Row(
         "KueueHolds",

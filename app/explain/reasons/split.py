@@ -1,0 +1,73 @@
+"""Gangs that KAI has started with their minimum, which is below what they need, and who sets it."""
+
+from app.explain.gangs.gang import Gang, Member, whole_demand
+from app.explain.placing.demand import where
+from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
+
+MIN_MEMBER = "kai.scheduler/batch-min-member"
+"""The annotation of a Job or JobSet that sets the minimum of its PodGroup."""
+
+
+def gang_split(gang: Gang) -> Reasons:
+    """Part of a gang runs because its minimum is low, and the rest waits."""
+    for member in gang.members:
+        rest = member.expected - len(member.placed)
+        if not member.placed or not rest or member.minimum >= member.expected:
+            continue
+        if not member.is_satisfied or any(pod.gates for pod in member.pods if not pod.node):
+            continue
+        minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
+        text = (
+            f"KAI started {member.name} with its minimum only ({minimum}):"
+            f" {len(member.placed)} run, and it places the other {counted(rest, 'pod')} one at a"
+            " time, where there is room"
+        )
+        evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
+        remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"
+        yield about(
+            evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)
+        )
+
+
+def _field(gang: Gang) -> str:
+    return "minAvailable" if gang.is_of_grove else "minMember"
+
+
+def _who_sets(gang: Gang, member: Member) -> str:
+    """Return what sets the minimum of a part to the number of its pods."""
+    number = member.expected
+    if gang.is_of_grove:
+        return f"set minAvailable: {number} in the PodCliqueSet (clique of {member.name})"
+    controller = next((pod.controller for pod in member.pods if pod.controller), None)
+    kind = controller.kind if controller else ""
+    if kind == "Job":
+        return (
+            f'set the annotation {MIN_MEMBER}: "{number}" on {controller} (on the JobSet, if it has'
+            " one) before its pods are made"
+        )
+    if kind in ("StatefulSet", "ReplicaSet", "Deployment"):
+        return (
+            f"use a LeaderWorkerSet or a Job: KAI's pod-grouper gives a {kind} the minimum 1."
+            f" Or make a PodGroup with minMember: {number} that its pods name"
+        )
+    if kind == "RayCluster":
+        return "set minReplicas of the worker group to its replicas"
+    if kind.endswith("Job"):
+        return f"set spec.runPolicy.schedulingPolicy.minAvailable: {number} in {controller}"
+    return f"set minMember: {number} in PodGroup {gang.ref.name}"
+
+
+def _fits_whole(gang: Gang) -> str:
+    """Return where the whole gang would start now; "" if nowhere."""
+    demand = whole_demand(gang.whole)
+    placements = gang.placements_of(demand, anew=True)
+    if not placements.now.fits:
+        return ""
+    positions = frozenset(
+        position
+        for position, node in enumerate(placements.domains.nodes)
+        if node.name in placements.now.nodes
+    )
+    places = listed(where(placements.domains, demand, positions))
+    count = counted(gang.pods, "pod")
+    return f", and restart it: {places} has room for all {count} now" if places else ""
