@@ -49,6 +49,8 @@ SAMPLES: dict[str, str] = {
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "waiting/overdue.py _AGE": " (2 minutes ago)",
+    "explain/reasons/refusals.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
+    "explain/reasons/refusals.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
     "base/fitted.py _HEAD": "  warning  a node",
     "base/visible.py _IN_JSON": "a\x00\u202eb\n",
 }

@@ -65,6 +65,27 @@ class Answer(Value, rename=AS_JSON):
         return tuple(reason for reason in self.reasons if reason.severity != "note")
 
     @property
+    def outlook(self) -> str:
+        """What to expect of what waits while no reason says why; "" if one does, or nothing waits.
+
+        It says what was checked, what was not, and what happens next.
+        """
+        if self.causes or self.state != "waits":
+            return ""
+        if self.skipped or self.unknown:
+            words = "Nothing that could be checked is blocking it; what could not is named below."
+            silence = "" if self.said else f" {self.silence[:1].upper()}{self.silence[1:]}."
+            return f"{words}{silence}"
+        found = next((own for own in self.line if own.next == "next"), None)
+        if found:
+            where = f", in {listed(found.where)}" if found.where else ""
+            return f"Nothing is in its way now; KAI should place it in its next cycle{where}."
+        notes = " None of the notes above keeps it waiting." if self.reasons else ""
+        if self.said:
+            return f"Nothing we check is blocking it.{notes}"
+        return f"Nothing we check is blocking it, and {self.silence}.{notes}"
+
+    @property
     def exit_code(self) -> int:
         """0: all is placed, and no reason; 1: reasons, or it waits or ends; 2: not all was read.
 

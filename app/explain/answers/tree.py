@@ -3,7 +3,9 @@
 It goes from its PodCliqueSet through gangs, PodCliques, claims and queue to pods, with states.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from msgspec.structs import replace
 
@@ -40,6 +42,7 @@ class _Grower:
         self._marked = subject.ref
         self._folded = folded
         self._seen = not {"pods", "cliques", "gangs"} & self._index.facts.unseen.keys()
+        self._reasons = reasons
         self._numbers: dict[tuple[Ref, str], list[int]] = {}
         """By object, and by part of it, "" for the whole."""
         for number, reason in enumerate(reasons, 1):
@@ -107,8 +110,7 @@ class _Grower:
         return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits")
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
-        gpus = gpus_of(dict(member.shape.requests))
-        waits = f"{member.expected} x {amount('/gpu', gpus)}" if gpus else "waits for its gang"
+        waits = _sizes(member) or "waits for its gang"
         level = gang.topology.name_of(unit.told.required) if unit else ""
         kind = (
             "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
@@ -208,6 +210,10 @@ class _Grower:
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
         """Return why the queue of a gang has no room for it; "" if it has."""
+        own = {gang.ref, queue.ref, *((gang.pod_group.ref,) if gang.pod_group else ())}
+        for reason in self._reasons:
+            if reason.id in _OF_QUEUE and own.intersection(reason.objects):
+                return _OF_QUEUE[reason.id]
         if unusable_because(self._index, queue.name, gang.pool):
             return "not used by KAI"
         if any(over_limits(gang, queue.name)):
@@ -266,6 +272,23 @@ class _Grower:
         if not best or not best.pods or not best.domain.path:
             return ""
         return f"{best.pods} of {short.count} in {best.domain}"
+
+
+_OF_QUEUE = {
+    "QueueMissing": "not used by KAI",
+    "QueueLimit": "at its limit",
+    "LowerPriority": "at its limit",
+    "QueueQuota": "at its quota",
+}
+"""What the tree says of a queue beside these reasons, so that it does not say otherwise."""
+
+
+def _sizes(member: Member) -> str:
+    """`1 x 2 GPUs + 3 x 8 GPUs`: what the pods of a part ask for; "" if they ask for no GPU."""
+    shapes = [*member.shapes, *repeat(member.shape, member.expected - len(member.shapes))]
+    counts = Counter(gpus_of(dict(shape.requests)) for shape in shapes)
+    sizes = (f"{n} x {amount('/gpu', gpus)}" for gpus, n in sorted(counts.items()) if gpus)
+    return " + ".join(sizes)
 
 
 def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool) -> Branch:

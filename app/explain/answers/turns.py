@@ -25,9 +25,9 @@ another reason; or `waits` for room or for its queue; or has no place even if al
 NEXT: dict[Next, str] = {
     "next": "placed next",
     "after": "placed after others",
-    "held": "held by another reason",
-    "waits": "not placed as it is",
-    "never": "not placed even if all others ended",
+    "held": "has room, but something else blocks it",
+    "waits": "does not fit right now",
+    "never": "would not fit in an empty cluster",
 }
 
 _OF_OTHERS = {
@@ -63,11 +63,13 @@ class InLine(Value, rename=AS_JSON):
 
     @property
     def words(self) -> str:
-        """`second of 5 in queue team-a, placed next in r3`."""
+        """`position 2 of 5 in queue team-a, placed next in r3`."""
         place = place_words(self.number, self.count, self.queue)
         where = f" in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:
-            where = "; others that wait come before it"
+            where = "; other gangs are ahead of it" + (
+                "" if self.number > 1 else ", in other queues"
+            )
         return f"{place}, {NEXT[self.next]}{where}"
 
 

@@ -103,6 +103,8 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
         more = len(answer.reasons) - 1
         return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
 
+    if any(own.next == "next" for own in answer.line) and not answer.unknown:
+        return replace(row, reason="nothing is in its way now: KAI should place it next")
     if answer.said:
         return replace(row, reason=f"KAI says: {answer.said[0]}", more=len(answer.said) - 1)
     if answer.state == "waits":
@@ -114,9 +116,7 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
         return "not known: facts that decide it may not be read"
-    if any(own.next == "next" for own in answer.line):
-        return "no known reason: KAI should place it next"
-    return "room was not examined" if answer.lacks_room else "no known reason"
+    return "room was not examined" if answer.lacks_room else "nothing we check is blocking it"
 
 
 def _since(index: Index, ref: Ref) -> float | None:

@@ -3,7 +3,6 @@
 Nobody is told to wait for something that does not end.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 
 from app.base.groups import by_key
@@ -43,7 +42,6 @@ _LASTING = {
 """Kinds of controllers that make a pod again that ends."""
 _STUCK = 300.0
 """Seconds after which a pod that has a node and has not started holds its room in vain."""
-_NUMBERED = re.compile(r"(-\d+)+$")
 _LONG = 60.0
 """Seconds from which on it is said how long pods have held their room."""
 MOST = 2
@@ -112,8 +110,18 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
         return False
     if pod.controller.kind not in ("StatefulSet", "LeaderWorkerSet"):
         return False
-    stems = {_NUMBERED.sub("", name) for name in sets}
-    return pod.name in sets or _NUMBERED.sub("", pod.controller.name) in stems
+    stems = {_stem(name) for name in sets}
+    return pod.name in sets or _stem(pod.controller.name) in stems
+
+
+def _stem(name: str) -> str:
+    """Return a name without the numbers at its end: `vllm-0-1` is of `vllm`."""
+    while name and name[-1].isdecimal():
+        before = name.rstrip("0123456789")
+        if not before.endswith("-"):
+            break
+        name = before[:-1]
+    return name
 
 
 def what_frees(

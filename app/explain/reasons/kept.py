@@ -1,7 +1,6 @@
 """Reasons in how a gang was placed."""
 
 import itertools
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -135,55 +134,49 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
 """Events after which a kubelet does not start a pod without anybody's doing."""
 
-_STARTS: tuple[tuple[str, str, Who], ...] = (
+_STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
-        r"not registered|driver .*not found|no such plugin",
+        ("not registered", "no such plugin"),
         "Ask the platform team to look at the kubelet plugin of that driver on {nodes}: it runs as"
         " a DaemonSet, and registers with the kubelet when it starts.",
         "platform",
     ),
     (
-        r"(secret|configmap)s? .*not found",
+        ("secret", "configmap"),
         "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
         " template.",
         "you",
     ),
+    (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
     (
-        r"pull|image",
-        "Correct the image, or the pull secret, in the pod template.",
-        "you",
-    ),
-    (
-        r"volume|mount",
+        ("volume", "mount"),
         "Correct the volume that the kubelet names, or ask the platform team for its storage.",
         "you",
     ),
     (
-        r"sandbox|network|cni",
+        ("sandbox", "network", "cni"),
         "Ask the platform team to look at the network and the container runtime of {nodes}.",
         "platform",
     ),
 )
-"""What helps against the words of kubelets, the first of the table that matches."""
+"""What helps against the words of kubelets, the first row of which they contain a text."""
 
 
 def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     nodes = listed(sorted({pod.node for pod in pods}))
-    for pattern, remedy, who in _STARTS:
-        if re.search(pattern, words.text, re.IGNORECASE):
+    text = words.text.lower()
+    for parts, remedy, who in _STARTS:
+        if any(part in text for part in parts):
             return remedy.format(nodes=nodes), who
     return f"Correct what the words name, or ask the platform team to look at {nodes}.", "platform"
 
 
-_OWN = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
-
-
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
     """Return what words of several pods have in common if they say the same."""
-    text = words.text.replace(pod.name, "").replace(pod.node, "")
-    for claim in pod.claims:
-        text = text.replace(claim.claim, "") if claim.claim else text
-    return words.source, words.reason, _OWN.sub("", text)
+    text = words.text
+    for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
+        text = text.replace(own, "") if own else text
+    return words.source, words.reason, text
 
 
 def _is_late(gang: Gang, pod: Pod) -> bool:
@@ -346,7 +339,8 @@ def what_binds(said: str) -> tuple[str, Who]:
 
 def _helper(gang: Gang, said: str) -> Pod | None:
     """Return the helper pod of KAI that words name as NAMESPACE/NAME, None if there is none."""
-    for namespace, name in re.findall(r"([a-z0-9-]+)/([a-z0-9.-]+)", said):
+    for word in said.split():
+        namespace, _, name = word.strip(".,:;()[]\"'").partition("/")
         pod = gang.index.pods.get((namespace, name))
         if pod and pod.namespace != gang.namespace:
             return pod

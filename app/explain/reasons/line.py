@@ -10,7 +10,6 @@ from app.explain.reasons.reason import Evidence, Reasons, about, listed, with_ag
 from app.explain.reasons.said import is_of_kai, one_line
 
 ALONE = "It would have a place by itself, but not after others"
-_ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"]
 
 
 def after_others(gang: Gang) -> Reasons:
@@ -66,9 +65,8 @@ def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:
 
 
 def place_words(number: int, count: int, queue: str) -> str:
-    """`third of 5 in queue team-a`."""
-    ordinal = _ORDINALS[number - 1] if number <= len(_ORDINALS) else f"number {number}"
-    return f"{ordinal} of {count} in queue {queue}"
+    """`position 3 of 5 in queue team-a`."""
+    return f"position {number} of {count} in queue {queue}"
 
 
 def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:

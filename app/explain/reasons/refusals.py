@@ -5,6 +5,7 @@ Words are quoted, with their age.
 
 import re
 import shlex
+from collections.abc import Iterator
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
@@ -51,7 +52,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         objects = refs(pod for _, pod in each)
         text = f"{newest.quoted(gang.facts.now)}"
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(newest.text, each[0][1])
+        remedy, who = _what_helps(newest.text)
         see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
         commands = () if remedy else see
         yield about(
@@ -65,68 +66,102 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         )
 
 
-_ADVICE: tuple[tuple[str, str, Who], ...] = (
+_INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
+_TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
+
+_ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
-        r"Insufficient (?P<what>[\w./-]+)",
-        "Request less {what} per pod, use fewer pods, or ask the platform team for nodes with more"
-        " of it.",
-        "you",
-    ),
-    (
-        r"untolerated taints?(?:\(s\))? \{(?P<what>[^}:]+)",
-        "Add a toleration for {what} to the pod template, or ask the platform team to remove that"
-        " taint from nodes.",
-        "you",
-    ),
-    (
-        r"anti-affinity",
+        ("anti-affinity",),
         "Use fewer groups, scale down the workload that the anti-affinity excludes, or change the"
         " rule; the platform team can add nodes in another domain.",
         "you",
     ),
     (
-        r"node affinity/selector|node selector",
+        ("node affinity/selector", "node selector"),
         "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
         " team to label nodes.",
         "you",
     ),
-    (r"topology spread", "Relax topologySpreadConstraints in the pod template.", "you"),
+    (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
-        r"PersistentVolumeClaim|volume node affinity|persistentvolumeclaim",
+        ("persistentvolumeclaim", "PersistentVolumeClaim", "volume node affinity"),
         "Create or bind the PersistentVolumeClaim that the words name.",
         "you",
     ),
-    (r"free ports", "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
+    (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
     (
-        r"were unschedulable",
+        ("were unschedulable",),
         "Ask the platform team to uncordon nodes: kubectl uncordon NODE.",
         "platform",
     ),
     (
-        r"resourceclaim|cannot allocate all claims|ResourceClaim",
+        ("resourceclaim", "ResourceClaim", "cannot allocate all claims"),
         "Read the ResourceClaim of the pod, and whether a node offers such a device:"
         " kubectl get resourceslices.",
         "you",
     ),
 )
-"""What helps against the words of kube-scheduler's plugins, the first of the table that match."""
+"""What helps against the words of kube-scheduler's plugins, if they contain one of the texts."""
 
 
-def _what_helps(words: str, pod: Pod) -> tuple[str, Who]:
+def _what_helps(words: str) -> tuple[str, Who]:
     """Return what helps against a scheduler's words; "" if that is not known."""
-    helps = []
-    for pattern, remedy, who in _ADVICE:
-        match = re.search(pattern, words)
-        if match:
-            what = match.groupdict().get("what") or ""
-            helps.append((remedy.format(what=what.strip()), who))
+    helps: list[tuple[str, Who]] = []
+    lacks = _INSUFFICIENT.search(words)
+    if lacks:
+        remedy = (
+            f"Request less {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
+            " for nodes with more of it."
+        )
+        helps.append((remedy, "you"))
+    taint = _TAINT.search(words)
+    if taint:
+        remedy = (
+            f"Add a toleration for {taint[1].strip()} to the pod template, or ask the platform team"
+            " to remove that taint from nodes."
+        )
+        helps.append((remedy, "you"))
+    helps += [
+        (remedy, who) for parts, remedy, who in _ADVICE if any(part in words for part in parts)
+    ]
     if not helps:
         return "", "you"
     return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
 
 
+def scheduler_unknown(gang: Gang) -> Reasons:
+    """Pods name a scheduler that nothing in this cluster answers to."""
+    for name, pods, since in _silent(gang):
+        known = schedulers(gang.index)
+        if name in known:
+            continue
+        use = counted(pods, "pod uses", "pods use")
+        text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
+        text += did_you_mean(name, known)
+        remedy = (
+            f"Set schedulerName to a scheduler that runs here ({listed(sorted(known))}) in the pod"
+            f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
+        )
+        objects = refs(pods)
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
+        yield about(evidence, "SchedulerSilent", text, remedy, "you", objects=objects)
+
+
 def scheduler_silent(gang: Gang) -> Reasons:
-    """Pods name a scheduler that has said nothing about them, and that may not exist."""
+    """A scheduler that acts in this cluster has said nothing about pods, and no rule knows why."""
+    for name, pods, since in _silent(gang):
+        if name not in schedulers(gang.index):
+            continue
+        objects = refs(pods)
+        use = counted(pods, "pod uses", "pods use")
+        text = f'{use} scheduler "{name}", which has said nothing about them for {since}'
+        remedy = f"Ask the platform team whether {name} runs, and read its log."
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
+        yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
+
+
+def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
+    """Yield each other scheduler that has said nothing for a minute, its pods, and since when."""
     now = gang.facts.now
     silent = (
         (pod.scheduler, pod)
@@ -136,40 +171,24 @@ def scheduler_silent(gang: Gang) -> Reasons:
         if now and pod.created is not None and now - pod.created >= SOON
     )
     for name, pods in grouped(silent):
-        since = ago(now - min(pod.created or now for pod in pods))
-        objects = refs(pods)
-        use = counted(pods, "pod uses", "pods use")
-        evidence = Evidence(objects[0], "spec.schedulerName", name)
-        known = schedulers(gang.index)
-        if name in known:
-            text = f'{use} scheduler "{name}", which has said nothing about them for {since}'
-            remedy = f"Ask the platform team whether {name} runs, and read its log."
-            yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
-            continue
-
-        text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
-        text += did_you_mean(name, known)
-        remedy = (
-            f"Set schedulerName to a scheduler that runs here ({listed(sorted(known))}) in the pod"
-            f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
-        )
-        yield about(evidence, "SchedulerSilent", text, remedy, "you", objects=objects)
+        yield name, pods, ago(now - min(pod.created or now for pod in pods))
 
 
 # KAI, where no rule knows why.
 
 
 def kai_refuses(gang: Gang) -> Reasons:
-    """KAI says that it can't place a gang, and no rule of ours knows why."""
+    """KAI says now that it can't place a gang, and no rule of ours knows why.
+
+    KAI repeats itself while it refuses, and writes a condition again only if its words change. What
+    it said longer ago may be over: room that became free since has no time.
+    """
     words = refusal_of_kai(gang)
     if not words:
         return
     said, time = words
-    now = gang.facts.now
-    text = with_age(f"KAI says: {one_line(said)}", time, now)
-    change = latest_change(gang)
-    if time is not None and change is not None and change[1] > time and now - change[1] < SOON:
-        return  # KAI looks again within seconds
+    if time is None or not is_current(gang, time):
+        return
 
     turn = line_of(gang.index).get(gang.ref)
     seems = ""
@@ -180,22 +199,24 @@ def kai_refuses(gang: Gang) -> Reasons:
         "Correct what KAI's words name. If something has changed since, ask again in a minute: KAI"
         " looks at it every few seconds."
     )
-    objects = (gang.ref, *refs(gang.waiting))
     evidence = Evidence(gang.ref, "KAI's words", one_line(said))
-    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, "you", objects=objects[:1])
+    text = with_age(f"KAI says: {one_line(said)}", time, gang.facts.now)
+    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, "you")
 
 
-def latest_change(gang: Gang) -> tuple[str, float] | None:
-    """Return the newest change that may let KAI place a gang, as far as objects have times."""
-    index = gang.index
-    times: list[tuple[str, float | None]] = [(str(pod.ref), pod.created) for pod in gang.waiting]
+def is_current(gang: Gang, time: float) -> bool:
+    """Return whether what KAI said at a time about a gang holds for its state of now."""
+    times = [pod.created for pod in gang.waiting]
     if gang.pod_group:
-        times.append((str(gang.pod_group.ref), gang.pod_group.created))
-        queue = index.queues.get(gang.pod_group.queue)
-        if queue:
-            times.append((str(queue.ref), queue.created))
-    known = [(what, time) for what, time in times if time is not None]
-    return max(known, key=lambda pair: pair[1], default=None)
+        times.append(gang.pod_group.created)
+        queue = gang.index.queues.get(gang.pod_group.queue)
+        times.append(queue.created if queue else None)
+    changed = max((each for each in times if each is not None), default=0.0)
+    return time >= changed and gang.facts.now - time <= _CURRENT
+
+
+_CURRENT = 120.0
+"""Seconds for which KAI's words are taken for its present opinion."""
 
 
 def kai_silent(gang: Gang) -> Reasons:

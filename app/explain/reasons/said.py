@@ -4,7 +4,6 @@ Also what it means that KAI says nothing.
 """
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.value import Value
@@ -182,9 +181,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f". Did you mean {close[0]}?" if close and close[0] != name else ""
 
 
-_OF_DOMAIN = re.compile(r"compute ?domain.{0,200}not.{0,12}ready", re.IGNORECASE)
-
-
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it has its node, but none of KAI's."""
     for event in index.events.get(pod.uid, ()):
@@ -200,7 +196,8 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
 
 def is_about_a_domain(words: Words) -> bool:
     """Return whether the kubelet only repeats that a ComputeDomain is not ready yet."""
-    return bool(_OF_DOMAIN.search(words.text))
+    text = words.text.lower().replace(" ", "")
+    return "computedomain" in text and ("notready" in text or "notyetready" in text)
 
 
 def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:

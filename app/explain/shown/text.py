@@ -80,25 +80,15 @@ def _in_line(answer: Answer) -> Iterator[str]:
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    """KAI's words, and whether a reason was found beside them."""
-    if not answer.causes and (answer.said or answer.state == "waits"):
-        words = "No known reason applies"
-        if answer.skipped:
-            words = "None of the reasons that were looked at applies"
-        if answer.reasons and answer.state == "waits":
-            words = "None of these notes is why it waits"
-        yield f"  {words}{_what_then(answer)}"
+    """KAI's words, and what to expect if no reason was found beside them."""
+    if answer.outlook:
+        yield f"  {answer.outlook}"
     if answer.said:
-        yield "  KAI says:"
+        old = any(own.next == "next" for own in answer.line) and not answer.causes
+        yield "  KAI said before, of an older state:" if old else "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
         if len(answer.said) > MOST_WORDS:
             yield f"     … {len(answer.said) - MOST_WORDS} more: --output json"
-
-
-def _what_then(answer: Answer) -> str:
-    if answer.said or answer.skipped or answer.unknown:
-        return "."
-    return f", and {answer.silence}."
 
 
 def _foot(answer: Answer) -> Iterator[str]:
