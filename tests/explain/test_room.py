@@ -159,7 +159,7 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> 
     (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
     assert (reason.id, reason.remedy.split(",")[0]) == (
         "NoDomainFits",
-        "Wait for 16 terminating pods to end (research/batch-gpu-00-0",
+        "wait until research/batch-gpu-01-0",
     )
 
 

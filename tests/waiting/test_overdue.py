@@ -11,7 +11,7 @@ from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
 from app.facts.named import Ref
-from app.waiting.overdue import NOT_KNOWN, Blocked, Overdue, overdue
+from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
 from app.waiting.teller import PLACEMENT_BLOCKED
 from app.waiting.watcher import Looker
 from tests.explain.fleet import (
@@ -124,6 +124,13 @@ def test_another_leader_believes_the_condition_that_pods_were_missing_before(
 
 def test_without_a_known_reason_kais_words_are_told() -> None:
     waiting = tuple(replace(pod, unscheduled="no luck") for pod in pods())
+    (blocked,) = overdue_of(pods=waiting).workloads
+    assert (blocked.reason, blocked.who) == (UNEXPLAINED, "")
+    assert blocked.message == "Nothing we check is blocking it. KAI says: no luck"
+
+
+def test_what_kai_says_now_is_the_reason_if_no_other_is_known() -> None:
+    waiting = tuple(replace(pod, unscheduled="no luck", said_at=NOW - 60) for pod in pods())
     (blocked,) = overdue_of(pods=waiting).workloads
     assert (blocked.reason, blocked.who) == ("KaiRefuses", "you")
     assert blocked.message.startswith("KAI says: no luck. By what we check it fits in zone-a/rack")

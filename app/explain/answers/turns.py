@@ -67,9 +67,8 @@ class InLine(Value, rename=AS_JSON):
         place = place_words(self.number, self.count, self.queue)
         where = f" in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:
-            where = "; other gangs are ahead of it" + (
-                "" if self.number > 1 else ", in other queues"
-            )
+            elsewhere = "" if self.number > 1 else " in other queues"
+            where = f"; other gangs{elsewhere} are ahead of it"
         return f"{place}, {NEXT[self.next]}{where}"
 
 
