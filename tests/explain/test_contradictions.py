@@ -181,13 +181,13 @@ def contradictions(answer: Answer) -> Iterator[str]:
     """Yield what in an answer excludes something else in it."""
     problems = {reason.id for reason in answer.reasons if reason.severity == "problem"}
     is_next = any(own.next == "next" for own in answer.line)
-    waits = answer.tree.placed < answer.tree.total
+    waits = (answer.tree.placed or 0) < (answer.tree.total or 0)
     if is_next and problems & EXCLUDING:
         yield f"placed next, and {sorted(problems & EXCLUDING)}"
     if waits and not is_next and not answer.reasons:
         yield "it waits without a reason"
     for own in answer.line:
-        if "others that wait come before it" in own.words and own.order == 1:
+        if "are ahead of it" in own.words and own.order == 1:
             yield f"the first of all, and {own.words}"
     for branch in _branches(answer.tree):
         has_room = branch.ref.kind == "Queue" and branch.words == "has room"
@@ -258,5 +258,5 @@ def test_a_gang_is_told_of_the_room_that_those_before_it_leave() -> None:
     assert [own.next for own in first.line] == ["waits"]
     assert (second.reasons, [own.words for own in second.line]) == (
         (),
-        ["second of 2 in queue a, placed next in r2"],
+        ["position 2 of 2 in queue a, placed next in r2"],
     )
