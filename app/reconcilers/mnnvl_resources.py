@@ -16,9 +16,9 @@ from app.cluster.owners import MnnvlOwners
 from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.rows import BY_BASE, StoredClique
-from app.cluster.units import UnitOwners
+from app.cluster.units import CONTROLLERS, UnitOwners
 from app.cluster.view import ClusterView
-from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
+from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import (
     CLAIM_SUFFIX,
     DOMAIN_SUFFIX,
@@ -402,11 +402,13 @@ def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> 
 def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
     """Reconcile all base names after a change of the APIs.
 
-    It does so soon after the API of ComputeDomains or of claims was installed or removed.
+    It does so soon after the API of ComputeDomains, of claims or of their owners was installed or
+    removed, or is served in another version.
     """
+    apis = {COMPUTE_DOMAIN, RESOURCE_CLAIM, POD_CLIQUE_SET, POD_GANG, *CONTROLLERS}
 
     def api_changed(resource: Resource, version: str | None) -> None:
-        if resource in (COMPUTE_DOMAIN, RESOURCE_CLAIM):
+        if resource in apis:
             for key in loop.reconciler.all_keys():
                 loop.add_after(key, SETTLE_SECONDS)
 

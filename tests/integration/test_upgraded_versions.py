@@ -11,8 +11,9 @@ from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.objects.resource import CRD, Resource
 from app.server.serve import Running
 from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.sandbox import Sandbox
 from tests import builders
-from tests.integration.system import Users, eventually, is_gone
+from tests.integration.system import PATIENCE, Users, eventually, is_gone
 
 pytestmark = pytest.mark.untraced
 
@@ -95,10 +96,10 @@ async def test_grove_drops_v1alpha1_while_we_run(
         async def owner(name: str = name) -> str:
             return await owner_of(clients, name, namespace)
 
-        await eventually(owner, lambda version: version == "grove.io/v1beta1")
+        await eventually(owner, lambda version: version == "grove.io/v1beta1", 3 * PATIENCE)
 
-    if not api.collects_garbage:
-        return
+    if not isinstance(api, Sandbox):
+        return  # its garbage collector misses what is deleted while it begins to watch a version
     for name in ("before", "after"):
         await clients.admin.delete(ObjectRef(POD_CLIQUE_SET, name, namespace))
         for resource, made in (
