@@ -96,6 +96,8 @@ class Serving:
     _heavy: Line = field(default_factory=dict)
     _are_heavy_resting: bool = False
     """Whether no heavy review is judged for now."""
+    _is_by_size: bool = False
+    """Whether the smallest heavy review is the next one, or the one that has waited longest."""
     _is_first: bool = True
     """Whether the next request is the first one of this turn, and none is left of the last one."""
     _turn_end: float = 0.0
@@ -149,30 +151,27 @@ class Serving:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Judge and answer reviews that wait: light ones, then heavy ones, unless they rest."""
+        """Judge and answer reviews that wait: light ones, then heavy ones, unless they rest.
+
+        Of heavy ones, the smallest and the oldest come in turns, so that neither waits behind many
+        that take long.
+        """
         self._is_first = True
         self._turn_end = time.perf_counter() + TURN_SECONDS
-        _answer(self._judged(self._light))
+        _answer(_judged(self._light, list(self._light)))
 
         if self._heavy and not self._are_heavy_resting:
             begin = time.perf_counter()
-            answers = self._judged(self._heavy)
+            waiting = list(self._heavy)
+            if self._is_by_size:
+                waiting.sort(key=lambda asking: asking.review_size)
+            self._is_by_size = not self._is_by_size
+            answers = _judged(self._heavy, waiting)
             self._rest((time.perf_counter() - begin) * REST)
             _answer(answers)
 
         if self._light or (self._heavy and not self._are_heavy_resting):
             self._plan_turn()
-
-    def _judged(self, line: Line) -> list[tuple[Asking, Answer | Awaitable[Answer] | None]]:
-        """Judge what waits in a line, or as much as takes TURN_SECONDS."""
-        answers = []
-        end = time.perf_counter() + TURN_SECONDS
-        for connection in list(line):
-            del line[connection]
-            answers.append((connection, connection.judge()))
-            if time.perf_counter() > end:
-                break
-        return answers
 
     def _rest(self, seconds: float) -> None:
         """Let heavy reviews wait, so that they never take two turns of three."""
@@ -183,6 +182,20 @@ class Serving:
         self._are_heavy_resting = False
         if self._heavy:
             self._plan_turn()
+
+
+def _judged(
+    line: Line, waiting: list[Asking]
+) -> list[tuple[Asking, Answer | Awaitable[Answer] | None]]:
+    """Judge what is `waiting` in a line, or as much as takes TURN_SECONDS, and remove it there."""
+    answers = []
+    end = time.perf_counter() + TURN_SECONDS
+    for connection in waiting:
+        del line[connection]
+        answers.append((connection, connection.judge()))
+        if time.perf_counter() > end:
+            break
+    return answers
 
 
 def _answer(answers: list[tuple[Asking, Answer | Awaitable[Answer] | None]]) -> None:

@@ -106,6 +106,23 @@ def test_heavy_reviews_take_a_third_of_the_time_while_light_ones_are_answered(
     virtual.run(ask())
 
 
+def test_of_heavy_reviews_the_oldest_and_the_smallest_come_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock(monkeypatch)
+    slow = TURN_SECONDS * 2
+
+    async def ask() -> None:
+        serving = serving_nothing()
+        for size in (9, 8, 7, 1, 2):
+            serving.ask(Asks(clock, HEAVY + size, slow), True)
+        for _ in range(6):
+            await asyncio.sleep(slow * (REST + 1))
+        assert [size - HEAVY for size in clock.judged] == [9, 1, 8, 2, 7]
+
+    virtual.run(ask())
+
+
 def test_many_quick_heavy_reviews_count_like_a_slow_one(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
 
