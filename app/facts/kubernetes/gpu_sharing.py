@@ -23,7 +23,7 @@ WITHOUT_LABEL = 100
 """The memory of a GPU in KAI's sums if its node has no label: parts are percent then."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
-_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
 _MEBIBYTES = 1024 * 1024
 
 
