@@ -214,6 +214,10 @@ _KNOWN = {
 """Group and kind of what is known here."""
 
 
+_OF_KUBERNETES = ("", "apps", "batch")
+"""Groups all of whose kinds with Pods are known."""
+
+
 def may_be_misspelt(document: JsonMap) -> bool:
     """Return whether the apiVersion or kind of a document is missing, or nearly a known one."""
     return not all(identify(document)[:2]) or bool(_unknown(document))
@@ -226,7 +230,8 @@ def _unknown(document: JsonMap) -> str:
     if (group, kind) in _KNOWN:
         return ""
     groups = sorted(other for other, name in _KNOWN if name == kind)
-    if groups:
+    # other projects have kinds of the same name, such as Kueue's Workload
+    if groups and (group in _OF_KUBERNETES or nearest(group, tuple(groups))):
         return f'{kind} is a kind of {" or ".join(groups)}, not of "{group}"'
     meant = nearest(kind, tuple(sorted(name for other, name in _KNOWN if other == group)))
     return f"did you mean {meant}?" if meant else ""

@@ -595,6 +595,13 @@ CASES: list[Any] = [
         ["no webhook looks at example.com/v1 Thing", "nothing was judged"],
         ["see whether apiVersion"],
     ),
+    (
+        "a kind of Kueue that has the name of another one",
+        ["apiVersion: kueue.x-k8s.io/v1beta1\nkind: Workload\nmetadata: {name: w}\n"],
+        0,
+        ["no webhook looks at kueue.x-k8s.io/v1beta1 Workload"],
+        ["is a kind of", "see whether apiVersion"],
+    ),
     ("no kind at all", ["metadata: {name: c}\n"], 0, ["see whether apiVersion"], []),
     (
         "a clique with the channel of a ComputeDomain, and the annotation",
