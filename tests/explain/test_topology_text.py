@@ -36,6 +36,14 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"nodes": (), "topologies": (), "kai_topologies": (), "unseen": NODES | TOPOLOGIES},
         ["nodes: not known; the topology is not known"],
     ),
+    "no topology among the files": (
+        {
+            "topologies": (),
+            "kai_topologies": (),
+            "skipped": frozenset({"topologies", "kai_topologies"}),
+        },
+        ["16 nodes; the topology is not known"],
+    ),
     "no topology": ({"topologies": (), "kai_topologies": ()}, ["16 nodes; no topology is defined"]),
 }
 

@@ -232,3 +232,10 @@ def test_files_without_nodes_need_all_of_them() -> None:
     assert found is not None
     shown = text(found, everything=False, colour=False, width=0)
     assert "which needs all nodes and pods of the cluster" in shown
+
+
+def test_the_list_says_that_kinds_are_not_among_the_files() -> None:
+    index = index_of(group("g"), pod("a", LWS, annotations={"pod-group-name": "g"}))
+    assert [row.reason for row in listed(index)] == [
+        "not known: some kinds are not among the files"
+    ]

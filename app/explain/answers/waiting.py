@@ -20,6 +20,7 @@ from app.explain.reasons.reason import Who
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.named import Ref
+from app.facts.table import ROOM
 
 _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
 
@@ -116,7 +117,11 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
         return "not known: facts that decide it may not be read"
-    return "room was not examined" if answer.lacks_room else "nothing we check is blocking it"
+    if not answer.lacks_room:
+        return "nothing we check is blocking it"
+    if {ROOM, "nodes", "pods"}.intersection(answer.lacking):
+        return "room was not examined"
+    return "not known: some kinds are not among the files"
 
 
 def _since(index: Index, ref: Ref) -> float | None:

@@ -76,7 +76,7 @@ def _title(survey: Survey, facts: Snapshot) -> str:
     known = "nodes" not in facts.unseen
     nodes = counted(survey.nodes, "node") if known else "nodes: not known"
     if not survey.cluster and not survey.kai:
-        unseen = {"topologies", "kai_topologies"} & facts.unseen.keys()
+        unseen = {"topologies", "kai_topologies"} & (facts.unseen.keys() | facts.skipped)
         return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
 
     levels = [
