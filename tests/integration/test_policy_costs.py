@@ -192,7 +192,7 @@ def _parameters(resource: Resource) -> list[Object]:
     others = {f"{number:05}{VALUE[:45]}": "" for number in range(20_000)}
     names = {"metadata": {"name": "grove-admission"}, "spec": {"names": others}}
     return [
-        {"apiVersion": kind.api_version(), "kind": kind.kind, **obj}
+        {"apiVersion": kind.api_version(kind.versions[-1]), "kind": kind.kind, **obj}
         for kind, obj in ((resource, topology), (QUEUE, queue), (QUEUE_NAMES, names))
     ]
 
