@@ -171,7 +171,7 @@ def no_domain_fits(gang: Gang) -> Reasons:
     if obstacle.is_for_ever:
         yield from _no_room_for_more(obstacle)
         return
-    if obstacle.chosen:
+    if obstacle.chosen and not obstacle.is_bound:
         yield _waits_for_ending(obstacle)
         return
     if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
