@@ -9,8 +9,6 @@ from app.admission.exchange import (
     UNKNOWN_CALLER,
     Answer,
     Exchange,
-    check_content_type,
-    too_large,
 )
 from app.admission.review import BadReview
 
@@ -35,35 +33,19 @@ async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive:
         return UNKNOWN_CALLER
 
     headers = dict(scope["headers"])
-    content_type = headers.get(b"content-type", b"")
-    try:
-        body = await _read(content_type, int(headers.get(b"content-length") or 0), receive)
-    except BadReview as bad:
-        return exchange.refuse(route, bad)
-    answer = exchange.answer(route, scope["query_string"], headers, body)
-    return answer if isinstance(answer, tuple) else await answer
-
-
-async def _read(content_type: bytes, length: int, receive: Receive) -> bytes:
-    """Return the body of an admission request.
-
-    BadReview for a wrong content type, and for a body that is too large or incomplete. At most the
-    limit and one more piece are kept in memory.
-    """
     pieces: list[bytes] = []
     size = 0
     more = True
     while more:
         message = await receive()
         if message["type"] != "http.request":
-            raise BadReview(_HUNG_UP)
-        piece = message.get("body", b"")
+            return exchange.refuse(route, BadReview(_HUNG_UP))
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
         more = message.get("more_body", False)
-        if not pieces:
-            check_content_type(content_type, piece)
-        pieces.append(piece)
-        size += len(piece)
-        if max(size, length) > MAX_BODY:
-            raise too_large(content_type, b"".join(pieces[:8]))
+        if size > MAX_BODY:
+            content_type = headers.get(b"content-type", b"")
+            return exchange.too_large(route, content_type, b"".join(pieces[:8]))
 
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    answer = exchange.answer(route, scope["query_string"], headers, b"".join(pieces))
+    return answer if isinstance(answer, tuple) else await answer

@@ -1,7 +1,8 @@
 """What stands before the endpoints for people: who may use them."""
 
+from starlette.responses import JSONResponse
+
 from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
-from app.base.json import to_json
 from app.config.schema import Server
 
 PATHS = {
@@ -31,12 +32,6 @@ def for_known_callers(app: App, paths: frozenset[str]) -> App:
             f"{scope['path']} is for callers that show a client certificate (server.clientCaFile,"
             " server.clientCertificateFor)"
         )
-        body = to_json({"error": problem})
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-        ]
-        await send({"type": "http.response.start", "status": 401, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await JSONResponse({"error": problem}, 401)(scope, receive, send)
 
     return guarded

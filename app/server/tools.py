@@ -11,11 +11,11 @@ import socket
 from typing import Any
 
 import uvicorn
+from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from app.admission.asgi import KNOWN_CALLER, App, Receive, Scope, Send
-from app.admission.exchange import Answer, status
 from app.certificates.source import ServingCertificate
 from app.server.door import Handshakes, Line
 from app.server.tls import TlsTransport
@@ -51,7 +51,8 @@ class InTurns:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
-            await _send(send, status(400, f"a query has at most {MOST_PARAMETERS} parameters"))
+            problem = f"a query has at most {MOST_PARAMETERS} parameters"
+            await JSONResponse({"error": problem}, 400)(scope, receive, send)
         elif scope["path"] in _FREE:
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
@@ -59,8 +60,8 @@ class InTurns:
                 await asyncio.sleep(0)  # one of them in each turn of the event loop
                 await self._app(scope, receive, send)
         elif self._posting >= POSTS:
-            busy = status(503, "too many requests at once: try again in a moment")
-            await _send(send, busy, (b"retry-after", b"1"))
+            busy = {"error": "too many requests at once: try again in a moment"}
+            await JSONResponse(busy, 503, {"retry-after": "1"})(scope, receive, send)
         else:
             self._posting += 1
             try:
@@ -151,10 +152,3 @@ class _Connection(H11Protocol):
     def resume_writing(self) -> None:
         self._door.unread.remove(self._accepted)
         super().resume_writing()
-
-
-async def _send(send: Send, answer: Answer, *headers: tuple[bytes, bytes]) -> None:
-    code, body = answer
-    always = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": code, "headers": [*always, *headers]})
-    await send({"type": "http.response.body", "body": body})
