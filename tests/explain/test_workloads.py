@@ -239,3 +239,13 @@ def test_the_list_says_that_kinds_are_not_among_the_files() -> None:
     assert [row.reason for row in listed(index)] == [
         "not known: some kinds are not among the files"
     ]
+
+
+def test_pods_that_are_placed_one_by_one_are_in_the_tree() -> None:
+    pods = [pod("w-0", LWS, node="n0", phase="Running"), pod("w-0-1", LWS), pod("w-0-2", LWS)]
+    found = asked(index_of(*pods), "lws/w")
+    assert found is not None
+    tree = text(found, everything=False, colour=False, width=0)
+    assert "├─ Pod …-0 " in tree
+    assert "├─ Pod …-0-1 " in tree
+    assert "└─ 1 more, the same" in tree

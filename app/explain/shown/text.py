@@ -14,6 +14,7 @@ from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who, listed
 from app.explain.shown.rights import how_to_get
 from app.facts.table import ROOM
+from app.facts.unit_owners import WORKLOAD_KINDS
 
 MOST_LINES = 40
 MOST_WORDS = 5
@@ -186,12 +187,20 @@ def _pods_cell(branch: Branch) -> str:
     return f"{branch.placed}/{branch.total}"
 
 
+_PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
+"""The kinds whose pods have no part of a gang around them."""
+
+
 def without_pods(branch: Branch) -> Branch:
-    """Pods are left out unless they were asked about; their reasons go to what they belong to."""
+    """Pods are left out unless they were asked about; their reasons go to what they belong to.
+
+    Those that are placed one by one, such as of a LeaderWorkerSet without a gang, stay.
+    """
     kept = []
     numbers = set(branch.reasons)
+    is_gang = branch.ref.kind not in _PLACES_ONE_BY_ONE
     for child in branch.children:
-        if child.ref.kind == "Pod" and not child.marked:
+        if is_gang and child.ref.kind == "Pod" and not child.marked:
             numbers |= set(child.reasons)
         else:
             kept.append(without_pods(child))
