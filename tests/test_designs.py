@@ -8,6 +8,7 @@ import yaml
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import DOMAINS, Level
+from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.dialects.design.podgangs import constraint_changes
 from tests.builders import managed
 from tests.rendered import rendered
@@ -101,3 +102,13 @@ def test_the_release_notes_have_the_rule_for_subgroups() -> None:
     page = (ROOT / "manifests" / "guide" / "beside-grove.md").read_text()
     assert "SubGroup names must be lowercase" in page
     assert "grove-admission audit" in page
+
+
+@pytest.mark.statement("2.108")
+async def test_a_clique_that_asks_for_mnnvl_is_refused_without_the_computedomain_api() -> None:
+    name = "podclique.replica-scope-0-worker"
+    caller = Caller()
+    del caller.cluster.client.served[COMPUTE_DOMAIN]
+    status = (await caller.ask(path_of(name), load(name)))["status"]
+    assert status["code"] == 403
+    assert "ComputeDomain is not an API of this cluster" in status["message"]

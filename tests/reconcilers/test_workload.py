@@ -636,6 +636,11 @@ def test_a_group_that_the_workload_does_not_have_makes_the_pod_wait() -> None:
             )
             assert world.happened() == [("p", "WorkloadNotFound")]
 
+            groups = workload("w", {"other": 2, "missing": 1})["spec"]
+            await world.client.patch(ObjectRef(WORKLOAD, "w", "ns"), {"spec": groups})
+            await asyncio.sleep(1)
+            assert world.told() == {"p": "w-missing"}
+
     virtual.run(story())
 
 

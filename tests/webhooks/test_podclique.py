@@ -67,7 +67,6 @@ async def test_what_passes_is_a_warning_and_the_claim_is_injected(
     assert reason in warning
 
 
-@pytest.mark.statement("2.108")
 async def test_what_a_person_must_fix_is_refused() -> None:
     caller = Caller()
     caller.cluster.client.fail_next("create", COMPUTE_DOMAIN, Rejected("not you", code=403))

@@ -423,7 +423,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     assert injection_into(annotated, "ns", "shared").findings != []
 
 
-@pytest.mark.statement("2.9", "2.15", "2.96", "2.97")
+@pytest.mark.statement("2.9", "2.96", "2.97")
 def test_annotations_above_count_unless_the_clique_has_its_own() -> None:
     above = MnnvlAnnotations("true", "clique", "theirs")
     bare = {**clique(), "metadata": {**clique()["metadata"], "annotations": {}}}

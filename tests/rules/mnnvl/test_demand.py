@@ -218,6 +218,7 @@ def test_the_device_class_of_what_is_made_again(
     assert planned.device_class == device_class
 
 
+@pytest.mark.statement("2.15", "2.97")
 def test_a_scaling_group_comes_before_its_set() -> None:
     known = pcs(mnnvl=MnnvlAnnotations("false", "clique", "c"))
     place = demand(clique()).place
