@@ -212,3 +212,15 @@ def test_a_podgang_counts_by_its_uid_and_until_it_is_deleted() -> None:
     assert not cached("another")
     assert not cached(gang().uid, deletionTimestamp="2026-11-28T12:00:00Z")
     assert OfflineCluster([SET]).owners.cached_gang("ns", gang().name, gang().uid) is None
+
+
+async def test_everything_is_given_back_by_the_replica_that_the_labels_name() -> None:
+    """The end of a long name is a hash, which may look like another replica."""
+    name = "pcs-7"
+    hashed = {**GANG, "metadata": {**GANG["metadata"], "name": name}}  # type: ignore[dict-item]
+    owned = domain([{**BY_GANG, "name": name}])
+    cluster = OfflineCluster([BINDING, SET, hashed, owned])
+    (given,) = await cluster.owners.give_back_all_of(read_gang(hashed, "ns"))
+    assert given["metadata"]["name"] == "pcs-0-cd"
+    (reference,) = given["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["uid"]) == ("PodCliqueSet", "u")
