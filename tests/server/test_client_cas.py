@@ -244,7 +244,7 @@ async def verdict_of(
 
 
 async def in_chunks(review: dict[str, Any]) -> AsyncIterator[bytes]:
-    """A body without a known length: its request is handed over."""
+    """A body without a known length."""
     yield json.dumps(review).encode()
 
 
