@@ -1,6 +1,7 @@
 """`grove-admission serve`: the server, until SIGTERM."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,7 +26,10 @@ from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 from app.objects.resource import Resource
 from app.reconcilers.cluster_topology import CreationFailed
+from app.rules.topology.levels import levels_below_host
 from app.server.serve import Duties, Extras, connected, no_duties, serve
+
+logger = logging.getLogger(__name__)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,6 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     except ConfigurationError as problem:
         complain(problem, kept="\n")
         return REFUSED
+
+    below_host = levels_below_host(configuration.levels)
+    if below_host:
+        logger.warning("clusterTopology.levels: %s", below_host)
 
     objects = None
     if arguments.objects is not None:

@@ -27,7 +27,6 @@ from app.kube.events import Recorder
 from app.objects.resource import Resource
 from app.reconcilers.cluster_topology import CreationFailed
 from app.reconcilers.leader import Duty, Leader
-from app.rules.topology.levels import levels_below_host
 from app.server.access import protected_paths
 from app.server.endpoints import Reports, build_app
 from app.server.listener import Listener, authority, bind
@@ -81,9 +80,6 @@ async def serve(
             serving(configuration, certificates, cluster, client, extras) as served,
         ):
             settle_garbage_collector()
-            below_host = levels_below_host(configuration.levels)
-            if below_host:
-                logger.warning("clusterTopology.levels: %s", below_host)
             logger.info("serving on https://%s", authority(server.host, served.listener.port))
             logger.info("tools on https://%s", authority(server.host, served.tools.port))
             await signalled()
