@@ -49,7 +49,7 @@ mnnvl: {collectAfterSeconds: 1}
 LARGE = 1_400_000
 """Bytes of an object: an API server stores at most 1.5 MiB."""
 
-LEADING_SECONDS = 20.0
+LEADING_SECONDS = 40.0
 PATIENCE = 600.0
 
 
@@ -299,6 +299,7 @@ async def run_api(directory: Path, name: str, *, pages: bool) -> None:
             await asyncio.sleep(0)
     (directory / "stored").touch()
     await asyncio.sleep(10)
+    storage.version += 1  # so that no watch has seen the last version, and all get 410
     storage.compact()
     storage.close()
     (directory / "cut").touch()
