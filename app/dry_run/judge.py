@@ -220,7 +220,8 @@ _OF_KUBERNETES = ("", "apps", "batch")
 
 def may_be_misspelt(document: JsonMap) -> bool:
     """Return whether the apiVersion or kind of a document is missing, or nearly a known one."""
-    return not all(identify(document)[:2]) or bool(_unknown(document))
+    has_both = all(isinstance(document.get(key), str) for key in ("apiVersion", "kind"))
+    return not has_both or not all(identify(document)[:2]) or bool(_unknown(document))
 
 
 def _unknown(document: JsonMap) -> str:

@@ -221,7 +221,7 @@ async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts |
 def maker_of(document: Object) -> Maker | None:
     """Return the row of MAKERS for a document, or None."""
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
-    identity = (group, document.get("kind"))
+    identity = (group, str(document.get("kind")))
     return next((maker for maker in MAKERS if (maker.group, maker.kind) == identity), None)
 
 
@@ -310,7 +310,7 @@ def judge_ownerless(document: Object) -> Verdict | None:
     Only kinds of which it is known that no such workload is above their Pods are judged.
     """
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
-    if (group, document.get("kind")) not in OWNERLESS:
+    if (group, str(document.get("kind"))) not in OWNERLESS:
         return None
     kinds = ", ".join(kind.title for kind in OWNER_KINDS)
     findings = [

@@ -602,6 +602,8 @@ CASES: list[Any] = [
         ["no webhook looks at kueue.x-k8s.io/v1beta1 Workload"],
         ["is a kind of", "see whether apiVersion"],
     ),
+    ("a map as the kind", ["apiVersion: v1\nkind: {a: 1}\n"], 0, ["see whether apiVersion"], []),
+    ("a list as the version", ["apiVersion: [1]\nkind: Pod\n"], 0, [], ["Traceback"]),
     ("no kind at all", ["metadata: {name: c}\n"], 0, ["see whether apiVersion"], []),
     (
         "a clique with the channel of a ComputeDomain, and the annotation",
