@@ -48,8 +48,8 @@ class Noting(Index):
         super().__init__(facts)
         self.keys = set[object]()
 
-    def remembered(self, key: object, *arguments: Any) -> Any:
-        remembered = super().remembered(key, *arguments)
+    def remembered(self, key: object, *arguments: Any, **named: Any) -> Any:
+        remembered = super().remembered(key, *arguments, **named)
         self.keys.add(key)
         return remembered
 

@@ -26,7 +26,7 @@ from tests.console.parsed import Parsed
 
 PAGES = ("workloads", "topology", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
-LINE = "first of 1 in queue team-llm, not placed as it is"
+LINE = "position 1 of 1 in queue team-llm, does not fit right now"
 ROOM = "No rack has room for 1 pod without GPUs and 4 pods of 8 GPUs"
 
 
@@ -82,14 +82,14 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
             client, "workloads?object=PodCliqueSet/research/train-0&namespace=research"
         )
     places = [place.partition(",")[0] for place in parsed.texts("small", cls="turn")]
-    assert places[-1] == "first of 1 in queue team-llm"
-    assert places[0] == f"first of {equal} in queue research"
+    assert places[-1] == "position 1 of 1 in queue team-llm"
+    assert places[0] == f"position 1 of {equal} in queue research"
     assert parsed.texts("summary") == [f"{equal - 1} more with the same reason"] * folds
     inside = [text for text in parsed.texts("li") if text.startswith("pcs/train")]
     assert len(inside) == folds * min(equal - 1, 19)
     assert (
         inside[:1]
-        == [f"pcs/train-{equal - 2} research, second of {equal} in queue research"] * folds
+        == [f"pcs/train-{equal - 2} research, position 2 of {equal} in queue research"] * folds
     )
     left = "and 10: filter for them" in parsed.texts("p", cls="foot")
     assert left == (equal == 30)

@@ -61,7 +61,15 @@ def required_violated(gang: Gang) -> Reasons:
         where = _places(level, domains, unlabelled)
         text = f"{part.name} requires {level}, and its {pods} are {where}"
         remedy = f"restart all pods of {part.name} together"
-        if (part, key) in unnamed:
+        commands: tuple[str, ...] = ()
+        who: Who = "you"
+        if unlabelled and len(domains) < 2 and (part, key) not in unnamed:
+            value = next(iter(domains))[-1] if domains else "VALUE"
+            nodes = shlex.join(sorted(unlabelled))
+            remedy = f"Label the node again: KAI can't tell in which {level} its pods are"
+            commands = (f"kubectl label node {nodes} {shlex.quote(f'{key}={value}')}",)
+            who = "platform"
+        elif (part, key) in unnamed:
             remedy = f"have the topology named, and {remedy}"
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
@@ -70,7 +78,15 @@ def required_violated(gang: Gang) -> Reasons:
         else:
             remedy = f"{remedy}: KAI looks for a {level} only for those that it places at once"
         evidence = Evidence(gang.ref, "required", key)
-        yield about(evidence, "RequiredViolated", text, remedy, "you", parts=(part.name,))
+        yield about(
+            evidence,
+            "RequiredViolated",
+            text,
+            remedy,
+            who,
+            parts=(part.name,),
+            commands=commands,
+        )
 
 
 def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:

@@ -331,7 +331,7 @@ def _below_limit(gang: Gang, over: Excess) -> str:
             return raised
         return f"request at most {amount(over.resource, most)}, or {raised}"
     holders = listed(_holders(gang, over), 3)
-    return f"wait until {holders or 'others of the queue'} end, or {raised}"
+    return f"wait until {holders} end, or {raised}" if holders else raised
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -594,7 +594,8 @@ def preemption_delay(gang: Gang) -> Reasons:
     text = f"May not push others out {f'for {ago(lasts)}' if group.delay else 'yet'}"
 
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
-    yield about(evidence, "PreemptionDelay", text, "wait", "wait")
+    remedy = f"Wait until the preemptionDelay of PodGroup {group.name} is over: KAI tries then"
+    yield about(evidence, "PreemptionDelay", text, remedy, "wait")
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:

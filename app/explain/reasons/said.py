@@ -172,7 +172,7 @@ def schedulers(index: Index) -> set[str]:
         acting = {pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled}
         return acting | {KAI_SCHEDULER, DEFAULT_SCHEDULER}
 
-    return index.remembered("schedulers", look, of=("pods",))
+    return index.remembered("schedulers", look, ["pods"])
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -38,7 +38,12 @@ def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
     if not claim:
         return "does not exist", "create it, or correct the name in the pod templates", "you"
     if claim.deleting is not None:
-        return "is being deleted", "wait until it is gone, and create it anew", "you"
+        return (
+            "is being deleted",
+            f"Wait until {name} is gone: finalizers keep it while pods use it. Then create it"
+            " again",
+            "you",
+        )
     if claim.phase == "Lost":
         return (
             f"has lost its volume {claim.volume}",

@@ -13,7 +13,7 @@ from app.base.visible import visible
 from app.explain.answers.branch import State
 from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.reason import counted, short
+from app.explain.reasons.reason import ago, counted, listed, short
 from app.explain.shown.rights import how_to_get
 from app.explain.shown.text import not_seen
 from app.objects.shape import Object
@@ -42,7 +42,7 @@ def list_text(
     `width` are the columns of the terminal, 0 for as many as are needed.
     """
     shown = [row for row in rows if everything or row.state != "well"]
-    lines = [headline(rows, facts, namespace)]
+    lines = [*outages(rows, facts), headline(rows, facts, namespace), *_by_cause(rows)]
     if shown:
         lines += _table(shown, facts, width)
     if len(shown) < len(rows):
@@ -50,6 +50,34 @@ def list_text(
     lines += map(visible, not_seen(dict(sorted(facts.unseen.items())), ()))
     lines += map(visible, how_to_get(facts.unseen, namespace))
     return "\n".join(lines)
+
+
+_OUTAGES: Mapping[str, str] = {
+    "KaiMissing": "KAI is not installed: {} for it",
+    "KaiSilent": "KAI's scheduler may not run: {}, and it is silent",
+    "NotGrouped": "KAI's pod-grouper may not run: {} without a PodGroup",
+    "SchedulerSilent": "A scheduler may not run: {}, and it is silent",
+}
+"""What reasons for which the platform can act mean for the whole cluster."""
+
+
+def outages(rows: Sequence[WorkloadRow], facts: Snapshot) -> Iterator[str]:
+    """Yield what keeps all workloads of a cluster waiting: it comes before everything else."""
+    for id, words in _OUTAGES.items():
+        held = [row for row in rows if row.id == id and row.who == "platform"]
+        times = [row.since for row in held if row.since is not None]
+        if held:
+            wait = counted(held, "workload waits", "workloads wait")
+            since = f" for up to {ago(facts.now - min(times))}" if times and facts.now else ""
+            yield visible(words.format(f"{wait}{since}"))
+
+
+def _by_cause(rows: Sequence[WorkloadRow]) -> Iterator[str]:
+    """Yield how many workloads wait for each reason, the most frequent first."""
+    causes = Counter(row.id or "no reason" for row in rows if row.state == "waits")
+    if sum(causes.values()) > 1:
+        in_order = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
+        yield visible(f"by cause: {listed((f'{count} {id}' for id, count in in_order), 8)}")
 
 
 def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> str:

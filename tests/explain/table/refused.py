@@ -150,7 +150,7 @@ REFUSED = (
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
         "llm-0-pool-0 requires rack, and its 3 pods are in 1 rack: zone-a/rack-a1, and on gpu-02, without its label",
-        "you",
+        "platform",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),
 )
