@@ -274,17 +274,17 @@ def grove(**sections: Any) -> tuple[Resource, Object]:
     return CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def authorizer() -> tuple[Resource, Object]:
-    """Grove's webhook; it matches nothing here, because nobody answers it."""
+def webhook_of_grove(name: str) -> tuple[Resource, Object]:
+    """A webhook of Grove; it matches nothing here, because nobody answers it."""
     webhook = {
-        "name": "authorizer.webhooks.grove.io",
+        "name": f"{name}.webhooks.grove.io",
         "admissionReviewVersions": ["v1"],
         "sideEffects": "None",
         "clientConfig": {
             "service": {
                 "name": "grove-operator",
                 "namespace": NAMESPACE,
-                "path": "/webhooks/authorizer-webhook",
+                "path": f"/webhooks/{name}",
             }
         },
         "objectSelector": {"matchLabels": {"matches": "nothing"}},
@@ -300,7 +300,7 @@ def authorizer() -> tuple[Resource, Object]:
     head = {"apiVersion": VALIDATING_WEBHOOKS.api_version(), "kind": VALIDATING_WEBHOOKS.kind}
     return VALIDATING_WEBHOOKS, {
         **head,
-        "metadata": {"name": "authorizer-webhook"},
+        "metadata": {"name": name},
         "webhooks": [webhook],
     }
 
@@ -327,7 +327,7 @@ async def test_groves_authorizer(
     clinic: Clinic, exempt: Sequence[str], problems: list[str]
 ) -> None:
     settings = {"authorizer": {"enabled": True, "exemptServiceAccountUserNames": list(exempt)}}
-    async with clinic.stored(authorizer(), grove(**TOPOLOGY_ON, **settings)):
+    async with clinic.stored(webhook_of_grove("authorizer"), grove(**TOPOLOGY_ON, **settings)):
         findings = await clinic.findings("Grove")
     assert [finding.message for finding in findings] == problems
     assert all(
@@ -347,14 +347,15 @@ async def test_groves_authorizer(
     ],
 )
 async def test_groves_topology_feature(clinic: Clinic, settings: Object, begin: str) -> None:
-    async with clinic.stored(grove(topologyAwareScheduling=settings)):
+    webhook = webhook_of_grove("pcs.validating")
+    async with clinic.stored(webhook, grove(topologyAwareScheduling=settings)):
         (finding,) = await clinic.findings("Grove")
     assert (finding.status, finding.message[: len(begin)]) == ("problem", begin)
     assert "config.topologyAwareScheduling" in finding.remedy
 
 
 async def test_groves_operator_that_is_no_authorized_user(clinic: Clinic) -> None:
-    async with clinic.stored(grove(**TOPOLOGY_ON)):
+    async with clinic.stored(webhook_of_grove("pcs.validating"), grove(**TOPOLOGY_ON)):
         (finding,) = await clinic.findings("Grove", authorization={"authorizedUsers": [ACCOUNT]})
     assert (
         "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator"
