@@ -152,6 +152,8 @@ async def test_a_state_is_told_and_passes(row: Row, system: System, clock: Clock
     if not snapshot.sets:
         pytest.skip("a state without a PodCliqueSet")
     told = expected(snapshot)
+    if told is not None and told.reason in ("SchedulerSilent", "KaiSilent"):
+        pytest.skip("how long a scheduler is silent is said by times of creation")
 
     begun = clock.now
     await store.show(snapshot)
