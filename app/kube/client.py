@@ -161,6 +161,7 @@ class HttpClient(Part):
                 event = _watch_event(line, selection.form)
                 if event is not None:
                     yield event
+                del line, event  # they may be large, and the next line may come in minutes
 
     async def create(self, resource: Resource, obj: Object, namespace: str | None = None) -> Object:
         path = self._path(resource, namespace)

@@ -366,6 +366,9 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
             length = 0
             if line.strip():
                 yield line
+        # a quiet watch would keep them for minutes
+        chunk = line = end = b""
+        ends.clear()
         if begin:
             parts.append(begin)
             length += len(begin)

@@ -323,6 +323,7 @@ async def events_of_connection(
         except TimeoutError:
             raise Silent(f"nothing for {quiet_after:g} s") from None
         yield event
+        del event  # it may be large, and the next one may come in minutes
 
 
 async def wait_for(changed: Callable[[], Awaitable[object]], at_most: float) -> None:
