@@ -23,8 +23,8 @@ GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"
 """KAI's own gate, of a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
 _WAIT = (
-    "wait: Grove may take three minutes, until it looks again; if it lasts longer, see the log of"
-    " Grove's operator"
+    "Wait up to three minutes, until Grove looks again. If it lasts longer, ask the platform team"
+    " for the log of Grove's operator"
 )
 """For pods that are added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
 K = TypeVar("K", str, tuple[str, str, str])
@@ -114,8 +114,8 @@ def gate_opens(gang: Gang) -> Reasons:
         return
 
     text = (
-        f"Grove has not opened its gate of {counted(gated, 'pod')} yet, and nothing is missing"
-        " that it waits for"
+        f"{counted(gated, 'pod')} still {'has' if len(gated) == 1 else 'have'} Grove's scheduling"
+        " gate although its conditions are met"
     )
     evidence = Evidence(gated[0].ref, "spec.schedulingGates", GROVE_GATE)
     yield about(evidence, "GateOpens", text, _WAIT, "wait", objects=refs(gated))
@@ -140,15 +140,20 @@ def gate_foreign(gang: Gang) -> Reasons:
         if gate != GROVE_GATE and not gate.startswith(KUEUE_GATES)
     )
     for gate, pods in grouped(foreign):
-        text = f"The gate {gate} holds {counted(pods, 'pod')}"
         who: Who = "platform"
-        remedy = f"ask the owner of {gate}"
+        have = counted(pods, "pod has", "pods have")
+        text = f"{have} the scheduling gate {gate}, which some other controller must remove"
+        remedy = f"Ask the owner of {gate} why it keeps the gate"
         if gate == QUEUE_GATE:
-            text = f"{text}: KAI opens it once the gang is within the quota and limits of its queue"
+            text = (
+                f"{have} KAI's scheduling gate {gate}, which it opens once the gang is within the"
+                " quota and limits of its queue"
+            )
             who = "wait"
-            remedy = "wait, ask for less, or have them raised; pods must have no other gate"
-        else:
-            text = f"{text}; it is neither ours nor Grove's"
+            remedy = (
+                "Wait until KAI opens it, request less, or ask for a higher quota. The pods must"
+                " have no other gate"
+            )
         evidence = Evidence(refs(pods)[0], "spec.schedulingGates", gate)
         yield about(evidence, "GateForeign", text, remedy, who, objects=refs(pods))
 

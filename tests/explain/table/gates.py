@@ -21,7 +21,7 @@ from tests.explain.table.row import GATE, Row, alone, epochs, event, scaled
 OF_TRAIN = pods(group="", workload="train-a", workload_part="workers")
 
 EMPTY_ANCHOR = (MapEntry("018"), MapEntry("019", ("018",)))
-OPEN = "Grove has not opened its gate of 4 pods yet, and nothing is missing that it waits for"
+OPEN = "4 pods still have Grove's scheduling gate although its conditions are met"
 
 NOT_REFERRING = gang(parts=(GangPart(ROUTER, 1, frozenset({f"{ROUTER}-0"})), GangPart(WORKERS, 3)))
 
@@ -158,7 +158,7 @@ GATES = (
         "GateForeign",
         "another gate holds all pods",
         {"pods": pods(gates=("example.com/quota",))},
-        "The gate example.com/quota holds 4 pods; it is neither ours nor Grove's",
+        "4 pods have the scheduling gate example.com/quota, which some other controller must remove",
         "platform",
         {"pods": pods(gates=GATE)},
     ),
@@ -166,7 +166,7 @@ GATES = (
         "GateForeign",
         "KAI's own gate holds all pods",
         {"pods": pods(gates=("kai.scheduler/queue-admission",))},
-        "The gate kai.scheduler/queue-admission holds 4 pods: KAI opens it once the gang is within the quota and limits of its queue",
+        "4 pods have KAI's scheduling gate kai.scheduler/queue-admission, which it opens once the gang is within the quota and limits of its queue",
         "wait",
         {"pods": pods()},
     ),
