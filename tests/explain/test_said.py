@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.explain.shown.text import text
 from app.facts.grove.podcliqueset import LastError
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.event import Event
@@ -169,3 +170,14 @@ HEADLINES: list[tuple[str, Changes, str]] = [
 )
 def test_the_headline(changes: Changes, headline: str) -> None:
     assert answer(facts(**changes)).headline == headline
+
+
+@pytest.mark.parametrize(("age", "refuses"), [(61, True), (119, True), (121, False), (600, False)])
+def test_words_of_kai_refuse_only_while_they_are_current(age: int, refuses: bool) -> None:
+    """Room that became free since has no time: older words may be of a state that is over."""
+    old = (Said("Other", "no luck", time=NOW - age),)
+    said = answer(facts(pod_groups=(pod_group(said=old),)), GANG_REF)
+    assert ("KaiRefuses" in {reason.id for reason in said.reasons}) == refuses
+    assert [own.next for own in said.line] == ["held" if refuses else "next"]
+    assert said.outlook.startswith("Nothing is in its way now; KAI should place it") != refuses
+    assert ("KAI said before, of an older state:" in text(said)) != refuses
