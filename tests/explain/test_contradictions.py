@@ -260,3 +260,38 @@ def test_a_gang_is_told_of_the_room_that_those_before_it_leave() -> None:
         (),
         ["position 2 of 2 in queue a, placed next in r2"],
     )
+
+
+@pytest.mark.parametrize(("topology", "ids"), [("", ["NoDomainFits"]), ("t", [])])
+def test_topologies_that_are_not_among_the_files_matter_only_beside_constraints(
+    topology: str, ids: list[str]
+) -> None:
+    asks = Shape(((GPU, 8000), ("pods", 1000)))
+    pods = [
+        Pod(
+            "ns",
+            name,
+            name,
+            node=node,
+            scheduler=KAI_SCHEDULER,
+            shape=asks,
+            phase=phase,
+            group=name,
+        )
+        for name, node, phase in (("runs", "n1", "Running"), ("waits", "", "Pending"))
+    ]
+    groups = [
+        KaiPodGroup("ns", name, queue="a", topology=topology, created=float(number))
+        for number, name in enumerate(("runs", "waits"))
+    ]
+    known = Snapshot(
+        nodes=(Node("n1", {}, {GPU: 8000, "pods": 110_000}),),
+        queues=(Queue("root"), Queue("a", "root")),
+        pods=tuple(pods),
+        pod_groups=tuple(groups),
+        skipped=frozenset({"kai_topologies"}),
+        now=NOW,
+    )
+    answer = explain(Index(known), groups[1].ref)
+    assert answer
+    assert [reason.id for reason in answer.reasons] == ids

@@ -112,6 +112,14 @@ class Index(Belongings):
         return not ({"nodes", ROOM} | devices) & unread and "slices" not in self.facts.unseen
 
     @cached_property
+    def has_constraints(self) -> bool:
+        """Whether any PodGroup names a topology."""
+        return any(
+            group.topology or any(part.topology for part in group.subgroups)
+            for group in self.facts.pod_groups
+        )
+
+    @cached_property
     def open_nodes(self) -> list[bool]:
         """Which nodes take pods that select nothing and tolerate nothing."""
         return [node.takes_pods and not node.taints for node in self.nodes]
@@ -312,6 +320,7 @@ _OF_NODES = {"nodes", "slices"}
 _OF_USE = {"pods", "claims", "slices"}
 _OF_ROOM = {_CAPACITY, *_OF_USE}
 MADE_OF = {
+    "has_constraints": {"pod_groups"},
     "open_nodes": _OF_NODES,
     "open_for_gpus": _OF_NODES,
     "has_pools": {"nodes"},

@@ -75,15 +75,21 @@ def _has_volumes(gang: Gang) -> bool:
     return any(pod.volumes for pod in gang.waiting)
 
 
+def _near_constraints(gang: Gang) -> bool:
+    """The line tells what KAI does with other gangs too, so their constraints count as well."""
+    return gang.is_constrained() or gang.index.has_constraints
+
+
 TOPOLOGY = ("topologies", "kai_topologies")
 MAPS = "gang_maps"
 SLICES = "slices"
 ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     **dict.fromkeys(("cliques", "topologies", "gangs", "sets"), attrgetter("is_of_grove")),
+    "kai_topologies": _near_constraints,
     MAPS: attrgetter("has_epoch"),
     SLICES: attrgetter("claims_gpus"),
 }
-"""Facts that are needed only for some gangs: that Grove makes, or that ask for GPUs by claims."""
+"""Facts that are needed only for some gangs: that Grove makes, that claim GPUs, and so on."""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """What must be known of nodes without pods."""
@@ -259,7 +265,7 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
             unknown.setdefault(rule.id, Unknown(rule.id, missing))
         elif facts.skipped.intersection(needs):
             skipped[rule.id] = None
-            lacking |= facts.skipped.intersection(needs)
+            lacking |= facts.skipped.intersection((*needs, "kai_topologies"))
         elif not facts.absent.intersection(needs):
             for gang in applying:
                 of_gang = list(rule.check(gang))

@@ -103,7 +103,7 @@ def _foot(answer: Answer) -> Iterator[str]:
     kinds = [TITLES[kind] for kind in answer.lacking if kind in TITLES]
     if kinds and not {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         yield (
-            f"not among the files: {listed(kinds, 20)}, which these reasons need. Add them, or use"
+            f"not among the files: {listed(kinds, 20)}, which some reasons need. Add them, or use"
             " a record (--record), which tells kinds that are empty from kinds that were not read"
         )
     elif answer.lacks_room:
