@@ -4,7 +4,7 @@ The checks say whether the cluster serves the APIs in a known version, and name 
 but not established, so that the API server does not serve what they define.
 
 Releases are known by what their CRDs have, because CRDs carry no version of their product. The
-checks say whether they were tried with this version. `manifests/guide/upgrade.md` has what was
+checks say whether they were tried with this version. `manifests/guide/versions.md` has what was
 tried, and the pairs that are known not to work with the check that finds each.
 """
 
