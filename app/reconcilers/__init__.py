@@ -1,4 +1,4 @@
-"""Reconcilers, which only the leader runs.
+"""Reconcilers, which run only on the leader.
 
-Each reads the stores, calls a rule and writes the difference.
+Each reads the caches, computes the desired state by a rule, and writes the difference.
 """

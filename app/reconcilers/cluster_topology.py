@@ -1,8 +1,8 @@
-"""Creates and corrects the managed ClusterTopology or ClusterTopologyBinding.
+"""The reconciler of the managed ClusterTopology or ClusterTopologyBinding.
 
-If topology support is disabled, deletes a ClusterTopology, and leaves a binding to administrators.
-
-Source: `rules/README.md`.
+It creates the topology and corrects its levels. If topology support is disabled, it deletes a
+ClusterTopology, and leaves a ClusterTopologyBinding to administrators. `rules/README.md` has the
+rules.
 """
 
 import asyncio
@@ -27,10 +27,7 @@ from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until levels that the rules reject are tried again.
-
-The cluster may have changed by then.
-"""
+"""The time until the next try if the rules reject the levels. The cluster may change meanwhile."""
 
 logger = logging.getLogger(__name__)
 
@@ -40,43 +37,48 @@ class CreationFailed(Exception):
 
 
 class BeingDeleted(Conflict):
-    """The managed topology is being deleted, and finalizers keep it."""
+    """The managed topology is being deleted, and its finalizers keep it."""
 
 
 class ClusterTopologyReconciler(Struct):
-    """A reconciler of the managed topology `topology_name` with the `configured` levels.
+    """A reconciler of one key, the managed topology.
 
-    They are listed broadest first. If they are None, topology support is disabled.
-
-    `statuses` has the statuses of all ClusterTopologies.
-
-    `topologies` is the store of ClusterTopologies: written objects are noted in it, so that the
-    reconcilers that start next use them. `topology` gives the dialect in force and the facts for
-    its rules. Objects that these rules reject are never written.
+    Levels that the rules of the webhooks reject are never written.
     """
 
     name = "clustertopology"
 
     writing: Writing
+    """Writes the topology and records events on it."""
     topology_name: str
+    """The name of the managed topology."""
     configured: Sequence[Level] | None
+    """The configured levels, broadest first, or None if topology support is disabled."""
     topologies: WatchStore[Any]
+    """The cached ClusterTopologies.
+
+    Written ones are stored in it at once, so that the reconcilers that start next use them.
+    """
     statuses: WatchStore[TopologyStatus]
+    """The cached statuses of all ClusterTopologies."""
     topology: ClusterView
+    """The dialect in force, and the facts for its rules."""
     _last: Dialect | None = None
+    """The dialect of the last step."""
     _left_over: frozenset[str] = frozenset()
-    """The uids of the ClusterTopologies of former names that were reported."""
+    """The uids of the reported ClusterTopologies that were managed under an earlier name."""
 
     def all_keys(self) -> list[Key]:
         return [("", self.topology_name)]
 
     async def settle(self, patience: float, random: Callable[[], float]) -> None:
-        """Reconciles before the other reconcilers start.
+        """Reconcile the topology before the other reconcilers start.
 
-        If that fails, for example because our own webhook is not reachable yet, tries again for
-        `patience` seconds, and raises CreationFailed if a ClusterTopology still can't be written.
-        Any other failure is logged, and the reconciler retries it later. A ClusterTopology that is
-        being deleted is such a failure: it ends only when somebody removes its finalizers.
+        If it can't be written, for example because our own webhook is not reachable yet, try again
+        for `patience` seconds, and then raise CreationFailed. A failed deletion or a failed write
+        of a ClusterTopologyBinding is only logged, and the loop retries it later. The same holds
+        for a ClusterTopology that is being deleted: that ends only when somebody removes its
+        finalizers.
         """
         backoff = Backoff(random, most=5)
         clock = asyncio.get_running_loop().time
@@ -95,7 +97,7 @@ class ClusterTopologyReconciler(Struct):
                     tried = "deleted" if self.configured is None else "written"
                     kind = dialect.resource.kind
                     logger.warning(
-                        "%s %s not %s, tried again later: %s",
+                        "%s %s could not be %s, will retry: %s",
                         kind,
                         self.topology_name,
                         tried,
@@ -104,15 +106,18 @@ class ClusterTopologyReconciler(Struct):
                     return
                 if clock() >= end:
                     raise CreationFailed(
-                        f'ClusterTopology "{self.topology_name}" could not be made: {error.message}'
+                        f'could not create or update ClusterTopology "{self.topology_name}":'
+                        f" {error.message}"
                     ) from error
                 logger.warning(
-                    "ClusterTopology %s not made yet: %s", self.topology_name, error.message
+                    "ClusterTopology %s could not be written yet, retrying: %s",
+                    self.topology_name,
+                    error.message,
                 )
                 await asyncio.sleep(min(backoff.next(error.retry_after), max(0.0, end - clock())))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Write the difference. There is only one key."""
+        """Create, correct or delete the topology, and report what changed around it."""
         dialect = self.topology.dialect()
         self._report(dialect)
         self._report_left_over()
@@ -135,20 +140,21 @@ class ClusterTopologyReconciler(Struct):
     def _levels(self, dialect: Dialect) -> list[dict[str, str]]:
         """Return the levels to write.
 
-        Grove makes a KAI Topology of a binding, which must have only levels that KAI allows.
+        A ClusterTopologyBinding gets only levels that KAI allows, because Grove creates a KAI
+        Topology from it.
         """
         levels = self.configured or ()
         return desired_levels(levels if dialect.owns_topology else levels_for_kai(levels))
 
     def _report(self, dialect: Dialect) -> None:
-        """Report a change of the dialect with an event on the CRD of its resource."""
-        former = self._last
+        """Record an event on the CRD of the topology if the dialect has changed."""
+        previous = self._last
         self._last = dialect
-        if former is None or former is dialect:
+        if previous is None or previous is dialect:
             return
         note = (
-            f'Grove\'s topology API is now read in the dialect "{dialect.name}", before it was'
-            f' "{former.name}"'
+            f'the dialect of Grove\'s topology API changed from "{previous.name}" to'
+            f' "{dialect.name}", because a CRD was installed or removed'
         )
         logger.info("%s", note)
         regarding = Regarding.to(CRD, str(dialect.resource))
@@ -157,7 +163,8 @@ class ClusterTopologyReconciler(Struct):
     def _report_left_over(self) -> None:
         """Report ClusterTopologies that were managed before `clusterTopology.name` changed.
 
-        They are not deleted: whoever may write a status could else have any one deleted.
+        They are not deleted. They are recognized by their status, so a client with permission to
+        write a status could otherwise have any ClusterTopology deleted.
         """
         left = {
             status.uid: status
@@ -168,9 +175,9 @@ class ClusterTopologyReconciler(Struct):
             name = left[uid].name
             regarding = Regarding.to(CLUSTER_TOPOLOGY, name, uid=uid)
             note = (
-                f"this ClusterTopology was managed before clusterTopology.name became"
-                f" {self.topology_name}. It is not guarded any more, and its KAI Topology stays"
-                f" with it. Delete both: kubectl delete {CLUSTER_TOPOLOGY} {name}"
+                "this ClusterTopology was managed before clusterTopology.name was changed to"
+                f" {self.topology_name}. It is no longer protected, and it still owns a KAI"
+                f" Topology. Delete both: kubectl delete {CLUSTER_TOPOLOGY} {name}"
             )
             self.writing.events.record(regarding, "Warning", "TopologyLeftOver", note)
         self._left_over = frozenset(left)
@@ -190,12 +197,12 @@ class ClusterTopologyReconciler(Struct):
     def _is_rejected(
         self, dialect: Dialect, desired: Object, old: Object | None, regarding: Regarding
     ) -> bool:
-        """Return whether the rules reject `desired`. If so, an event states the reasons."""
+        """Return whether the rules reject `desired`. If so, record an event with the reasons."""
         operation = "CREATE" if old is None else "UPDATE"
         verdict = dialect.validate_levels(desired, old, operation, self.topology, managed=True)
         if verdict.findings:
             problems = "; ".join(map(str, verdict.findings))
-            note = f"the levels of the configuration are not written: {problems}"
+            note = f"the configured levels are invalid and were not written: {problems}"
             self.writing.events.record(regarding, "Warning", "TopologyNotWritten", note)
         return bool(verdict.findings)
 
@@ -207,7 +214,10 @@ class ClusterTopologyReconciler(Struct):
         """Write the levels, unless another writer keeps changing them."""
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
-            text = f"something keeps changing its levels; left alone for {pause:.0f} s"
+            text = (
+                f"another writer keeps changing the levels; backing off for {pause:.0f} s. Check"
+                " the configuration of Grove's operator"
+            )
             self.writing.events.record(
                 Regarding.of(stored), "Warning", "ClusterTopologyContested", text
             )

@@ -1,7 +1,8 @@
-"""The two conditions that the leader writes.
+"""Two conditions that the leader writes.
 
-TopologyConstraintSatisfied is on PodCliqueSets with topology constraints, and LevelsCovered on
-topologies: it says whether the nodes have labels for all levels, and these form a tree.
+TopologyConstraintSatisfied on PodCliqueSets tells whether their constraints use existing levels.
+LevelsCovered on topologies tells whether the nodes have labels for all levels, and these labels
+form a tree.
 """
 
 import contextlib
@@ -23,22 +24,26 @@ from app.rules.topology.coverage import LevelProblem, coverage_condition, covera
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 10.0
-"""The time between a change of nodes and the next step, because many nodes change at once."""
+"""The delay between a change of a node and the next step, because many nodes change at once."""
 
 
 class ConstraintStatusReconciler(Value):
-    """Write the condition of sets if it differs.
+    """A reconciler of the condition TopologyConstraintSatisfied of PodCliqueSets.
 
-    Conditions of other writers stay. Sets with too many parts to be read get none. `now` is the
-    wall clock in UTC.
+    Conditions of other writers stay. A PodCliqueSet with too many parts for the cache gets no
+    condition.
     """
 
     name = "podcliqueset-status"
 
     client: Client
+    """Reads a PodCliqueSet before it is written, and writes its status."""
     sets: WatchStore[PodCliqueSet]
+    """The cached PodCliqueSets."""
     topology: ClusterView
+    """The managed topology and the dialect in force."""
     now: Now = utc_now
+    """Returns the wall clock's time in UTC."""
 
     def all_keys(self) -> list[Key]:
         return self.sets.known_keys()
@@ -59,9 +64,10 @@ class ConstraintStatusReconciler(Value):
         return self.topology.dialect().condition(pcs, known)
 
     async def _write(self, stored: Object) -> None:
-        """Write the condition of `stored`, which may be newer than the cache.
+        """Write the condition of `stored`, which may be newer than the cached object.
 
-        Conflict if it has changed since: a merge patch replaces the whole list of conditions.
+        Raise Conflict if the object has changed since it was read: a merge patch replaces the whole
+        list of conditions.
         """
         pcs = read_pod_clique_set(stored)
         desired = self._desired(pcs)
@@ -76,7 +82,7 @@ class ConstraintStatusReconciler(Value):
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconciles a set if it changes, and all sets if the managed ClusterTopology changes."""
+    """Reconcile a PodCliqueSet after a change of it, and all of them after one of the topology."""
 
     managed = ("", topology_name)
     stores[SETS].subscribe(loop.add)
@@ -86,19 +92,25 @@ def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
 
 
 class LevelCoverageReconciler(Value):
-    """A reconciler of topologies: ClusterTopologyBindings and the managed ClusterTopology.
+    """A reconciler of the condition LevelsCovered of topologies.
 
-    Writes the condition if it differs, unless another writer keeps changing it. Conditions of other
-    writers stay. `rewrites` count the writes of each topology. `now` is the wall clock in UTC.
+    Depending on the dialect, these are the managed ClusterTopology or the ClusterTopologyBindings
+    in use. Conditions of other writers stay. If another writer keeps changing this condition, the
+    reconciler backs off.
     """
 
     name = "level-coverage"
 
     client: Client
+    """Reads a topology before it is written, and writes its status."""
     topology: ClusterView
+    """The nodes, the topologies and the dialect in force."""
     events: Recorder
+    """Records the event LevelsNotCovered."""
     rewrites: Rewrites
+    """Counts the writes of each topology."""
     now: Now = utc_now
+    """Returns the wall clock's time in UTC."""
 
     def all_keys(self) -> list[Key]:
         try:
@@ -121,7 +133,10 @@ class LevelCoverageReconciler(Value):
     async def _write(
         self, ref: ObjectRef, stored: Object, problems: list[LevelProblem]
     ) -> float | None:
-        """Return the seconds until the next try, if another writer keeps changing the condition."""
+        """Write the condition if it differs.
+
+        Return the seconds until the next try if another writer keeps changing it, otherwise None.
+        """
         metadata = stored["metadata"]
         status = stored.get("status") or {}
         condition = coverage_condition(problems, metadata.get("generation", 0))
@@ -150,11 +165,7 @@ class LevelCoverageReconciler(Value):
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:
-    """Reconcile topologies after changes.
-
-    A topology is reconciled if it changes, and all topologies some seconds after nodes have
-    changed.
-    """
+    """Reconcile a topology after a change of it, and all of them soon after a change of nodes."""
 
     def nodes_changed(key: Key, before: object, after: object) -> None:
         for topology in loop.reconciler.all_keys():

@@ -1,6 +1,7 @@
 """The reconciler of the KAI Topology of the managed ClusterTopology.
 
-It keeps the KAI Topology in step, and writes the condition Ready.
+It keeps the levels of the KAI Topology equal to those of the ClusterTopology, and writes the
+condition Ready of the ClusterTopology.
 """
 
 import contextlib
@@ -23,45 +24,47 @@ from app.rules.topology import kai
 from app.rules.topology.levels import levels_below_host
 
 AGAIN_SECONDS = 2.0
-"""The time until the next try if an object is being deleted."""
+"""The time until the next try if the KAI Topology is being deleted."""
 
 _NO_STATUS = (
-    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply manifests/crds, whose CRD has"
-    " one. Until then, topologies are synced, and their state is only in events"
+    f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply the CRD in manifests/crds. Until"
+    " then, KAI Topologies are still synced, but only events show the result"
 )
 
 
 class Outcome(Value):
-    """The result of a step.
-
-    `problem` is None if the KAI Topology is in step. A `pending` problem resolves by itself.
-    `again` is the time until the next step, in seconds.
-    """
+    """The result of a step."""
 
     problem: str | None = None
+    """Why the KAI Topology differs from the ClusterTopology, or None if it matches."""
     pending: bool = False
+    """Whether the problem resolves by itself."""
     again: float | None = None
+    """The time until the next step in seconds, or None if no step is needed."""
 
 
 class KaiTopologyReconciler(Struct):
     """A reconciler of one key, the managed ClusterTopology.
 
-    Does nothing if Grove makes the KAI Topology in the `dialect` in force. `now` is the wall clock
-    in UTC.
+    It does nothing in dialects in which Grove itself creates the KAI Topology.
     """
 
     name = "kai-topology"
 
     writing: Writing
+    """Writes the KAI Topology and the status, and records events on the ClusterTopology."""
     topology_name: str
+    """The name of the managed ClusterTopology, and of its KAI Topology."""
     dialect: Callable[[], Dialect]
+    """Returns the dialect in force."""
     now: Now = utc_now
+    """Returns the wall clock's time in UTC."""
     statuses_lost: int = 0
-    """How many statuses could not be written, because the CRD of this cluster has none."""
+    """The number of statuses that could not be written."""
     _reported: tuple[str, Condition, str] | None = None
-    """The uid, condition and reason of the last StatusNotWritten event.
+    """The uid, condition and problem of the last event StatusNotWritten.
 
-    None after a status was written.
+    It is None once a status was written.
     """
 
     def all_keys(self) -> list[Key]:
@@ -120,8 +123,8 @@ class KaiTopologyReconciler(Struct):
         if not kai.is_owned(stored, uid):
             if kai.is_orphan(stored, name, uid):
                 text = (
-                    f'KAI Topology "{name}" belongs to a former ClusterTopology and will be'
-                    " collected"
+                    f'KAI Topology "{name}" belongs to a deleted ClusterTopology and is about to'
+                    " be garbage-collected"
                 )
                 return Outcome(text, pending=True, again=AGAIN_SECONDS)
             return Outcome(
@@ -145,8 +148,8 @@ class KaiTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(("", self.topology_name))
         if pause is not None:
             text = (
-                f'something keeps changing KAI Topology "{self.topology_name}"; left alone for'
-                f" {pause:.0f} s"
+                f'another writer keeps changing KAI Topology "{self.topology_name}"; backing off'
+                f" for {pause:.0f} s"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "KAITopologyContested", text
@@ -166,7 +169,7 @@ class KaiTopologyReconciler(Struct):
             Regarding.of(topology),
             "Normal",
             "KAITopologyReset",
-            "its levels differed: made anew",
+            "deleted the KAI Topology and created it again, because its levels differed",
         )
         try:
             return await self._create(desired)
@@ -184,9 +187,9 @@ class KaiTopologyReconciler(Struct):
     # The status.
 
     async def _report(self, topology: Object, outcome: Outcome) -> float | None:
-        """Write the status, unless it is stored or another writer keeps changing it.
+        """Write the status if it differs, unless another writer keeps changing it.
 
-        Return the time until the next try, in seconds, or None.
+        Return the seconds until the next try, or None if none is needed.
         """
         generation = topology["metadata"].get("generation", 0)
         condition = kai.ready_condition(
@@ -204,8 +207,8 @@ class KaiTopologyReconciler(Struct):
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             text = (
-                "another writer keeps changing its status; grove-admission writes it again in"
-                f" {pause:.0f} s"
+                f"another writer keeps changing the status; backing off for {pause:.0f} s. Check"
+                " the configuration of Grove's operator"
             )
             self.writing.events.record(
                 Regarding.of(topology), "Warning", "ClusterTopologyContested", text
@@ -236,22 +239,22 @@ class KaiTopologyReconciler(Struct):
         return None
 
     async def _write_status(self, topology: Object, status: Object) -> str | None:
-        """Write `status`. Return the reason why it can't be written, or None if it was.
+        """Write `status`. Return the reason if it can't be written, otherwise None.
 
-        NotFound if the ClusterTopology no longer exists.
+        Raise NotFound if the ClusterTopology no longer exists.
         """
         try:
             patch = status_patch(topology, status)
             await self.writing.client.patch(
                 ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), patch, subresource="status"
             )
-        except NotFound:  # the object or its status: the API server gives the same answer
+        except NotFound:  # of the object or of its status: the API server answers both with 404
             await self.writing.client.get(
                 ObjectRef(CLUSTER_TOPOLOGY, self.topology_name), metadata_only=True
             )
             return _NO_STATUS
         except Rejected as error:
-            return f"the API server does not accept the status: {error.message}"
+            return f"the API server rejected the status: {error.message}"
         return None
 
     def _status(self, topology: Object, condition: Condition) -> Object:

@@ -1,6 +1,6 @@
-"""The leader: when it works, what it reports, and the table of its loops.
+"""The leader: its life cycle, its metrics, and the table of its loops.
 
-A row of the table has a reconciler and the changes after which a key of it is reconciled.
+A row of the table has a reconciler and the changes that trigger it.
 """
 
 import asyncio
@@ -53,23 +53,26 @@ from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty
 
 WORKERS = 16
-"""Keys that one reconciler works on at once. A step mostly waits for the API server."""
+"""The number of keys of one reconciler that are reconciled at once.
+
+A step spends most of its time waiting for the API server.
+"""
 
 CLAIM_WORKERS = 4
-"""PodCliqueSets whose claims are restored at once, each with several PodCliques at once."""
+"""The number of PodCliqueSets whose claims are restored at once, each with several writes."""
 
 MANY_RESTORES = 20
-"""Tolerated restores of the same MNNVL resources within two minutes.
+"""The most times that the same MNNVL resources are restored within two minutes.
 
-More than that means that another writer keeps deleting them.
+If they are missing again after that, another writer keeps deleting them.
 """
 
 
 MANY_REPAIRS = 3
 REPAIR_SECONDS = 300.0
-"""Tolerated repairs of the claim of one PodClique, and the time in which they are counted.
+"""The most times that the claim of one PodClique is restored within this number of seconds.
 
-More than that means that another writer keeps removing it.
+If it is missing again after that, another writer keeps removing it.
 """
 
 
@@ -77,34 +80,35 @@ class Work(Value, kw_only=True):
     """A row of the table of loops."""
 
     reconciler: Reconciler
+    """Does the steps of the loop."""
     changes: Callable[[Loop], None]
-    """Subscribes the loop to the changes of what its keys depend on."""
+    """Subscribes the loop to the changes of objects that its keys depend on."""
     workers: int = WORKERS
+    """The number of keys that are reconciled at once."""
     begin: Callable[[], None] = lambda: None
-    """Called at the start of every run."""
+    """Is called at the start of each term as the leader."""
 
 
 class Duty(Protocol):
-    """Further work of the leader, which another package brings."""
+    """Work of the leader that another package provides."""
 
     async def run(self) -> NoReturn:
         """Work until cancelled."""
 
     def samples(self) -> Iterator[Sample]:
-        """Yield its metrics."""
+        """Yield the metrics of this work."""
 
 
 class Leader(Part):
-    """The work of the leader.
+    """The part of the server that runs the reconcilers while this process is the leader.
 
-    The reconcilers run over the caches of `cluster`, and write through `client` while this process
-    leads. If leader election is disabled, it leads from the start. `observe` is called after each
-    step.
+    The reconcilers read the caches of `cluster` and write through `client`. `observe` is called
+    after each step. Without leader election, this process leads from the start.
 
-    Each time that this process becomes the leader, the caches that only the leader needs are filled
-    from scratch, the managed topology is settled, and then `loops` are run. All of them end before
-    another process can lead. It has no checks, because a replica that doesn't lead is ready for
-    verdicts too.
+    When this process becomes the leader, it fills the caches that only the leader needs from
+    scratch, and reconciles the managed topology. Then it runs `loops`. All of them end before
+    another process can lead. This part has no readiness checks, because a replica that doesn't lead
+    can answer webhooks too.
     """
 
     _working = False
@@ -113,7 +117,7 @@ class Leader(Part):
         self, configuration: Configuration, cluster: Cluster, client: HttpClient, observe: Observe
     ) -> None:
         self.identity = f"{socket.gethostname()}_{uuid4()}"
-        """The name of this process among all that were ever started, in the Lease."""
+        """The holder identity of this process in the Lease, different for every process."""
         self._elector = _elector(client, configuration.leader_election, self.identity)
         self.duties: list[Duty] = []
         self.events = Recorder(client, self.identity)
@@ -146,11 +150,11 @@ class Leader(Part):
 
     @property
     def holder(self) -> str:
-        """The identity of the leader when the Lease was last read, or "" if nobody leads."""
+        """The identity of the leader as of the last read of the Lease, or "" if there is none."""
         return "" if self._elector is None else self._elector.holder
 
     async def run(self) -> None:
-        """Leads whenever it can, until cancelled. An error that ends the work is raised."""
+        """Lead whenever possible, until cancelled. Raise an error that ends the work."""
         if self._elector is None:
             await self._work()
         else:
@@ -175,17 +179,17 @@ class Leader(Part):
             self._working = False
 
     def notes(self) -> dict[str, str]:
-        """Return who leads."""
+        """Return a note that tells who is the leader."""
         return {"leader": "this process" if self.leading else self.holder or "nobody"}
 
     def samples(self) -> Iterator[Sample]:
         """Yield the metrics of the leader and of its loops."""
-        yield gauge("leader", "1 while this process does the reconcilers' work.", self.leading)
+        yield gauge("leader", "1 while this process is the leader.", self.leading)
         missing = self._claims.missing if self.leading else 0
-        text = "PodCliques that ask for MNNVL and have no claim, on the leader."
+        text = "PodCliques that ask for MNNVL and have no claim; 0 unless this is the leader."
         yield gauge("mnnvl_claims_missing", text, missing)
         yield counter("events_lost_total", "Events that could not be written.", self.events.lost)
-        text = "Statuses that the ClusterTopology's CRD didn't take."
+        text = "Statuses of the ClusterTopology that could not be written."
         yield counter("statuses_lost_total", text, self._kai.statuses_lost)
 
         for resource, number in self._too_large().items():
@@ -193,21 +197,21 @@ class Leader(Part):
 
         for loop in self.loops:
             name = loop.reconciler.name
-            text = "Keys that wait or are worked on."
+            text = "Keys that are queued or being reconciled."
             yield gauge("reconcile_queue_depth", text, loop.depth, reconciler=name)
             text = "Keys whose last step failed."
             yield gauge("reconcile_failing", text, loop.failing, reconciler=name)
 
-        text = "Writes held back because something writes back."
+        text = "Writes held back because another writer keeps undoing them."
         for name, rewrites in self._rewrites.items():
             yield counter("rewrites_total", text, rewrites.fights, reconciler=name)
         for duty in self.duties:
             yield from duty.samples()
 
     def _too_large(self) -> Counter[str]:
-        """Return the number of objects that the leader's own caches have no room for, by resource.
+        """Return the number of objects that are too large for the leader's own caches, by resource.
 
-        Two caches have Pods.
+        Numbers are added per resource, because two caches have Pods.
         """
         counts: Counter[str] = Counter()
         for stores in self._only_here:
@@ -216,7 +220,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield the stores for verdicts and those that only the leader needs, with their rows."""
+        """Yield all stores with their rows: those of every replica, then those of the leader."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores
@@ -232,7 +236,7 @@ class Leader(Part):
         resources = self._resources_reconciler()
 
         def gives_back() -> bool:
-            """Whether MNNVL resources have to be given back before a PodGang goes."""
+            """Return whether MNNVL resources may still have to be given to their PodCliqueSets."""
             return any(loop.depth for loop in self.loops if loop.reconciler is resources)
 
         def gang_changes(loop: Loop) -> None:
@@ -245,7 +249,7 @@ class Leader(Part):
 
         def coverage_changes(loop: Loop) -> None:
             conditions.subscribe_coverage(loop, stores)
-            # as after a change of nodes: many may be on their way when another status is written
+            # delayed like changes of nodes, so that many changes lead to one step
             for row in (TOPOLOGY_STATUSES, BINDING_STATUSES):
                 self._own[row].subscribe(
                     lambda key, before, after: loop.add_after(key, conditions.SETTLE_SECONDS)
@@ -315,7 +319,7 @@ class Leader(Part):
         rows: tuple[Row[Any], ...] = (TOPOLOGIES, BINDINGS, KAI_TOPOLOGIES)
         for row in rows:
             self._stores[row].subscribe(changed)
-        # any status, because one under a former name is reported
+        # every status, because a ClusterTopology that was managed under another name is reported
         self._own[TOPOLOGY_STATUSES].subscribe(lambda key, before, after: loop.add(managed))
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
@@ -349,7 +353,7 @@ class Leader(Part):
         )
 
     def _workloads(self) -> Work:
-        """Return the loop that maps Workloads to PodGroups, whose caches only the leader has."""
+        """Return the loop that maps Workloads to PodGroups. Its caches exist only on the leader."""
         settings = self._configuration.workloads
         client = self._client
         caches = WorkloadCaches(settings.scheduler_name, self._stores[KAI_TOPOLOGIES])
@@ -375,17 +379,14 @@ class Leader(Part):
         return Writing(self._client, self.events, self._rewrites[name])
 
     def _served_changed(self, resource: Resource, version: str | None) -> None:
-        """Reconciles everything if the dialect may have changed."""
+        """Reconcile everything if the dialect may have changed."""
         if resource in {dialect.sign for dialect in DIALECTS}:
             for loop in self.loops:
                 loop.add_all()
 
 
 def _elector(client: Client, settings: LeaderElection, identity: str) -> Elector | None:
-    """Return the elector for `settings`.
-
-    None if leader election is disabled, so that this process always leads.
-    """
+    """Return the elector for `settings`, or None if leader election is disabled."""
     if not settings.enabled:
         return None
     timing = LeaseTiming(

@@ -1,12 +1,13 @@
-"""Puts MNNVL claims back into stored PodCliques that ask for one and have none.
+"""The reconciler that restores MNNVL claims in stored PodCliques that ask for one and have none.
 
-The leader writes no claim itself. It sends a patch without any change, and our own webhook, which
-the API server calls for it as for every other write, injects the claim. If the webhook is not
-called, nothing is changed, and the answer shows it. `README.md` in this folder states why this
-restarts no pod.
+The leader does not write the claim itself. It sends an empty patch. The API server calls our own
+webhook for it as for every other write, and the webhook injects the claim. If the webhook is not
+called, the object stays as it is, and the response shows that. `README.md` in this folder explains
+why this restarts no pod.
 
-Pods that were started while their PodClique had no claim are named. Nobody watches Pods: they are
-listed once for all PodCliqueSets of a namespace whose claims came back at about the same time.
+An event names the Pods that were started while their PodClique had no claim. There is no watch on
+Pods. They are listed once for all PodCliqueSets of a namespace that were repaired at about the same
+time.
 """
 
 import asyncio
@@ -35,29 +36,36 @@ from app.stores.stores import Stores
 
 
 WAIT_SECONDS = 5.0
-"""The time between a repair and the list of Pods."""
+"""The delay between a repair and the listing of Pods."""
 
 
 class Repaired(Struct):
-    """The PodCliques of a set that have their claim again, and the time of the last repair."""
+    """The repaired PodCliques of one PodCliqueSet."""
 
     cliques: set[str]
+    """The names of the PodCliques that have their claim again."""
     at: float
+    """The time of the last repair."""
 
 
 class Listed(Value):
-    """The Pods of a namespace without a claim, by PodClique, as of the time `at`."""
+    """The result of listing the Pods of a namespace."""
 
     pods: dict[Key, list[str]]
+    """The names of the Pods without a claim, by PodClique."""
     at: float
+    """The time at which the listing began."""
 
 
 class PodsWithoutClaim(Struct):
-    """Pods that run without the claim that their PodClique has again."""
+    """A reporter of Pods that run without the claim that their PodClique has again."""
 
     writing: Writing
+    """Lists Pods and records the events."""
     _repaired: dict[Key, Repaired] = {}
+    """The repaired PodCliques, by PodCliqueSet."""
     _listed: dict[str, Listed] = {}
+    """The last result of listing Pods, by namespace."""
 
     def clear(self) -> None:
         self._repaired.clear()
@@ -78,7 +86,7 @@ class PodsWithoutClaim(Struct):
     async def report(self, key: Key, regarding: Regarding) -> float | None:
         """Record an event on the set `key` if Pods of it run without the claim.
 
-        Returns the seconds until it is time to look, or None if there is nothing to look for.
+        Return the seconds until the Pods should be listed, or None if nothing is left to report.
         """
         repaired = self._repaired.get(key)
         if repaired is None:
@@ -95,7 +103,8 @@ class PodsWithoutClaim(Struct):
         if names:
             note = (
                 f"Pods {listed(names, _SHOWN)} run without the claim that their PodCliques have"
-                " again, outside of their NVLink domain, until they are deleted and replaced"
+                " again, so they are outside of their NVLink domain. Delete them: their"
+                " replacements get the claim"
             )
             self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
@@ -113,25 +122,29 @@ class PodsWithoutClaim(Struct):
 
 
 SETTLE_SECONDS = 1.0
-"""The time between a change and the step for it.
+"""The delay between a change and its step.
 
 A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The time until the next try in a namespace in which the webhook was not called, or failed."""
+"""The time until the next try in a namespace where the webhook was not called or failed."""
 
 TRIES_PER_SECOND = 5.0
-"""The number of such tries in all namespaces: if there are many, each waits longer."""
+"""The most such tries per second in the cluster. With many namespaces, each one waits longer."""
 
 REFUSED_SECONDS = 60.0
 """The time until the next try if the webhook rejects a PodClique."""
 
 AT_ONCE = 4
-"""The number of PodCliques of a set that are written at once, so that others get their turns."""
+"""The number of PodCliques of a set that are written at once, so that other sets get their turn."""
 
 LACKING = "PodCliques of this set must have an MNNVL claim and have none"
-"""Without their names, which change while Grove's operator writes: each would be an event."""
+"""The beginning of notes about missing claims.
+
+It does not name the PodCliques: the names change while Grove's operator writes, and each change
+would be another event.
+"""
 
 _SHOWN = 5
 
@@ -143,41 +156,42 @@ OFF = (
 
 
 class Pause(Value):
-    """The time until the next try in a namespace.
-
-    `note` is the reason if it concerns all PodCliques of the namespace, else "".
-    """
+    """A pause of all writes in one namespace."""
 
     until: float
+    """The time of the next try."""
     note: str
+    """The reason if it concerns all PodCliques of the namespace, otherwise ""."""
 
 
 class Repairs(Struct):
-    """The result of writes of PodCliques.
-
-    `restored` are the names of those that got their claim, `rejections` are messages, and `in_vain`
-    is whether the webhook was not called.
-    """
+    """The result of writing the PodCliques of a set."""
 
     restored: list[str] = []
+    """The names of the PodCliques that got their claim."""
     rejections: list[str] = []
+    """The messages of rejections."""
     in_vain: bool = False
+    """Whether a write succeeded and added no claim, so that the webhook was not called."""
 
 
 class MnnvlClaimsReconciler(Struct):
-    """A reconciler of one PodCliqueSet at a time: the claims of its PodCliques.
-
-    `cliques` contains the PodCliques without a claim of ours, among others.
-    """
+    """A reconciler of the claims in the PodCliques of one PodCliqueSet at a time."""
 
     name = "mnnvl-claims"
 
     writing: Writing
+    """Writes PodCliques and records events on the PodCliqueSet."""
     cliques: WatchStore[StoredClique]
+    """The cached PodCliques, with our claim or without it."""
     facts: ClusterView
+    """The PodCliqueSets and the dialect in force."""
     pods: PodsWithoutClaim
+    """Reports Pods that started without the claim."""
     _lacking: dict[Key, int] = {}
+    """The number of PodCliques that lack their claim, by PodCliqueSet."""
     _pauses: dict[str, Pause] = {}
+    """The pauses, by namespace."""
 
     @property
     def missing(self) -> int:
@@ -185,7 +199,7 @@ class MnnvlClaimsReconciler(Struct):
         return sum(self._lacking.values())
 
     def begin(self) -> None:
-        """Forget what was found in an earlier term as the leader."""
+        """Forget the state of an earlier term as the leader."""
         self._lacking.clear()
         self._pauses.clear()
         self.pods.clear()
@@ -231,10 +245,9 @@ class MnnvlClaimsReconciler(Struct):
         return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
 
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
-        """Write the PodCliques `names` without a change: the first alone, then several at once.
+        """Send an empty patch for each of the PodCliques `names`, the first alone, then several.
 
-        No more are written if the webhook is not called. Raise ClusterError if a later call may
-        succeed.
+        Stop if the webhook is not called. Raise ClusterError if a later call may succeed.
         """
         repairs = Repairs()
         try:
@@ -247,7 +260,7 @@ class MnnvlClaimsReconciler(Struct):
                     break
         except ClusterError as problem:
             self._pause(pcs.namespace, "")
-            note = f"{LACKING}, and can't get it yet: {problem.message}"
+            note = f"{LACKING}; it can't be injected yet: {problem.message}"
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
         finally:
@@ -277,7 +290,7 @@ class MnnvlClaimsReconciler(Struct):
             self.writing.rewrites.count((pcs.namespace, name))
 
     def _pause(self, namespace: str, note: str) -> None:
-        """Write no PodClique of `namespace` for a while."""
+        """Pause the writes in `namespace`, because of `note`."""
         now = _now()
         for name in [name for name, pause in self._pauses.items() if pause.until <= now]:
             del self._pauses[name]
@@ -294,12 +307,12 @@ class MnnvlClaimsReconciler(Struct):
         if repairs.in_vain:
             return
         if repairs.rejections:
-            note = f"{LACKING}, and can't get it: {repairs.rejections[0]}"
+            note = f"{LACKING}; it can't be injected: {repairs.rejections[0]}"
             self._say(pcs, "MnnvlClaimsMissing", note)
         elif contested:
             note = (
-                f"something removes the claim from {_cliques(contested)} again and again: not put"
-                " back for a while"
+                f"another writer keeps removing the claim from {_cliques(contested)}; backing off."
+                " Find that controller or webhook"
             )
             self._say(pcs, "MnnvlClaimsContested", note)
         else:
@@ -307,7 +320,7 @@ class MnnvlClaimsReconciler(Struct):
 
     def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
         if names:
-            note = f"put the claim back into {_cliques(names)}"
+            note = f"restored the claim in {_cliques(names)}"
             self.writing.events.record(regarding_set(pcs), "Normal", "MnnvlClaimsRestored", note)
             self.pods.expect((pcs.namespace, pcs.name), names)
 
@@ -316,12 +329,12 @@ class MnnvlClaimsReconciler(Struct):
 
 
 def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
-    """Return those of `cliques` that have no claim of ours."""
+    """Return those of `cliques` that lack our claim."""
     return [clique for clique in cliques if isinstance(clique, Unclaimed)]
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
-    """Reconcile a PodCliqueSet soon after a change of it, or of its PodCliques without a claim."""
+    """Reconcile a PodCliqueSet soon after a change of it or of its PodCliques without our claim."""
 
     def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
         for clique in unclaimed_in((before, after)):

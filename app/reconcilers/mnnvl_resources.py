@@ -1,7 +1,8 @@
-"""The reconciler of MNNVL resources.
+"""The reconciler of MNNVL resources, which are ComputeDomains and ResourceClaims.
 
-It gives those of PodGangs back to their PodCliqueSet where it should own them, restores missing
-ones that stored PodCliques or Pods need, and deletes those that none of them needs any more.
+It gives resources that PodGangs own to their PodCliqueSet, in dialects where the set should own
+them. It creates missing resources that stored PodCliques or Pods need, and deletes resources that
+no PodClique or Pod needs any more.
 
 `README.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -43,7 +44,7 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.stores.stores import Stores
 
 SETTLE_SECONDS = 0.25
-"""The time between a change and the step for it.
+"""The delay between a change and its step.
 
 A ComputeDomain, a claim and a PodClique are written together, and arrive through several watches.
 """
@@ -59,37 +60,37 @@ IN_USE_SECONDS = 30.0
 
 
 class MnnvlResourcesReconciler(Struct):
-    """A reconciler of one base name at a time.
-
-    It handles the ComputeDomain and the claim whose names begin with it.
-
-    `cliques` contains the PodCliques with a claim of ours, among others, and `pods` the Pods that
-    are in no PodClique, whose owners `units` finds. `users` tells which claims Pods use. Resources
-    that none of them needs are deleted after `collect_after` seconds, or never if that is 0.
-    `clock` is monotonic, in seconds.
-    """
+    """A reconciler of the ComputeDomain and the claim of one base name at a time."""
 
     name = "mnnvl-resources"
 
     writing: Writing
+    """Deletes resources and records events on their owners."""
     cliques: WatchStore[StoredClique]
+    """The cached PodCliques, with our claim or without it."""
     facts: ClusterView
+    """The PodCliqueSets."""
     stores: Stores
+    """The cached ComputeDomains and claims."""
     resources: MnnvlResources
+    """Creates missing resources."""
     owners: MnnvlOwners
+    """Finds and sets the owners of resources."""
     pods: WatchStore[ClaimedMember]
+    """The cached Pods that have our claim and are in no PodClique."""
     units: UnitOwners
+    """Finds the owners of those Pods."""
     users: ClaimUsers
+    """Finds the claims that Pods use."""
     collect_after: float
+    """The seconds after which resources that nothing needs are deleted, or 0 for never."""
     clock: Clock = time.monotonic
+    """Returns the monotonic time in seconds."""
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-    """Which resources of each key were found without a PodClique that needs them, and when.
-
-    A new leader begins with none.
-    """
+    """Since when which resources of each key have been unneeded. A new leader starts with none."""
 
     def begin(self) -> None:
-        """Forget what was found in an earlier term as the leader.
+        """Forget the state of an earlier term as the leader.
 
         PodCliques may have needed the resources since.
         """
@@ -124,7 +125,7 @@ class MnnvlResourcesReconciler(Struct):
             self.writing.notices.forget(key)
 
         pause = await self._restore(key, demands) if demands else None
-        # demands are then the first ones of a list, after the API was installed again
+        # The API of PodCliques may just be installed again, and their list still be incomplete.
         if not (self.cliques.served or any(stored.place.unit for stored in self._stored(key))):
             return pause
 
@@ -153,8 +154,8 @@ class MnnvlResourcesReconciler(Struct):
                 continue
             changed = await self.owners.give_back(resource, pcs)
             if changed is not None:
-                former = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
-                note = f"now owns {named([changed])}, which {former or 'nobody'} owned"
+                previous = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
+                note = f"now owns {named([changed])} (previous owner: {previous or 'none'})"
                 self.writing.events.record(
                     regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note
                 )
@@ -162,7 +163,7 @@ class MnnvlResourcesReconciler(Struct):
     # Restore.
 
     async def _restore(self, key: Key, demands: list[ClaimedMember]) -> float | None:
-        """Create resources that the caches lack.
+        """Create the needed resources that are missing in the caches.
 
         Existing ones are not changed. If one is being deleted, its deletion adds the key again.
         """
@@ -174,8 +175,8 @@ class MnnvlResourcesReconciler(Struct):
         pause = self.writing.rewrites.pause(key)
         if pause is not None:
             note = (
-                f'the MNNVL resources of "{key[1]}" are deleted again and again: not restored for a'
-                " while"
+                f'another writer keeps deleting the MNNVL resources of "{key[1]}"; backing off.'
+                " Find that controller or user"
             )
             self.writing.notices.say(key, [regarding], "MnnvlResourcesContested", note)
             return pause
@@ -195,17 +196,17 @@ class MnnvlResourcesReconciler(Struct):
         self.writing.notices.forget(key)
         if created:
             self.writing.rewrites.count(key)
-            users = "Pods" if plan.is_of_pods else "stored PodCliques"
-            note = f"created {named(created)}, which {users} use and which did not exist"
+            users = "Pods" if plan.is_of_pods else "PodCliques"
+            note = f"created {named(created)}, used by {users} and missing"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
 
     def _planned(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
-        """Return the plan of the resources that PodCliques among `demands` need.
+        """Return the plan of the resources that PodCliques among `demands` need, if any do.
 
-        The base name may be that of two sets: a replica of the set "a-0-b", and one of the group
-        "b" of the set "a". The set that has one of the resources comes first.
+        Two PodCliqueSets may have the same base name: for a replica of the set "a-0-b", and for one
+        of the group "b" of the set "a". The set that has one of the resources comes first.
         """
         having = {resource.place.pcs for resource in self._stored(key)}
         names = {demand.place.pcs for demand in demands}
@@ -217,9 +218,9 @@ class MnnvlResourcesReconciler(Struct):
         return None
 
     async def _planned_unit(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
-        """Return the plan of the ComputeDomain that Pods among `demands` need and that is missing.
+        """Return the plan of a missing ComputeDomain that Pods among `demands` need.
 
-        A Pod whose owner is not the one that it names needs none.
+        A Pod needs none if its owner is not the one that it names.
         """
         if self._stored(key):
             return None
@@ -234,10 +235,9 @@ class MnnvlResourcesReconciler(Struct):
     # Collect.
 
     async def _collect(self, key: Key) -> float | None:
-        """Delete the resources that no PodClique needs.
+        """Delete the resources that no PodClique or Pod has needed for `collect_after` seconds.
 
-        Before each deletion, look whether a PodClique has arrived since: the Pods of a large
-        namespace take seconds to list.
+        Return the seconds until the next check, or None if none is needed.
         """
         unneeded = self._unneeded(key)
         if not unneeded or not self.collect_after:
@@ -258,6 +258,7 @@ class MnnvlResourcesReconciler(Struct):
         deleted: list[Object] = []
         for resource, name in unneeded:
             current = await self._read(resource, key[0], name)
+            # Listing the Pods of a large namespace takes seconds: a PodClique may have arrived.
             if current is None or (resource, name) not in self._unneeded(key):
                 continue
             if is_reserved(current):
@@ -265,8 +266,8 @@ class MnnvlResourcesReconciler(Struct):
             if await self.units.has_unit(current):
                 return self.collect_after
             metadata = current["metadata"]
-            # if a pod reserves the claim at the same time, this changes its resourceVersion, and
-            # the Conflict leads to another step
+            # If a pod reserves the claim at this moment, its resourceVersion changes, and the
+            # Conflict leads to another step.
             await self.writing.client.delete(
                 ObjectRef(resource, name, key[0]),
                 uid=metadata["uid"],
@@ -280,9 +281,9 @@ class MnnvlResourcesReconciler(Struct):
         return None
 
     def _remaining(self, key: Key, kinds: set[Resource]) -> float:
-        """Return for how many seconds resources of `kinds` have to stay, which nothing needs.
+        """Return the seconds for which the unneeded resources of `kinds` must still be kept.
 
-        The time begins anew if there is another kind of resource than before.
+        The time starts again if a further kind has become unneeded.
         """
         since, known = self._unneeded_since.get(key, (self.clock(), kinds))
         if not kinds <= known:
@@ -316,7 +317,7 @@ class MnnvlResourcesReconciler(Struct):
         ]
 
     def _claims_in(self, namespace: str) -> set[str]:
-        """Return the names by which Pods of a namespace use the cached resources."""
+        """Return the names of the claims with which Pods of `namespace` use cached resources."""
         stored = chain(self.stores[DOMAINS].values(), self.stores[CLAIMS].values())
         bases = {
             resource.base_name
@@ -326,10 +327,7 @@ class MnnvlResourcesReconciler(Struct):
         return {name for base in bases for name in claim_names([COMPUTE_DOMAIN], base)}
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Return the stored object.
-
-        None if it doesn't exist, is being deleted or was not made by us.
-        """
+        """Read the object. Return None if it is gone, being deleted, or was not created by us."""
         current = await find(self.writing.client, ObjectRef(resource, name, namespace))
         if (
             current is None
@@ -342,7 +340,7 @@ class MnnvlResourcesReconciler(Struct):
     def _report_collected(self, deleted: list[Object]) -> None:
         owner = controller_of(deleted[0])
         if owner is not None:
-            note = f"deleted {named(deleted)}: nothing asks for them any more, and no pod uses them"
+            note = f"deleted {named(deleted)}, because nothing needs them and no pod uses them"
             namespace = deleted[0]["metadata"]["namespace"]
             regarding = Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
@@ -355,10 +353,10 @@ def subscribe(
     stores: Stores,
     owners: MnnvlOwners,
 ) -> None:
-    """Reconcile a base name soon after a change.
+    """Reconcile a base name soon after a change of an object that it depends on.
 
-    The change is of a PodClique, Pod, PodGang, PodCliqueSet or resource that it depends on. A
-    resource that has to be given back is not left for a moment.
+    These are PodCliques, Pods, PodGangs, the PodCliqueSet and the resources. If a resource must be
+    given back to its PodCliqueSet, the base name is reconciled at once.
     """
 
     def add_needed(changed: Iterable[object]) -> None:
@@ -384,12 +382,12 @@ def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> 
         resource = after or before
         if resource is not None and resource.base_name:
             loop.add_after((key[0], resource.base_name), SETTLE_SECONDS)
-        # the sets may not be known yet
+        # asks the rule and not the caches, which may not have the PodCliqueSet yet
         if after is not None and owners.rule.is_given_back(after):
             loop.add((key[0], after.base_name))
 
     def gang_changed(key: Key, before: object, after: object) -> None:
-        # what it owns may be given back once it belongs to no former set any more
+        # its resources may be given back once it no longer belongs to a deleted PodCliqueSet
         domains = stores[DOMAINS].by_index(OF_GANG, key)
         for owned in (*domains, *stores[CLAIMS].by_index(OF_GANG, key)):
             resource_changed(owned.key, None, owned)
@@ -400,10 +398,9 @@ def _subscribe_to_resources(loop: Loop, stores: Stores, owners: MnnvlOwners) -> 
 
 
 def subscribe_to_apis(loop: Loop, discovery: Discovery) -> None:
-    """Reconcile all base names after a change of the APIs.
+    """Reconcile all base names soon after an API of the resources or of their owners has changed.
 
-    It does so soon after the API of ComputeDomains, of claims or of their owners was installed or
-    removed, or is served in another version.
+    An API changes when it is installed, removed or served in another version.
     """
     apis = {COMPUTE_DOMAIN, RESOURCE_CLAIM, POD_CLIQUE_SET, POD_GANG, *CONTROLLERS}
 

@@ -1,11 +1,12 @@
 """The reconciler of PodGangs.
 
-It keeps their topology constraints in step with their PodCliqueSet and the ClusterTopology, and, in
-the dialect `design`, makes PodGangs the owners of their MNNVL resources.
+It keeps their topology constraints consistent with their PodCliqueSet and the ClusterTopology. In
+the dialect `design`, it also makes PodGangs the owners of their MNNVL resources.
 
 The webhook writes the same constraints by the same rule whenever a PodGang is written. The
-reconciler handles changes of the levels and of PodCliqueSets, PodGangs that the webhook could not
-complete, and ownership, which needs the uid of a stored PodGang.
+reconciler does the rest: it acts on changes of the levels and of PodCliqueSets, completes PodGangs
+that the webhook could not complete, and sets owners, for which it needs the uid of a stored
+PodGang.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ from app.rules.mnnvl.claimed import ClaimedMember
 from app.stores.stores import Stores
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0
-"""The time until the next look at a PodGang whose annotation is removed later."""
+"""The time until the next step for a PodGang whose annotation can't be removed yet."""
 
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
@@ -43,29 +44,28 @@ CONTESTED_SECONDS = 1.0
 
 
 class CurrentGang(Value):
-    """A PodGang with its resources, as the caches show them at one moment.
-
-    `adopted` is what its annotation should say of them.
-    """
+    """A PodGang with its resources, as the caches show them at one moment."""
 
     gang: OpenGang
+    """The PodGang."""
     states: Mapping[State, list[MnnvlResource]]
+    """Its MNNVL resources, by the state of their ownership."""
     adopted: Any
+    """The desired value of its annotation, or ABSENT."""
 
     @property
     def is_marked_in_vain(self) -> bool:
-        """Whether it has the annotation, and no resource that is not being deleted."""
+        """Whether it has the annotation although all its resources are gone or being deleted."""
         return self.adopted is ABSENT and value_at(self.gang.view, _ADOPTED) is not ABSENT
 
 
 class PodGangReconciler(Struct):
     """A reconciler of one PodGang at a time.
 
-    It changes first the owners of its resources, then all other differences in one patch. While
-    `gives_back` says that resources of PodGangs are still given back, it removes no annotation:
-    that takes calls, and Grove may delete the PodGangs at any moment.
+    It first sets the owners of the PodGang's resources, and then writes all other differences in
+    one patch.
 
-    Unknown facts remove nothing: if the ClusterTopology is not known, or the PodCliqueSet has too
+    Unknown facts remove nothing. If the ClusterTopology is not known, or the PodCliqueSet has too
     many parts to be read, constraints stay. If the PodCliqueSet is not known, only preferred
     constraints are written.
     """
@@ -73,10 +73,19 @@ class PodGangReconciler(Struct):
     name = "podgang"
 
     writing: Writing
+    """Writes PodGangs and records their events."""
     gangs: WatchStore[StoredGang]
+    """The cached PodGangs."""
     facts: ClusterView
+    """The PodCliqueSets, the managed topology and the dialect in force."""
     owners: MnnvlOwners
+    """Finds and sets the owners of MNNVL resources."""
     gives_back: Callable[[], bool] = lambda: False
+    """Whether resources of other PodGangs must still be given to their PodCliqueSets.
+
+    Until then, no annotation is removed, because removing it takes calls, and Grove may delete
+    those PodGangs at any moment.
+    """
 
     def all_keys(self) -> list[Key]:
         return self.gangs.known_keys()
@@ -100,7 +109,7 @@ class PodGangReconciler(Struct):
         return None if current is None else await self._write(current)
 
     def _current(self, key: Key) -> CurrentGang | None:
-        """Return the PodGang as the caches show it now, None if it is gone or being deleted."""
+        """Return the PodGang as the caches show it now, or None if it is gone or being deleted."""
         stored = self.gangs.get(*key)
         if stored is None or stored.deleting:
             return None
@@ -118,14 +127,14 @@ class PodGangReconciler(Struct):
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
 
     async def _give_back(self, gang: SlimPodGang) -> None:
-        """Give back what `gang` owns before its annotation is removed.
+        """Give the resources of `gang` to its PodCliqueSet before its annotation is removed.
 
-        The caches may be late. Without the annotation, our webhook would not be called before the
-        deletion of `gang`.
+        They are read from the API server, because the caches may be late, and without the
+        annotation our webhook would not be called before the deletion of `gang`.
         """
         changed = await self.owners.give_back_all_of(gang)
         if changed:
-            note = f"no longer owns {named(changed)}, which its PodCliqueSet now owns"
+            note = f"gave {named(changed)} to its PodCliqueSet, which now owns them"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:
@@ -134,7 +143,10 @@ class PodGangReconciler(Struct):
         if not names:
             self.writing.notices.forget(key)
             return
-        note = f"{names} made for this PodGang, but controlled by another object: not adopted"
+        note = (
+            f"does not own {names}, created for it, because another object controls them: check"
+            " their ownerReferences"
+        )
         self.writing.notices.say(key, [_regarding(gang)], "MnnvlResourcesForeign", note)
 
     # Constraints.
@@ -150,10 +162,10 @@ class PodGangReconciler(Struct):
             return []  # once the managed topology is known, every PodGang is reconciled
 
     async def _write(self, current: CurrentGang) -> float | None:
-        """Write what the PodGang lacks.
+        """Write the constraints and the annotation if they differ.
 
-        Conflict if it has changed since it was cached. If the answer differs from what was
-        written, another writer has changed it, and the PodGang is reconciled again soon.
+        Raise Conflict if the PodGang has changed since it was cached. If the stored PodGang differs
+        from the patch, another writer has changed it, and it is reconciled again soon.
         """
         gang = current.gang
         changes = await self._constraints(gang)
@@ -167,7 +179,8 @@ class PodGangReconciler(Struct):
         pause = self.writing.rewrites.pause(counted)
         if pause is not None:
             note = (
-                "something keeps changing what grove-admission writes here: left alone for a while"
+                "another writer keeps changing the constraints or annotations that grove-admission"
+                " writes; backing off. Find that controller or webhook"
             )
             self.writing.events.record(_regarding(gang), "Warning", "PodGangContested", note)
             return pause
@@ -227,10 +240,10 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
 
 
 def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
-    """Return the names of the PodGangs that may own `resource` or have to own it.
+    """Return the names of the PodGangs that own `resource` or should own it.
 
-    For what a whole replica shares, that is its base PodGang, and for the rest the PodGangs of the
-    PodCliques that ask for it.
+    A resource of a whole replica belongs to the base PodGang of the replica. Any other belongs to
+    the PodGangs of the PodCliques that ask for it.
     """
     place = resource.place
     names = {owner.name for owner in resource.owning_gangs}

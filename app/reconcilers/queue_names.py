@@ -1,8 +1,8 @@
-"""Keeps the names of all Queues in one object, which policies of API servers read.
+"""Keep the names of all Queues in one object, which admission policies get as their parameter.
 
-A policy can't look for an object: it gets its parameter. This is no ConfigMap, because once the
-last policy with one as its parameter is deleted, API servers don't read ConfigMaps again until they
-are restarted: https://github.com/kubernetes/kubernetes/issues/133827
+A policy can't list objects. The object is not a ConfigMap because of a defect in API servers: once
+the last policy with a ConfigMap as its parameter is deleted, they don't read ConfigMaps for
+policies again until they restart. https://github.com/kubernetes/kubernetes/issues/133827
 """
 
 import time
@@ -19,39 +19,47 @@ from app.kube.store import WatchStore
 from app.objects.time import Clock
 
 NAME = "grove-admission"
-"""The name of the object."""
+"""The name of the object that has the Queues' names."""
 
 PAUSE_SECONDS = 3.0
-"""The time between two writes, however many Queues are made."""
+"""The shortest time between two writes, even if many Queues are created at once."""
 
 MOST_BYTES = 1_300_000
-"""The length of all names with which an object still fits into etcd, which takes 1.5 MiB."""
+"""The most bytes of names in the object, so that it fits into etcd, which accepts 1.5 MiB."""
 
 _KEY = ("", NAME)
 _QUOTES = 6
-"""Characters of JSON around each name."""
+"""The characters of JSON around each name."""
 
 
 def listable(names: Iterable[str]) -> frozenset[str]:
-    """Return `names`, or none of them if they don't fit: names must not be missing in part."""
+    """Return `names`, or an empty set if they don't fit into one object.
+
+    With only some of the names, policies would warn about the other Queues.
+    """
     every = frozenset(names)
     length = sum(len(name) + _QUOTES for name in every)
     return every if length <= MOST_BYTES else frozenset()
 
 
 class QueueNamesReconciler(Struct):
-    """A reconciler of one object, which exists if its CRD is installed.
+    """A reconciler of the object that has the names of all Queues.
 
-    `queues` has the names of the Queues, and `listed` those in the object. `clock` is monotonic.
+    It does nothing unless the CRD of that object is installed.
     """
 
     name = "queue-names"
 
     client: Client
+    """Writes the object."""
     queues: WatchStore[str]
+    """The names of the Queues."""
     listed: WatchStore[frozenset[str]]
+    """The names that the object has."""
     clock: Clock = time.monotonic
+    """Returns the monotonic time in seconds."""
     _next_write: float = 0.0
+    """The earliest time of the next write."""
 
     def all_keys(self) -> list[Key]:
         return [_KEY]
@@ -75,7 +83,7 @@ class QueueNamesReconciler(Struct):
         return None
 
     async def _write(self, stored: frozenset[str] | None, desired: frozenset[str]) -> None:
-        """Write what differs."""
+        """Create the object, or add and remove the names that differ."""
         names = dict.fromkeys(sorted(desired - (stored or frozenset())), "")
         if stored is None:
             new = {"metadata": {"name": NAME}, "spec": {"names": names}}

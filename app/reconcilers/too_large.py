@@ -1,4 +1,4 @@
-"""Events on objects that the caches have no room for, so that people learn of them."""
+"""Events on objects that are too large for the caches, so that their owners learn of it."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -16,38 +16,41 @@ from app.objects.resource import Resource
 from app.objects.time import Clock
 
 ALL = ("", "")
-"""The only key: all objects at once."""
+"""The only key, which stands for all objects."""
 
 LOOK_SECONDS = 60.0
+"""The interval between two checks of the caches."""
 AGAIN_SECONDS = 1800.0
-"""The time after which an event is recorded again: API servers keep events for an hour."""
+"""The interval between two events on the same object. API servers keep events for an hour."""
 
 MOST_OBJECTS = 50
-"""The objects of a cache that are named. The metric counts all."""
+"""The most objects of one cache that get an event. The metric counts all of them."""
 
 _NOTE = (
-    "is too large for the caches of grove-admission, which treat it as unknown: shorten its lists,"
-    f" labels and annotations (a PodCliqueSet may have {MOST_PARTS} cliques and scaling groups)"
+    "this object is too large for the caches of grove-admission, which treat it as unknown."
+    " Shorten its lists, labels and annotations"
+    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups)"
 )
 
 AnyStore = tuple[Row[Any], WatchStore[Any]]
 
 
 class TooLargeReconciler(Struct):
-    """A reconciler that records an event on each object in `too_large` of a store.
-
-    `stores` returns the stores with their rows. `clock` is monotonic, in seconds.
-    """
+    """A reconciler that records an event on each object that a store lists as too large."""
 
     name = "too-large"
 
     events: Recorder
+    """Records the events."""
     stores: Callable[[], Iterable[AnyStore]]
+    """Returns the stores to check, each with its row."""
     clock: Clock = time.monotonic
+    """Returns the monotonic time in seconds."""
     _said: dict[tuple[Resource, Key, str], float] = {}
+    """The time of the last event on each object: (resource, key, uid)."""
 
     def begin(self) -> None:
-        """Forget what was said in an earlier term as the leader."""
+        """Forget the events of an earlier term as the leader."""
         self._said.clear()
 
     def all_keys(self) -> list[Key]:

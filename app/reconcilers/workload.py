@@ -2,8 +2,8 @@
 
 It maintains a PodGroup for each group, and annotates the Pods of the group with its name.
 
-One key is one KAI PodGroup. If it can't be created yet, its Pods are marked, so that KAI does not
-schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
+A key stands for one group. If its PodGroup can't be created yet, its Pods are marked, so that KAI
+does not schedule them alone. A PodGroup is deleted after its last Pod, and for no other reason.
 """
 
 import contextlib
@@ -40,21 +40,19 @@ from app.rules.workload.groups import DefinedGroup, instance_key, layer_of, opts
 from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
+"""The time until the next try if the caches are not synced yet."""
 TAKEN_SECONDS = 30.0
-"""The time until the next try if another PodGroup has the name.
-
-Foreign PodGroups are not watched.
-"""
+"""The time until the next try if another writer's PodGroup has the name. It is not watched."""
 
 FRESHEST_SECONDS = 0.1
-"""The age of a cached top owner that is recent enough for Pods without a PodGroup.
+"""The longest age of a cached top owner that decides about Pods without a PodGroup.
 
 A Pod that is created after its top owner opted out must not be grouped by its Workload.
 """
 
 OWNERS_SECONDS = 5.0
 OWNERS_PER_SECOND = 100
-"""The time after which the top owners of pending Pods are read again, and the rate at most.
+"""The interval at which the top owners of pending Pods are read again, and the highest rate.
 
 Owners of any kind may opt out while their Pods are pending, and they are not watched.
 """
@@ -73,19 +71,18 @@ The key and the value are None for Pods without a controller.
 
 
 class Members(Value):
-    """The Pods of a group.
-
-    These are the first by name, those that are not annotated yet, and the top owners that were
-    read.
-    """
+    """The Pods of a group from which its PodGroup is made."""
 
     first: StoredPod
+    """The first Pod by name."""
     waiting: list[StoredPod]
+    """The Pods that are not annotated with the PodGroup yet."""
     top_owners: TopOwners
+    """The top owners that were read."""
 
 
 class WorkloadReconciler:
-    """A reconciler of one KAI PodGroup at a time.
+    """A reconciler of one group and its KAI PodGroup at a time.
 
     `pod_rewrites` and `group_rewrites` count the writes of each Pod and of each KAI PodGroup.
     `clock` is monotonic, in seconds.
@@ -120,7 +117,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """When each KAI PodGroup in the cache was first found without Pods, by uid."""
+        """The time since when each cached PodGroup has had no Pods, by uid."""
         caches.pod_groups.subscribe(self._forget_former)
 
     def all_keys(self) -> list[Key]:
@@ -170,7 +167,7 @@ class WorkloadReconciler:
         return soonest(pause, await self._settle(key, group, members))
 
     async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Remark) -> float | None:
-        """Mark Pods whose group is `missing`, and report that.
+        """Mark `pods`, whose group is `missing`, and record an event with the reason.
 
         A watch adds the key again once the group exists.
         """
@@ -191,7 +188,7 @@ class WorkloadReconciler:
 
         if stored is None:
             note = (
-                f'PodGroup "{group.pod_group_name}" exists and is not that of group'
+                f'PodGroup "{group.pod_group_name}" exists and does not belong to group'
                 f" {group.identity}: delete it, or rename the Workload"
             )
             self._notices.say(key, first_pods(members.waiting), "PodGroupNameTaken", note)
@@ -207,9 +204,9 @@ class WorkloadReconciler:
     # The Pods and their owners.
 
     def _settled(self, pods: Iterable[StoredPod], name: str) -> set[str]:
-        """Return the uids of the Pods that have their PodGroup, and it exists.
+        """Return the uids of the Pods that are annotated with an existing PodGroup `name`.
 
-        Its name is `name`. If that is "", because the Workload is missing, any name counts.
+        If `name` is "", because the Workload is missing, a PodGroup of any name counts.
         """
         return {
             pod.uid
@@ -221,10 +218,10 @@ class WorkloadReconciler:
     async def _read_top_owners(
         self, pods: list[StoredPod], settled: set[str]
     ) -> tuple[TopOwners, float | None]:
-        """Return the top owners that decide who opts out, and when they must be read again.
+        """Return the top owners that may opt out, and the seconds until they must be read again.
 
-        They are not read for the bound Pods of `settled`, which stay. The second value is a time in
-        seconds, because the top owner of a pending Pod may opt out later, or None.
+        They are not read for bound Pods in `settled`, which stay in their PodGroup. The second
+        value is None if no Pod is pending that has a top owner.
         """
         often = max(OWNERS_SECONDS, len(self._caches.pods) / OWNERS_PER_SECOND)
         pending = [pod for pod in pods if pod.uid in settled and not pod.bound]
@@ -239,7 +236,7 @@ class WorkloadReconciler:
     async def _release_by_owner(
         self, key: Key, pods: list[StoredPod], top_owners: TopOwners
     ) -> float | None:
-        """Release `pods`, whose top owners opt out."""
+        """Release `pods`, because their top owners opt out."""
         by_owner = defaultdict(list)
         for pod in pods:
             owner = top_owners[pod.controller] or {}
@@ -248,10 +245,10 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _release(self, key: Key, pods: list[StoredPod], whose: str) -> float | None:
-        """Give `pods` back to KAI's podgrouper, and report that the annotation of `whose` did it.
+        """Let KAI's podgrouper group `pods`, because `whose` annotation opts out of Workloads.
 
-        A Pod that is bound stays as it is, and so does one in a PodGroup of somebody else, which
-        needs the mark for it.
+        Bound Pods are not changed, and neither are Pods in another writer's PodGroup, for which
+        they need the mark.
         """
         releasable = [
             pod
@@ -261,9 +258,9 @@ class WorkloadReconciler:
         return await self._pods.release(key, releasable, whose)
 
     async def _is_in_foreign_group(self, pod: StoredPod) -> bool:
-        """Return whether the Pod names a PodGroup that exists and that this program did not make.
+        """Return whether `pod` names an existing PodGroup that grove-admission did not create.
 
-        Such PodGroups are not watched.
+        It is read from the API server, because such PodGroups are not watched.
         """
         ours = self._caches.pod_groups.get(pod.namespace, pod.pod_group)
         if ours is not None or not is_subdomain(pod.pod_group):
@@ -315,9 +312,10 @@ class WorkloadReconciler:
     # The end of a KAI PodGroup.
 
     async def _collect(self, key: Key, *, annotated_only: bool = False) -> float | None:
-        """Delete the PodGroups of the group of `key` that have had no Pod for some seconds.
+        """Delete the PodGroups of the group of `key` that have had no Pods for EMPTY_SECONDS.
 
-        With `annotated_only`, Pods that only name the group don't count: they have opted out.
+        With `annotated_only`, Pods that name the group and lack the annotation don't count, because
+        they have opted out.
         """
         pauses = [
             await self._collect_empty(stored, annotated_only)
@@ -356,10 +354,12 @@ class WorkloadReconciler:
 
 
 class _Changes(Value):
-    """Changes of objects that groups depend on, each of which adds their keys to `loop`."""
+    """The handlers of changes, which add the keys of the groups concerned to a loop."""
 
     loop: Loop
+    """The loop of the groups."""
     caches: WorkloadCaches
+    """Finds the groups concerned."""
 
     def all_changed(self, *change: object) -> None:
         self._add(self.caches.pods.values())
@@ -396,9 +396,9 @@ class _Changes(Value):
 
 
 def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
-    """Reconciles a group after a change of its Pods, its Workload or its PodGroups.
+    """Reconcile a group after a change of its Pods, its Workload or its PodGroups.
 
-    Reconciles all groups after a change of a PriorityClass or a KAI Topology, and after KAI was
+    Reconcile all groups after a change of a PriorityClass or a KAI Topology, and after KAI was
     installed or removed.
     """
     changes = _Changes(loop, caches)
@@ -414,9 +414,9 @@ def subscribe(loop: Loop, caches: WorkloadCaches, discovery: Discovery) -> None:
 
 
 def _is_opted_out(pod: StoredPod, top_owners: TopOwners) -> bool:
-    """Return whether the top owner of `pod` was read and opts out.
+    """Return whether the top owner of `pod` was read and opts out of Workloads.
 
-    A bound Pod that has the annotations of a PodGroup stays in it.
+    It has no effect on a bound Pod that is annotated with a PodGroup.
     """
     if pod.bound and pod.settled_group:
         return False

@@ -1,4 +1,4 @@
-"""Finds the group that a Pod names in the caches."""
+"""Look up the group that a Pod names, in the caches."""
 
 from msgspec.structs import replace
 
@@ -11,8 +11,8 @@ from app.rules.workload.kai_podgroup import Remark
 def group_of(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remark:
     """Return the group that `pod` names, or the reason why it has none yet.
 
-    A PodGroup of scheduling.k8s.io needs its Workload too, which may name the queue: that is
-    written only when the KAI PodGroup is created.
+    For a PodGroup of scheduling.k8s.io, its Workload must exist too. The Workload may name the
+    queue, which is written only when the KAI PodGroup is created.
     """
     return _of_pod_group(caches, pod) if pod.ref.pod_group else _of_workload(caches, pod)
 
@@ -22,15 +22,16 @@ def _of_workload(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Remar
     stored = caches.workloads.get(pod.namespace, ref.workload)
     if stored is None:
         return _not_found(
-            f'Workload "{ref.workload}" does not exist: the Pod has no PodGroup until it does'
+            f'Workload "{ref.workload}" does not exist: create it. Until then, the Pod stays'
+            " pending"
         )
 
     groups = groups_of_workload(stored.view())
     if ref.group not in groups:
         names = ", ".join(sorted(groups)) or "none"
         return _not_found(
-            f'Workload "{ref.workload}" has no group "{ref.group}" (it has: {names}): the Pod waits'
-            " for it"
+            f'Workload "{ref.workload}" has no group "{ref.group}" (its groups: {names}): add the'
+            " group to it. Until then, the Pod stays pending"
         )
 
     return replace(groups[ref.group], replica_key=ref.replica_key)
@@ -41,18 +42,17 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
     stored = caches.instances.get(pod.namespace, name)
     if stored is None:
         return _not_found(
-            f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: the Pod waits for it'
+            f'PodGroup "{name}" of {K8S_POD_GROUP.group} does not exist: create it. Until then, the'
+            " Pod stays pending"
         )
 
     if stored.composite:
         note = (
-            f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}", which is not'
-            " supported: the Pod "
+            f'PodGroup "{name}" is part of CompositePodGroup "{stored.composite}".'
+            " CompositePodGroups are not supported, so KAI does not schedule the Pod. Use a"
+            " PodGroup without parentCompositePodGroupName"
         )
-        return Remark(
-            "CompositePodGroupNotSupported",
-            note + "gets no PodGroup of KAI, and KAI does not schedule it",
-        )
+        return Remark("CompositePodGroupNotSupported", note)
 
     if not stored.workload:
         return group_of_pod_group(stored.view(), None)
@@ -60,8 +60,8 @@ def _of_pod_group(caches: WorkloadCaches, pod: StoredPod) -> DefinedGroup | Rema
     workload = caches.workloads.get(pod.namespace, stored.workload)
     if workload is None:
         return _not_found(
-            f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: the Pod waits'
-            " for it"
+            f'Workload "{stored.workload}" of PodGroup "{name}" does not exist: create it. Until'
+            " then, the Pod stays pending"
         )
 
     return group_of_pod_group(stored.view(), workload.view())

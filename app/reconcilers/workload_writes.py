@@ -1,8 +1,7 @@
 """The writes of KAI PodGroups and of the annotations of their Pods.
 
-The annotations are the name of the KAI PodGroup, and the one that makes KAI's own podgrouper skip
-the Pods. If another writer changes them back, an event reports it, and the Pod is left alone for a
-while.
+One annotation has the name of the KAI PodGroup, and the other makes KAI's podgrouper skip the Pod.
+If another writer keeps changing them back, the writer records an event and backs off.
 """
 
 import asyncio
@@ -23,40 +22,45 @@ from app.rules.workload.groups import DefinedGroup
 from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, is_of_group
 
 INVALID = 422
+"""The status code of an object that the schema of its CRD rejects."""
 AT_ONCE = 8
+"""The number of Pods that are written at once."""
 IN_A_STEP = 64
-"""The most Pods that are written before keys of other namespaces have their turn."""
+"""The most Pods that one step writes, so that keys of other namespaces get their turn."""
 
 MOST_EVENTS = 10
 """The most Pods of a group that get the same event, because a group may have thousands of Pods."""
 
 
 class PodGroupWriter(Value):
-    """A writer of KAI PodGroups, which it creates and corrects.
-
-    `keys` are those of the labels that KAI reads. `rewrites` count the writes of each PodGroup.
-    """
+    """A writer that creates and corrects KAI PodGroups."""
 
     client: Client
+    """Sends the writes."""
     caches: WorkloadCaches
+    """Has the stored PodGroups, and gets the written ones at once."""
     notices: Notices
+    """Records events, without repeating them."""
     keys: LabelKeys
+    """The keys of the labels that KAI reads."""
     rewrites: Rewrites
+    """Counts the writes of each PodGroup."""
 
     async def put(
         self, namespace: str, group: DefinedGroup, desired: Object
     ) -> tuple[Object | None, float | None]:
-        """Create or correct the PodGroup of `group`, so that it becomes as `desired`.
+        """Create or correct the PodGroup of `group`, so that it equals `desired`.
 
-        Returns the stored PodGroup and, if another writer keeps changing it, the seconds until the
-        next try. The first is None if a PodGroup of that name exists that was not made for `group`.
+        Return the stored PodGroup and, if another writer keeps changing it, the seconds until the
+        next try. The first value is None if a PodGroup of that name exists that was not created for
+        `group`.
         """
         try:
             return await self._put(namespace, group, desired)
         except Rejected as rejection:
             if rejection.code != INVALID or desired["spec"]["minMember"]:
                 raise
-        # Before 0.17, KAI has no elastic PodGroups: minMember must be at least 1.
+        # KAI before 0.17 has no elastic PodGroups: its CRD rejects a minMember of 0.
         desired = {**desired, "spec": {**desired["spec"], "minMember": 1}}
         return await self._put(namespace, group, desired)
 
@@ -74,7 +78,7 @@ class PodGroupWriter(Value):
         return stored, await self._correct(stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
-        """Return the stored PodGroup: the created one, or an existing one of the same name."""
+        """Create the PodGroup. Return it, or the existing one of the same name."""
         try:
             stored = await self.client.create(POD_GROUP, desired, namespace)
         except Conflict as conflict:
@@ -89,8 +93,8 @@ class PodGroupWriter(Value):
     async def _correct(self, stored: Object, version: str, patch: Object) -> float | None:
         """Write `patch` if the PodGroup still has the resourceVersion `version`.
 
-        Raise Conflict if it has another one. If another writer keeps undoing the patch, return the
-        seconds until the next try instead.
+        Raise Conflict if it has changed. If another writer keeps undoing the patch, write nothing,
+        and return the seconds until the next try.
         """
         metadata = stored["metadata"]
         ref = ObjectRef(POD_GROUP, metadata["name"], metadata["namespace"])
@@ -98,7 +102,8 @@ class PodGroupWriter(Value):
         pause = self.rewrites.pause(counted)
         if pause is not None:
             note = (
-                "something keeps changing what grove-admission writes here; left alone for a while"
+                "another writer keeps changing the fields that grove-admission writes; backing off."
+                " Find that controller or webhook"
             )
             self.report(stored, "fight", Remark("PodGroupContested", note))
             return pause
@@ -112,9 +117,9 @@ class PodGroupWriter(Value):
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Report `remark` on the stored PodGroup by an event, once until it changes.
+        """Record an event with `remark` on the stored PodGroup, once until the remark changes.
 
-        None means that there is no remark on `subject` any more.
+        None means that the last remark on `subject` no longer holds.
         """
         metadata = stored["metadata"]
         key = (metadata["namespace"], f"{POD_GROUP}/{metadata['name']}/{subject}")
@@ -126,21 +131,22 @@ class PodGroupWriter(Value):
 
 
 class PodWriter(Value):
-    """A writer of annotations of Pods: a patch for each Pod, up to AT_ONCE at a time.
-
-    `rewrites` count the writes of each Pod.
-    """
+    """A writer of annotations of Pods. It sends a patch for each Pod, up to AT_ONCE at a time."""
 
     client: Client
+    """Sends the patches."""
     caches: WorkloadCaches
+    """Gets the written Pods at once."""
     notices: Notices
+    """Records events, without repeating them."""
     rewrites: Rewrites
+    """Counts the writes of each Pod."""
 
     async def assign(self, key: Key, pods: Sequence[StoredPod], pod_group: str) -> float | None:
-        """Annotates `pods` with the name of their PodGroup.
+        """Annotate `pods` with the name of their PodGroup.
 
-        If another writer keeps changing some of them back, or not all are written yet, returns the
-        seconds until the next try. An error is raised after IN_A_STEP Pods have been tried.
+        If another writer keeps changing some of them back, or not all are written yet, return the
+        seconds until the next try. An error is raised only after IN_A_STEP Pods have been tried.
         """
         return await self._write(
             key,
@@ -150,9 +156,9 @@ class PodWriter(Value):
         )
 
     async def mark(self, key: Key, pods: Iterable[StoredPod]) -> float | None:
-        """Mark those of `pods` that are not marked yet, so that KAI does not schedule them alone.
+        """Make KAI's podgrouper skip `pods`, so that KAI does not schedule each of them alone.
 
-        Returns as `assign`.
+        Return the same as `assign`.
         """
         unmarked = [pod for pod in pods if not pod.marked]
         return (
@@ -162,9 +168,10 @@ class PodWriter(Value):
         )
 
     async def release(self, key: Key, pods: Sequence[StoredPod], whose: str) -> float | None:
-        """Remove both annotations of `pods`, because `whose` annotation opts out of Workloads.
+        """Remove both annotations of `pods`, so that KAI's podgrouper groups them.
 
-        KAI's podgrouper then groups them. Return the same as `assign`.
+        `whose` names the object whose annotation opts out of Workloads, for the event. Return the
+        same as `assign`.
         """
         if not pods:
             return None
@@ -172,8 +179,8 @@ class PodWriter(Value):
         pause = await self._write(key, pods, annotations, "marked")
         released = [pod for pod in pods if not self._is_marked(pod)]
         note = (
-            f'{whose} has the annotation {IGNORE_WORKLOADS}: "true".'
-            " KAI groups the Pod by its top owner and not by its Workload."
+            f'{whose} has the annotation {IGNORE_WORKLOADS}: "true", so KAI groups the Pod by its'
+            " top owner instead of its Workload"
         )
         for regarding in first_pods(released):
             self.notices.events.record(regarding, "Normal", "WorkloadIgnored", note)
@@ -228,18 +235,18 @@ class PodWriter(Value):
             self.notices.forget(subject)
             return
         note = (
-            f"something keeps changing the annotations {POD_GROUP_NAME} or {SKIP_PODGROUPER}; left"
-            " alone for a while"
+            f"another writer keeps changing the annotation {POD_GROUP_NAME} or {SKIP_PODGROUPER};"
+            f" backing off. Check that KAI's podgrouper supports {SKIP_PODGROUPER}"
         )
         self.notices.say(subject, first_pods(contested), "PodGroupNameContested", note)
 
 
 def _counted(pod: StoredPod, purpose: str) -> Key:
-    """Return the key by which the writes of a Pod for a purpose are counted."""
+    """Return the key under which the writes of `pod` for `purpose` are counted."""
     return pod.namespace, f"{pod.uid}/{purpose}"
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
-    """Return the Pods that get an event that concerns all of `pods`: the first ones by name."""
+    """Return the first of `pods` by name, which get the event that concerns all of them."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
     return [Regarding.to(POD, pod.name, pod.namespace, pod.uid) for pod in first]

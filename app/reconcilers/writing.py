@@ -1,4 +1,4 @@
-"""How a reconciler writes."""
+"""What every reconciler needs to write: a client, events, and a limit for fights with others."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -14,28 +14,31 @@ from app.kube.rewrites import Rewrites
 
 
 class Writing(Value, dict=True):
-    """The client that writes, the events about it, and the counts that show another writer."""
+    """The means by which one reconciler writes."""
 
     client: Client
+    """Sends the writes."""
     events: Recorder
+    """Records events on the objects concerned."""
     rewrites: Rewrites = field(default_factory=Rewrites)
+    """Counts repeated writes of an object, which show that another writer undoes them."""
 
     @cached_property
     def notices(self) -> Notices:
-        """What was said about each object, so that it is said once."""
+        """The last event on each object, so that it is not repeated."""
         return Notices(self.events)
 
 
 def soonest(*seconds: float | None) -> float | None:
-    """Return the least of some times until a next step, or None if none is needed."""
+    """Return the shortest of `seconds` until a next step, or None if no step is needed."""
     return min((pause for pause in seconds if pause is not None), default=None)
 
 
 def named(objects: Iterable[Object]) -> str:
-    """Return the kinds and names of `objects` for a note."""
+    """Return the kinds and names of `objects`, for the note of an Event."""
     return ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in objects)
 
 
 def regarding_set(pcs: PodCliqueSet) -> Regarding:
-    """Return what an Event about a PodCliqueSet regards."""
+    """Return the reference with which an Event regards `pcs`."""
     return Regarding.to(POD_CLIQUE_SET, pcs.name, pcs.namespace, pcs.uid)

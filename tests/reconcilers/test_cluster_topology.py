@@ -119,7 +119,7 @@ async def test_one_that_is_being_deleted_does_not_end_the_process(
     await client.delete(ObjectRef(CLUSTER_TOPOLOGY, "grove-topology"))
     await reconciler_of(client).settle(0, lambda: 0.0)
     assert (
-        "not written, tried again later: ClusterTopology grove-topology is being deleted"
+        "could not be written, will retry: ClusterTopology grove-topology is being deleted"
         in caplog.text
     )
 
@@ -151,7 +151,7 @@ def test_a_failure_that_stays_ends_after_the_configured_time() -> None:
 
     async def settled() -> float:
         with pytest.raises(
-            CreationFailed, match='"grove-topology" could not be made: no such permission'
+            CreationFailed, match='create or update ClusterTopology "grove-topology": no such'
         ):
             await reconciler_of(client).settle(60, lambda: 0.0)
         return virtual.now()
@@ -164,7 +164,7 @@ async def test_a_deletion_that_fails_is_not_fatal(caplog: pytest.LogCaptureFixtu
     client = MemoryClient([WANTED])
     client.fail_next("delete", CLUSTER_TOPOLOGY, Rejected("no such permission", code=403))
     await reconciler_of(client, None).settle(60, lambda: 0.0)
-    assert "not deleted, tried again later: no such permission" in caplog.text
+    assert "could not be deleted, will retry: no such permission" in caplog.text
     assert levels_of(client) == [WANTED["spec"]["levels"]]
 
 
@@ -344,9 +344,9 @@ async def test_a_cluster_topology_that_was_managed_under_another_name_is_reporte
         (
             "former",
             "TopologyLeftOver",
-            "this ClusterTopology was managed before clusterTopology.name became grove-topology."
-            " It is not guarded any more, and its KAI Topology stays with it. Delete both:"
-            " kubectl delete clustertopologies.grove.io former",
+            "this ClusterTopology was managed before clusterTopology.name was changed to"
+            " grove-topology. It is no longer protected, and it still owns a KAI Topology. Delete"
+            " both: kubectl delete clustertopologies.grove.io former",
         )
     ]
     assert {"former", "of-a-user"} <= {

@@ -153,7 +153,7 @@ def test_claims_are_put_back_by_a_write_that_changes_nothing() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step()] == [None, None]
         assert world.client.touched == NAMES
-        text = "put the claim back into PodCliques train-0-w0, train-0-w1, train-0-w2"
+        text = "restored the claim in PodCliques train-0-w0, train-0-w1, train-0-w2"
         assert await world.happened() == [("MnnvlClaimsRestored", text)]
 
     virtual.run(main())
@@ -179,10 +179,10 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step(other)] == [None, None]
         assert world.lists_of_pods() == 1
-        text = "Pods {} run without the claim that their PodCliques have again, outside of their NVLink domain, until they are deleted and replaced"
+        text = "Pods {} run without the claim that their PodCliques have again, so they are outside of their NVLink domain. Delete them: their replacements get the claim"
         assert (await world.happened())[:2] == [
-            ("MnnvlClaimsRestored", "put the claim back into PodCliques other-0-w"),
-            ("MnnvlClaimsRestored", "put the claim back into PodCliques train-0-w0"),
+            ("MnnvlClaimsRestored", "restored the claim in PodCliques other-0-w"),
+            ("MnnvlClaimsRestored", "restored the claim in PodCliques train-0-w0"),
         ]
         assert (await world.happened())[2:] == [
             ("MnnvlPodsWithoutClaim", text.format("a, b")),
@@ -334,7 +334,7 @@ def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
         assert world.reconciler.missing == 1
         assert (
             dict(await world.happened())["MnnvlClaimsMissing"]
-            == 'PodCliques of this set must have an MNNVL claim and have none, and can\'t get it: ComputeDomain "train-0-cd" was not made for this'
+            == 'PodCliques of this set must have an MNNVL claim and have none; it can\'t be injected: ComputeDomain "train-0-cd" was not made for this'
         )
 
     virtual.run(main())

@@ -648,8 +648,8 @@ OPT_OUT = {"kai.scheduler/ignore-workload-api": "true"}
 MARK = {"kai.scheduler/skip-podgrouper": "true"}
 OPT_OUT_PATCH = {"metadata": {"annotations": OPT_OUT}}
 NOTE_OF_JOB = (
-    'Job a has the annotation kai.scheduler/ignore-workload-api: "true". KAI groups the Pod by its'
-    " top owner and not by its Workload."
+    'Job a has the annotation kai.scheduler/ignore-workload-api: "true", so KAI groups the Pod by'
+    " its top owner instead of its Workload"
 )
 
 
