@@ -148,6 +148,10 @@ class Questions(Struct):
         words = [f"--if={edit}" for edit in edits]
         return await self._answer(["topology", *words, *self.options])
 
+    async def queues(self) -> str:
+        """Show quota, limit, use and fair share of each queue of KAI, and the gangs in front."""
+        return await self._answer(["queues", *self.options])
+
     async def check(self, documents: Documents) -> str:
         """Return the verdicts of the admission webhooks on documents. Nothing is stored.
 
@@ -297,6 +301,7 @@ def server_of(questions: Questions) -> "FastMCP":
         questions.topology,
         questions.room,
         questions.what_if,
+        questions.queues,
         questions.check,
         questions.doctor,
         questions.audit,
@@ -334,8 +339,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 COMMAND = Command(
     "Serve read-only tools to an assistant over the Model Context Protocol, on standard input and"
-    " output: pending workloads and why, the topology, room, what if, verdicts on documents, doctor"
-    " and audit. They run with your kubeconfig and permissions, and never write.",
+    " output: pending workloads and why, the topology, room, what if, queues, verdicts on"
+    " documents, doctor and audit. They run with your kubeconfig and permissions, and never write.",
     add_options,
     run,
 )

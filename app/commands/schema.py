@@ -17,6 +17,7 @@ from app.commands.trial import Counts, ReportedMessage
 from app.doctor.report import Check, Status
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import AS_JSON, State
+from app.explain.answers.queues import QueueRow
 from app.explain.answers.survey import ConstraintChange
 from app.explain.answers.turns import InLine
 from app.explain.answers.whatif.effects import Fate, Worse
@@ -155,6 +156,23 @@ class WhatIfReport(TypedDict):
     room: NotRequired[FoundRoom]
 
 
+class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
+    """A quota or limit of null is unlimited. Every other null is not known."""
+
+    quota: Gpus = None  # type: ignore[assignment]
+    limit: Gpus = None  # type: ignore[assignment]
+    used: Gpus = None  # type: ignore[assignment]
+    fixed: Gpus = None  # type: ignore[assignment]
+    fair: Gpus = None  # type: ignore[assignment]
+    problems: tuple[str, ...] = ()
+
+
+class QueueList(TypedDict):
+    headline: str
+    queues: list[ReportedQueue]
+    unseen: dict[str, str]
+
+
 class AuditedObject(Finding):
     outcome: Outcome
 
@@ -239,6 +257,7 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
     "explain-list": (1, WorkloadList),
     "topology": (1, TopologyReport),
     "topology-if": (1, WhatIfReport),
+    "queues": (1, QueueList),
     "audit": (1, AuditedObject),
     "audit-summary": (1, AuditEnd),
     "doctor": (1, DoctorReport),

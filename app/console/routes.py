@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from app.base.value import Value
 from app.base.visible import visible_json
-from app.console import findings, playground, stored, topology, workloads
+from app.console import findings, playground, queues, stored, topology, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
@@ -96,10 +96,11 @@ class _Routes:
         self.pages = (
             workloads.page(self._listing),
             topology.PAGE,
+            queues.page(self._listing),
             console.findings.page,
             playground.PAGE,
         )
-        """In the order of the bar and of the keys 1 to 4."""
+        """In the order of the bar and of the keys 1 to 5."""
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -168,7 +169,8 @@ class _Routes:
 
     def _counts(self, index: Index, page: ConsolePage) -> dict[str, int]:
         """Return how many workloads wait and how many findings there are, for the navigation."""
-        self._listing.follow(index, reasons=page is self.pages[0])
+        shows_reasons = page.path in (workloads.PATH, queues.PATH)
+        self._listing.follow(index, reasons=shows_reasons)
         findings = self._console.findings.count(index)
         return {workloads.PATH: self._listing.waiting, self._console.findings.page.path: findings}
 

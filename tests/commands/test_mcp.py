@@ -75,7 +75,9 @@ async def test_each_tool_says_that_it_only_reads(tmp_path: Path) -> None:
     async with assistant(tmp_path) as client:
         tools = (await client.list_tools()).tools
     names = {tool.name for tool in tools if tool.annotations and tool.annotations.readOnlyHint}
-    assert names == {*("waiting", "why", "topology", "room", "what_if", "check", "doctor", "audit")}
+    assert names == {
+        *("waiting", "why", "topology", "room", "what_if", "queues", "check", "doctor", "audit")
+    }
     assert [tool.name for tool in tools if not tool.description] == []
     parameters = [
         (tool.name, name, schema.get("description", ""))
@@ -150,6 +152,9 @@ async def test_each_other_tool_answers(tmp_path: Path) -> None:
         assert [level["domain"] for level in topology["levels"]] == ["zone", "rack", "host"]
         effects = await answer(client, "what_if", edits=["drain rack=rack-a1"])
         assert effects["edits"] == ["drain rack=rack-a1: 4 nodes, 4 pods must leave"]
+
+        queues = (await answer(client, "queues"))["queues"]
+        assert [gang["next"] for queue in queues for gang in queue["front"]] == ["waits"]
 
         resource = await client.read_resource("reasons://table")  # type: ignore[arg-type]
         table = json.loads(resource.contents[0].text)  # type: ignore[union-attr]

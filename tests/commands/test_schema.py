@@ -14,11 +14,13 @@ from app.commands.schema import SCHEMAS, schema_of
 from app.doctor.report import document as doctor_document
 from app.doctor.report import ok, problem
 from app.explain.answers.answer import explain
+from app.explain.answers.queues import queue_rows
 from app.explain.answers.survey import domain_reports, survey
 from app.explain.answers.waiting import rows, workloads
 from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.explain.shown.json import document, survey_document
+from app.explain.shown.queues_text import queues_document
 from app.explain.shown.waiting_text import list_document
 from tests.commands.test_explain import written
 from tests.commands.test_trial import logged, report
@@ -59,6 +61,7 @@ def of_index(index: Index) -> Iterator[tuple[str, Any]]:
     answers = (explain(index, ref) for ref in [*refs, SET_REF])
     yield from (("explain", document(answer)) for answer in answers if answer)
     yield "explain-list", list_document(rows(index, refs), index.facts)
+    yield "queues", queues_document(queue_rows(index), index.facts)
     reports = domain_reports(topology_of(index), 1)
     yield "topology", survey_document(survey(index), index.facts, reports)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import pytest_asyncio
 
+from app.console.listing import NOT_EXAMINED
 from tests.console.changing import Shown, shown
 from tests.console.chromium import SIZES, VIOLATIONS, chromium, tab
 from tests.console.fake import Lists
@@ -30,6 +31,7 @@ PAGES = {
     "topology": "topology",
     "worst": "topology?sort=worst",
     "room": "topology?pods=8&gpus=4&level=rack&gang=PodCliqueSet/inference/serve-00-00",
+    "queues": "queues",
     "rack": "topology?at=zone-a/block-00/rack-03",
 }
 MOST_BYTES = 100_000
@@ -67,9 +69,7 @@ async def console(browser: "Browser") -> AsyncIterator[Shown]:
     """A console that has explained all of its workloads."""
     async with shown(Lists(large())) as console:
         page = await browser.new_page()
-        while (
-            "More reasons come" in await (await page.request.get(f"{console.url}workloads")).text()
-        ):
+        while NOT_EXAMINED in await (await page.request.get(f"{console.url}workloads")).text():
             pass
         await page.close()
         yield console

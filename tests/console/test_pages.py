@@ -9,11 +9,14 @@ import httpx
 import pytest
 import yaml
 
+from app.console.listing import NOT_EXAMINED
 from app.explain.answers.answer import explain
+from app.explain.answers.queues import queue_rows
 from app.explain.known.index import Index
 from app.explain.known.read import read_list
 from app.explain.live import Trouble
 from app.explain.reasons.reason import counted
+from app.explain.shown.queues_text import queue_cells
 from app.explain.shown.text import text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
@@ -24,7 +27,7 @@ from tests.console.objects import HOSTILE, by_plural, objects
 from tests.console.objects import hostile as hostile_objects
 from tests.console.parsed import Parsed
 
-PAGES = ("workloads", "topology", "findings", "playground")
+PAGES = ("workloads", "topology", "queues", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
 LINE = "position 1 of 1 in queue team-llm, does not fit right now"
 ROOM = "No rack has room for 1 pod without GPUs and 4 pods of 8 GPUs"
@@ -75,7 +78,7 @@ def with_trainings(count: int) -> Lists:
 @pytest.mark.parametrize(("equal", "folds"), [(2, 0), (3, 1), (30, 1)])
 async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds: int) -> None:
     async with console(with_trainings(equal)) as (client, _):
-        while "More reasons come" in (await client.get("workloads")).text:
+        while NOT_EXAMINED in (await client.get("workloads")).text:
             pass
         parsed = await page(client, "workloads")
         first = await page(
@@ -425,6 +428,42 @@ async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
     assert shown.heading == "chat-70b-0 is placed as asked, 3 of 3 pods placed"
     outside = everything.all("a", href="object?object=Node//gpu-c-15")
     assert [link.text for link in outside] == ["gpu-c-15"]
+
+
+# Queues.
+
+
+async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
+    async with console(Lists(objects())) as (client, made):
+        await page(client, "workloads")
+        parsed = await page(client, "queues")
+        index = Index(made.live.snapshot())
+    assert parsed.heading == "3 queues; 1 gang waits"
+    rows = {row.name: row for row in queue_rows(index)}
+    cells = parsed.texts("td", cls="n")
+    assert cells == [number for row in rows.values() for number in queue_cells(row)[1:]]
+    gpus = [
+        int(pod["spec"]["containers"][0]["resources"]["requests"].get("nvidia.com/gpu", 0))
+        for pod in objects()["pods"]
+        if pod["spec"].get("nodeName") and pod["metadata"]["namespace"] == "inference"
+    ]
+    assert rows["team-llm"].used == 1000 * sum(gpus)
+    assert "1 of 1: inference/llm-serve-0 does not fit right now" in parsed.texts("p")
+    links = [link.attributes.get("href") for link in parsed.all("a")]
+    assert "workloads?object=PodGang/inference/llm-serve-0" in links
+
+
+@pytest.mark.parametrize(
+    ("denied", "words"),
+    [
+        ("queues", "The queues are not known: no right to list"),
+        ("pods", "3 queues; what waits in them is not known"),
+    ],
+)
+async def test_queues_that_are_not_known_are_not_zero(denied: str, words: str) -> None:
+    parsed = await shown("queues", Lists(objects(), denied=(denied,)))
+    assert parsed.heading == words
+    assert "0" not in parsed.texts("td", cls="n")
 
 
 # Findings.

@@ -43,6 +43,7 @@ FORMS = {
     "topology --room, none": (["topology", "--room", "3x8", "--in", "rack"], 1),
     "topology --levels": (["topology", "--levels", "{levels}"], 1),
     "topology --if": (["topology", "--if", "drain rack=rack-b2", "--all"], 1),
+    "queues": (["queues"], 0),
     "audit": (["audit"], 3),
     "doctor": (["doctor", "--all"], 1),
 }

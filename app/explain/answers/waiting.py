@@ -30,8 +30,8 @@ class WorkloadRow(Value):
 
     `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked
     for, in seconds since 1970. `reason` is the first reason, with its `id` and who can act; without
-    a known one, `id` and `who` are "". `more` is how many other reasons there are. `turn` is its
-    first place in KAI's line, None if it is not in it.
+    a known one, `id` and `who` are "". `more` is how many other reasons there are. `line` has the
+    places of its gangs in KAI's line.
     """
 
     ref: Ref
@@ -43,7 +43,12 @@ class WorkloadRow(Value):
     id: str = ""
     who: Who | str = ""
     more: int = 0
-    turn: InLine | None = None
+    line: tuple[InLine, ...] = ()
+
+    @property
+    def turn(self) -> InLine | None:
+        """Its first place in KAI's line, None if it is not in it."""
+        return next(iter(self.line), None)
 
 
 def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
@@ -97,7 +102,7 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
         _since(index, answer.ref),
         answer.placed,
         answer.total,
-        turn=next(iter(answer.line), None),
+        line=answer.line,
     )
     if answer.causes:
         first = answer.causes[0]

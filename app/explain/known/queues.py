@@ -18,6 +18,9 @@ NOT_PREEMPTIBLE = 100
 DEFAULT_PRIORITY = 50
 """The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
 
+INNER = "has queues below it, and KAI places nothing in such a queue"
+"""Why a queue can't be used although nothing is wrong with it."""
+
 
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
     """Yield a queue and those above it, up to the root; a cycle ends where it closes.
@@ -54,7 +57,7 @@ def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
     if above:
         return f"is below {above}, which does not exist: KAI ignores it"
     if any(other.parent == name and other.pool == queue.pool for other in index.facts.queues):
-        return "has queues below it, and KAI places nothing in such a queue"
+        return INNER
     return ""
 
 

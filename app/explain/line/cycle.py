@@ -8,7 +8,6 @@ cycle, and takes nothing that is free now.
 Evictions come after that: for whom KAI takes places from others is told by the reasons.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 
@@ -24,15 +23,12 @@ from app.explain.line.shares import (
     NOTHING,
     Quantities,
     added,
-    quantities,
-    quantities_of_pod,
 )
-from app.explain.line.usage import received
+from app.explain.line.usage import received, total_of
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.packer import AS_KAI, Packer
 from app.facts.kai.queue import Queue
 from app.facts.named import Ref
-from app.facts.quantity import Amounts
 from app.facts.table import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
@@ -70,9 +66,13 @@ def line_of(index: Index) -> Mapping[Ref, Turn]:
     return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
 
 
+def unread_for_line(index: Index) -> set[str]:
+    """Return which facts that decide the order were not read."""
+    return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
+
+
 def _line(index: Index) -> Iterator[Turn]:
-    unread = index.facts.unseen.keys() | index.facts.skipped
-    if not unread.intersection(NEEDS):
+    if not unread_for_line(index):
         pools = by_key((own.group.pool, own) for own in _waiters(index))
         for pool, waiters in sorted(pools.items()):
             yield from _Cycle(index, pool, waiters).turns()
@@ -105,7 +105,7 @@ class _Cycle:
 
     def __init__(self, index: Index, pool: str, waiters: Sequence[Waiter]) -> None:
         self._index = index
-        self._queues = Queues(index, pool, _total(waiters[0].gang), waiters)
+        self._queues = Queues(index, pool, _total_for(waiters[0].gang), waiters)
         members = (member for own in waiters for member in own.gang.members)
         shapes = (shape for member in members for shape in (member.shape, *member.shapes))
         every = Demand("", "", tuple((shape, 1) for shape in dict.fromkeys(shapes)))
@@ -213,27 +213,7 @@ def _member_on(member: Member, nodes: Iterable[str]) -> Member:
     return replace(member, pods=pods, shapes=shapes, replicas=len(pairs))
 
 
-def _total(gang: Gang) -> Quantities:
-    """Return what the ready nodes of its pool have, without what pods of other schedulers have.
-
-    See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
-    """
-    index = gang.index
-    total = NOTHING
-    schedulers = {pod.scheduler for pod in gang.pods}
-    kinds: Counter[int] = Counter()
-    maps: dict[int, Amounts] = {}
-    for at in gang.placements.domains.everywhere.nodes:
-        node = index.nodes[at]
-        if not node.takes_pods:
-            continue
-        # nodes of one kind share a map
-        maps[id(node.allocatable)] = node.allocatable
-        kinds[id(node.allocatable)] += 1
-        for pod in index.pods_on.get(node.name, ()):
-            if pod.scheduler not in schedulers and not pod.reserves:
-                total = added(total, quantities_of_pod(pod.shape), -1)
-
-    for kind, count in kinds.items():
-        total = added(total, quantities(maps[kind]), count)
-    return total
+def _total_for(gang: Gang) -> Quantities:
+    positions = gang.placements.domains.everywhere.nodes
+    nodes = (gang.index.nodes[at] for at in positions)
+    return total_of(gang.index, nodes, {pod.scheduler for pod in gang.pods})

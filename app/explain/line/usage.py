@@ -3,7 +3,8 @@
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from app.explain.known.index import Index
 from app.explain.known.queues import SEMI_PREEMPTIBLE, chain, group_is_preemptible
@@ -14,6 +15,7 @@ from app.explain.line.shares import (
     GpuMemory,
     Quantities,
     added,
+    quantities,
     quantities_of_pod,
 )
 from app.facts.kai.podgroup import KaiPodGroup
@@ -21,6 +23,7 @@ from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, memory_of_gpus
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import NODE_POOL
+from app.facts.quantity import Amounts
 from app.facts.table import ROOM
 
 Accounts = Mapping[str, Account]
@@ -71,6 +74,29 @@ def new_accounts(index: Index, pool: str) -> Accounts:
 def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
     """Yield the nodes that the scheduler of a pool knows."""
     return (node for node in index.nodes if node.labels.get(NODE_POOL, "") == pool)
+
+
+def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
+    """Return what those of `nodes` that are ready have, without what pods of others have.
+
+    See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+    """
+    total = NOTHING
+    kinds: Counter[int] = Counter()
+    maps: dict[int, Amounts] = {}
+    for node in nodes:
+        if not node.takes_pods:
+            continue
+        # nodes of one kind share a map
+        maps[id(node.allocatable)] = node.allocatable
+        kinds[id(node.allocatable)] += 1
+        for pod in index.pods_on.get(node.name, ()):
+            if pod.scheduler not in schedulers and not pod.reserves:
+                total = added(total, quantities_of_pod(pod.shape), -1)
+
+    for kind, count in kinds.items():
+        total = added(total, quantities(maps[kind]), count)
+    return total
 
 
 def memory_in_pool(index: Index, pool: str) -> GpuMemory:

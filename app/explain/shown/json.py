@@ -58,7 +58,7 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
         "unknown": to_builtins(survey.unknown),
         "unseen": dict(facts.unseen),
         "domains": [
-            to_builtins(report) | {name: _gpus(getattr(report, name)) for name in gpus}
+            to_builtins(report) | {name: gpus_number(getattr(report, name)) for name in gpus}
             for report in domains
         ],
     }
@@ -69,7 +69,7 @@ def room_document(answer: RoomAnswer) -> Object:
     return {
         "level": answer.level,
         "pods": answer.pods,
-        "gpus": _gpus(answer.gpus),
+        "gpus": gpus_number(answer.gpus),
         "domains": [
             {
                 "path": room.domain.path,
@@ -89,7 +89,7 @@ def search_document(search: RoomSearch) -> Object:
     `mnnvl.spareNodes` stay free, null if none have to.
     """
     wider = None if search.wider is None else room_document(search.wider)
-    largest = _gpus(search.largest)
+    largest = gpus_number(search.largest)
     return {
         **room_document(search.answer),
         "fits": bool(search.answer.enough),
@@ -109,7 +109,8 @@ def preview_document(preview: Preview) -> Object:
     }
 
 
-def _gpus(thousandths: int | None) -> int | float | None:
+def gpus_number(thousandths: int | None) -> int | float | None:
+    """Return thousandths of GPUs as a whole number or a fraction."""
     if thousandths is None:
         return None
     return thousandths // 1000 if thousandths % 1000 == 0 else thousandths / 1000

@@ -95,7 +95,7 @@ def _section(singular: str, plural: str, fates: Sequence[Fate], most: int | None
 def _cells(fate: Fate) -> tuple[str, ...]:
     mark = "!" if fate.how in ("breaks", "shrinks") else " "
     pods = counted(fate.pods, "pod")
-    return f"{mark} {_called(fate.gang)}", pods, f"{_WORDS[fate.how]}{_after(fate)}"
+    return f"{mark} {called(fate.gang)}", pods, f"{_WORDS[fate.how]}{_after(fate)}"
 
 
 def _after(fate: Fate) -> str:
@@ -118,7 +118,7 @@ def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
         return
     yield f"{counted(effects.worse, 'workload')} would be worse:"
     rows = [
-        (f"! {_called(worse.workload)}", f"{reason.text} ({reason.id})")
+        (f"! {called(worse.workload)}", f"{reason.text} ({reason.id})")
         for worse in effects.worse[:most]
         for reason in worse.reasons
     ]
@@ -127,7 +127,8 @@ def _worse_lines(effects: Effects, most: int | None) -> Iterator[str]:
         yield f"… {len(effects.worse) - most} more: --all"
 
 
-def _called(ref: Ref) -> str:
+def called(ref: Ref) -> str:
+    """Return the short name of a workload, which begins with its namespace."""
     return f"{ref.namespace}/{ref.name}" if ref.kind != "Pod" else f"{ref.namespace}/pod/{ref.name}"
 
 

@@ -1,0 +1,83 @@
+"""The page Queues: what each queue of KAI may have and has, and which gangs wait in front."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from app.base.groups import by_key
+from app.console.listing import WaitingList
+from app.console.page import ConsolePage, Query, Values, named
+from app.explain.answers.queues import QueueRow, queue_rows
+from app.explain.known.index import Index
+from app.explain.known.snapshot import TITLES
+from app.explain.shown.queues_text import (
+    NUMBERS,
+    front_words,
+    queue_cells,
+    queue_problems,
+    queues_headline,
+)
+from app.explain.shown.whatif_text import called
+
+PATH = "queues"
+MOST_ROWS = 300
+_BAR = 400
+"""The width of a bar, in its own units."""
+
+
+def page(listing: WaitingList) -> ConsolePage:
+    """Return the page, which knows what becomes of gangs from `listing`."""
+    return ConsolePage(PATH, "Queues", partial(_read, listing))
+
+
+def _read(listing: WaitingList, index: Index, query: Query) -> Values:
+    known = {own.ref: own for row in listing.rows for own in row.line}
+    rows = queue_rows(index, known)
+    pools = by_key((row.pool, row) for row in rows[:MOST_ROWS])
+    unseen = index.facts.unseen
+    return {
+        "headline": _capital(queues_headline(rows, index.facts)),
+        "pools": [(name, list(map(_shown, inside))) for name, inside in pools.items()],
+        "more": max(0, len(rows) - MOST_ROWS),
+        "unseen": [f"{TITLES[kind]} ({unseen[kind]})" for kind in NUMBERS if kind in unseen],
+        "options": {},
+    }
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _shown(row: QueueRow) -> Values:
+    _, *numbers = queue_cells(row)
+    front = [
+        {
+            "ref": named(gang.ref),
+            "name": called(gang.ref),
+            "place": f"{gang.number} of {gang.count}",
+            "words": front_words(gang),
+        }
+        for gang in row.front
+    ]
+    return {
+        "row": row,
+        "numbers": numbers,
+        "bar": list(_marks(row)) if row.exists else [],
+        "front": front,
+        "problems": list(queue_problems(row)),
+    }
+
+
+def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
+    """Yield the parts of a bar: the class, the begin and the width of each.
+
+    The bar ends at the largest of the numbers of the queue.
+    """
+    bounds = {"quota": row.quota, "fair": row.fair, "limit": row.limit}
+    known = [amount for amount in (row.used, *bounds.values()) if amount]
+    most = max(known, default=0)
+    if not most or row.used is None:
+        return
+    yield "has", 0, round(_BAR * row.used / most)
+    for name, amount in bounds.items():
+        if amount is not None:
+            yield name, min(_BAR - 4, max(0, round(_BAR * amount / most) - 2)), 4

@@ -1,0 +1,229 @@
+"""The queues of KAI: what each may have, has, and is due, and which gangs wait in it."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.answers.answer import explain
+from app.explain.answers.branch import AS_JSON
+from app.explain.answers.turns import InLine, Next
+from app.explain.known.index import Index
+from app.explain.known.queues import INNER, chain, unusable_because
+from app.explain.line.cycle import Turn, line_of, unread_for_line
+from app.explain.line.shares import Account, divide
+from app.explain.line.usage import new_accounts, nodes_of_pool, pods_are_known, total_of
+from app.facts.kai.queue import Queue
+from app.facts.named import Ref
+from app.facts.table import ROOM
+
+MOST_IN_FRONT = 3
+"""Of each queue, this many gangs are named."""
+_SCHEDULER = "kai-scheduler"
+"""The scheduler of a pool in which no pod names one."""
+
+
+class InFront(Value, rename=AS_JSON):
+    """A gang in front of a queue: the `number`th of `count` there.
+
+    `next` is what becomes of it, and `where` the domains that it gets; None if it was not examined.
+    """
+
+    ref: Ref
+    number: int
+    count: int
+    next: Next | None = None
+    where: tuple[str, ...] = ()
+
+
+class QueueRow(Value, rename={"in_line": "inLine"}):
+    """A queue of KAI. Numbers of GPUs are thousandths.
+
+    `depth` is 1 for a queue without a parent. A `quota` or `limit` of None is unlimited; those in
+    `unset` are not set, and KAI reads them as 0. `used` is what its pods and those below it have,
+    `fixed` is what of that KAI evicts for nobody, and `fair` its share of what there is now; None
+    if that is not known. `unusable` says why KAI places nothing in it, "" if it does. `waiting` are
+    the PodGroups in it and below it that have pods without a node, and `in_line` those that KAI
+    tries to place in its next cycle; None if that is not known. `front` are the first of those
+    that are in the queue itself.
+    """
+
+    name: str
+    parent: str
+    depth: int
+    pool: str
+    quota: int | None = None
+    limit: int | None = None
+    used: int | None = None
+    fixed: int | None = None
+    fair: int | None = None
+    unset: tuple[str, ...] = ()
+    unusable: str = ""
+    waiting: int | None = None
+    in_line: int | None = None
+    front: tuple[InFront, ...] = ()
+    exists: bool = True
+
+    @property
+    def amounts(self) -> tuple[int | None, ...]:
+        """What it has and is due."""
+        return self.used, self.fixed, self.fair
+
+
+def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[QueueRow]:
+    """Return the queues in the order of their tree, one node pool after the other.
+
+    After those of a pool come queues that PodGroups name and that do not exist. `known` says what
+    becomes of gangs; without it, the gangs in front are examined.
+    """
+    made = index.remembered("queues", lambda: list(_rows(index)))
+    becomes = _examined(index, made) if known is None else known
+    return [_with_next(row, becomes) for row in made]
+
+
+def queues_are_known(index: Index) -> bool:
+    """Return whether the queues could be read."""
+    return "queues" not in index.facts.unseen.keys() | index.facts.skipped
+
+
+def _rows(index: Index) -> Iterator[QueueRow]:
+    if not queues_are_known(index):
+        return
+    counts = _Counts(index)
+    pools = {queue.pool for queue in index.facts.queues} | {pool for pool, _ in counts.named}
+    for pool in sorted(pools):
+        accounts = _accounts(index, pool)
+        for depth, queue in _in_tree_order(index, pool):
+            yield _row(index, queue, depth, accounts[queue.name], counts)
+        for of_pool, name in sorted(counts.named):
+            if of_pool == pool and name not in accounts:
+                yield _missing(index, pool, name, counts)
+
+
+def _accounts(index: Index, pool: str) -> Mapping[str, Account]:
+    """Return what the queues of a pool have, each with its fair share of what there is."""
+    accounts = new_accounts(index, pool)
+    groups = (group for group in index.facts.pod_groups if group.pool == pool)
+    pods = (pod for group in groups for pod in index.pods_of_group.get(group.key, ()))
+    schedulers = {pod.scheduler for pod in pods} or {_SCHEDULER}
+    divide(accounts.values(), total_of(index, nodes_of_pool(index, pool), schedulers))
+    return accounts
+
+
+def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
+    """Yield the queues of a pool, those below another one after it, each with its depth."""
+    queues = sorted(
+        (queue for queue in index.facts.queues if queue.pool == pool), key=lambda queue: queue.name
+    )
+    names = {queue.name for queue in queues}
+    below = by_key((queue.parent if queue.parent in names else "", queue) for queue in queues)
+    seen: set[str] = set()
+
+    def under(parent: str, depth: int) -> Iterator[tuple[int, Queue]]:
+        for queue in below.get(parent, ()):
+            if queue.name not in seen:
+                seen.add(queue.name)
+                yield depth, queue
+                yield from under(queue.name, depth + 1)
+
+    yield from under("", 1)
+    # a queue that is below itself is below no other
+    yield from ((1, queue) for queue in queues if queue.name not in seen)
+
+
+class _Counts:
+    """How many gangs wait in each queue, by node pool and name, and which are in its line."""
+
+    def __init__(self, index: Index) -> None:
+        facts = index.facts
+        self.line_is_known = not unread_for_line(index)
+        self.known = not {"pods", "pod_groups", ROOM} & (facts.unseen.keys() | facts.skipped)
+        groups = [group for group in facts.pod_groups if group.queue]
+        self.named = {(group.pool, group.queue) for group in groups}
+        self.waiting: Counter[tuple[str, str]] = Counter()
+        for group in groups:
+            pods = index.pods_of_group.get(group.key, ())
+            if any(not pod.node and pod.is_alive for pod in pods):
+                self.waiting.update(_queues_above(index, group.pool, group.queue))
+
+        line = line_of(index).values()
+        self.in_line = Counter(
+            place for turn in line for place in _queues_above(index, turn.pool, turn.queue)
+        )
+        self.line = by_key(((turn.pool, turn.queue), turn) for turn in line)
+
+
+def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
+    """Return a queue and those above it, with their pool."""
+    return {(pool, name), *((pool, queue.name) for queue in chain(index, name, pool))}
+
+
+def _row(index: Index, queue: Queue, depth: int, account: Account, counts: _Counts) -> QueueRow:
+    place = (queue.pool, queue.name)
+    is_known = pods_are_known(index) and not _lacks_claims(index)
+    has_priorities = "priorities" not in index.facts.unseen.keys() | index.facts.skipped
+    unusable = unusable_because(index, queue.name)
+    if unusable == INNER and place not in counts.named:
+        unusable = ""
+    return QueueRow(
+        queue.name,
+        queue.parent,
+        depth,
+        queue.pool,
+        queue.quota,
+        queue.limit,
+        round(account.allocated[0] * 1000) if is_known else None,
+        round(account.fixed[0] * 1000) if is_known and has_priorities else None,
+        round(account.fair[0] * 1000) if is_known else None,
+        queue.unset,
+        unusable,
+        counts.waiting[place] if counts.known else None,
+        counts.in_line[place] if counts.line_is_known else None,
+        _front(counts.line.get(place, ())),
+    )
+
+
+def _lacks_claims(index: Index) -> bool:
+    """Return whether pods may have GPUs by claims that could not be read."""
+    unread = index.facts.unseen.keys() | index.facts.skipped
+    has_claims = any(pod.claims for pod in index.facts.pods)
+    return has_claims and not unread.isdisjoint({"claims", "claim_templates"})
+
+
+def _missing(index: Index, pool: str, name: str, counts: _Counts) -> QueueRow:
+    return QueueRow(
+        name,
+        "",
+        1,
+        pool,
+        unusable=unusable_because(index, name, pool),
+        waiting=counts.waiting[pool, name] if counts.known else None,
+        in_line=0 if counts.line_is_known else None,
+        exists=False,
+    )
+
+
+def _front(turns: Iterable[Turn]) -> tuple[InFront, ...]:
+    in_order = sorted(turns, key=lambda turn: turn.number)
+    return tuple(
+        InFront(turn.gang, turn.number, turn.count) for turn in islice(in_order, MOST_IN_FRONT)
+    )
+
+
+def _examined(index: Index, rows: Iterable[QueueRow]) -> Mapping[Ref, InLine]:
+    """Return what becomes of the gangs in front."""
+    answers = (explain(index, gang.ref, folded=True) for row in rows for gang in row.front)
+    return {own.ref: own for answer in answers if answer for own in answer.line}
+
+
+def _with_next(row: QueueRow, known: Mapping[Ref, InLine]) -> QueueRow:
+    front = tuple(
+        replace(gang, next=known[gang.ref].next, where=known[gang.ref].where)
+        if gang.ref in known
+        else gang
+        for gang in row.front
+    )
+    return replace(row, front=front)

@@ -1,0 +1,208 @@
+"""The rows of queues: what they may have, have and are due, and what waits in them."""
+
+from typing import Any
+
+import pytest
+
+from app.explain.answers.answer import explain
+from app.explain.answers.queues import MOST_IN_FRONT, QueueRow, queue_rows
+from app.explain.answers.turns import InLine
+from app.explain.line.cycle import line_of
+from app.explain.shown.queues_text import (
+    queues_document,
+    queues_exit_code,
+    queues_headline,
+    queues_text,
+)
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.labels import NODE_POOL
+from app.facts.named import Ref
+from app.facts.table import ROOM
+from tests.explain.line.test_cycle import QUEUES, Gangs, node
+
+
+def rows_of(gangs: Gangs, *nodes: str, **more: Any) -> dict[str, QueueRow]:
+    index = gangs.index(*map(node, nodes), **more)
+    return {row.name: row for row in queue_rows(index)}
+
+
+def busy() -> Gangs:
+    """One gang runs in `b`, and three wait: for more than there is, for their turn, for room."""
+    gangs = Gangs()
+    gangs.add("runs", 2, queue="b", nodes=("n1",))
+    gangs.add("kept", 1, queue="b", nodes=("n1",), priority_class="fixed")
+    gangs.add("large", 8)
+    gangs.add("small", 4)
+    gangs.add("tiny", 1, queue="b")
+    return gangs
+
+
+def test_a_queue_has_what_its_pods_and_those_below_it_have() -> None:
+    found = rows_of(busy(), "n1")
+    assert [(name, row.depth) for name, row in found.items()] == [("root", 1), ("a", 2), ("b", 2)]
+    assert (found["root"].used, found["root"].fixed) == (3000, 1000)
+    assert (found["a"].used, found["b"].used, found["b"].fixed) == (0, 3000, 1000)
+    assert (found["a"].quota, found["a"].limit) == (None, None)
+
+
+def test_the_fair_share_is_that_of_the_line() -> None:
+    """Both ask for more than their quotas: the 8 GPUs of the node are divided between them."""
+    gangs = Gangs()
+    gangs.add("one", 8)
+    gangs.add("two", 8, queue="b")
+    queues = (Queue("root"), Queue("a", "root", quota=0), Queue("b", "root", quota=0))
+    found = rows_of(gangs, "n1", queues=queues)
+    assert (found["a"].fair, found["b"].fair) == (4000, 4000)
+    queues = (Queue("root"), Queue("a", "root", quota=6000), Queue("b", "root", quota=0))
+    found = rows_of(gangs, "n1", queues=queues)
+    assert (found["a"].fair, found["b"].fair) == (7000, 1000)
+    # there is no more than the nodes have
+    assert found["root"].fair == 8000
+
+
+def test_the_gangs_in_front_are_those_of_the_line() -> None:
+    index = busy().index(node("n1"))
+    found = {row.name: row for row in queue_rows(index)}
+    names = [(gang.ref.name, gang.number, gang.count, gang.next) for gang in found["a"].front]
+    assert names == [("large", 1, 2, "waits"), ("small", 2, 2, "next")]
+    assert [gang.where for gang in found["a"].front] == [(), ("n1",)]
+    assert (found["root"].waiting, found["a"].waiting, found["b"].waiting) == (3, 2, 1)
+    assert found["root"].front == ()
+    for turn in line_of(index).values():
+        answer = explain(index, turn.gang)
+        assert answer is not None
+        (own,) = answer.line
+        place = next(gang for gang in found[own.queue].front if gang.ref == own.ref)
+        assert (place.number, place.count, place.next) == (own.number, own.count, own.next)
+
+
+def test_only_the_first_gangs_are_named_and_all_are_counted() -> None:
+    gangs = Gangs()
+    for number in range(MOST_IN_FRONT + 2):
+        gangs.add(f"g{number}", 8)
+    row = rows_of(gangs, "n1")["a"]
+    assert [gang.ref.name for gang in row.front] == ["g0", "g1", "g2"]
+    assert (row.waiting, row.in_line) == (MOST_IN_FRONT + 2, MOST_IN_FRONT + 2)
+
+
+def test_gangs_that_were_not_examined_have_no_next() -> None:
+    index = busy().index(node("n1"))
+    large = Ref("PodGroup", "ns", "large")
+    known = {large: InLine(large, "a", 1, 2, 1, "never")}
+    found = {row.name: row for row in queue_rows(index, known)}
+    assert [gang.next for gang in found["a"].front] == ["never", None]
+    assert "ns/small  not examined yet" in queues_text(list(found.values()), index.facts)
+
+
+def test_queues_that_kai_does_not_use_say_why_and_still_count() -> None:
+    gangs = Gangs()
+    gangs.add("lost", 2, queue="nowhere")
+    gangs.add("inner", 2, queue="root")
+    gangs.add("cut-off", 2, queue="orphan")
+    found = rows_of(gangs, "n1", queues=(*QUEUES, Queue("orphan", "gone")))
+    assert {name: row.unusable for name, row in found.items() if row.unusable} == {
+        "nowhere": "does not exist",
+        "root": "has queues below it, and KAI places nothing in such a queue",
+        "orphan": "is below gone, which does not exist: KAI ignores it",
+    }
+    counts = {name: (row.waiting, row.in_line) for name, row in found.items() if row.unusable}
+    assert counts == {"nowhere": (1, 0), "root": (1, 0), "orphan": (1, 0)}
+    assert not found["nowhere"].exists
+
+
+def test_a_queue_above_others_is_usable_if_no_gang_is_in_it() -> None:
+    assert rows_of(busy(), "n1")["root"].unusable == ""
+
+
+def test_queues_that_are_below_themselves_are_there_once() -> None:
+    found = queue_rows(Gangs().index(node("n1"), queues=(Queue("a", "b"), Queue("b", "a"))))
+    assert [(row.name, bool(row.unusable)) for row in found] == [("a", True), ("b", True)]
+
+
+def test_each_node_pool_has_its_own_queues_and_nodes() -> None:
+    gangs = Gangs()
+    gangs.add("one", 8, queue="p1", pool="p")
+    gangs.add("two", 8)
+    pooled = node("n2", labels={NODE_POOL: "p"})
+    found = queue_rows(gangs.index(node("n1"), pooled, queues=(*QUEUES, Queue("p1", pool="p"))))
+    assert [(row.pool, row.name, row.fair) for row in found] == [
+        ("", "root", 8000),
+        ("", "a", 8000),
+        ("", "b", 0),
+        ("p", "p1", 8000),
+    ]
+
+
+def test_bounds_that_are_not_set_are_0_and_named() -> None:
+    empty = Queue("a", "root", quota=0, limit=0, unset=("quota", "limit"))
+    index = Gangs().index(node("n1"), queues=(Queue("root"), empty))
+    found = queue_rows(index)
+    assert found[1].unset == ("quota", "limit")
+    assert "! queue a has no quota and no limit of GPUs" in queues_text(found, index.facts)
+
+
+@pytest.mark.parametrize("kind", ["pods", "nodes", "pod_groups", ROOM])
+def test_what_may_not_be_read_is_not_known_and_never_zero(kind: str) -> None:
+    index = busy().index(
+        node("n1"), unseen={kind: "no right to list"}, **{kind: ()} if kind != ROOM else {}
+    )
+    found = queue_rows(index)
+    assert {amount for row in found for amount in row.amounts} == {None}
+    assert {row.in_line for row in found} == {None}
+    assert (found[0].waiting is None) == (kind != "nodes")
+    assert queues_exit_code(found, index) == 2
+    document = queues_document(found, index.facts)
+    assert {queue["used"] for queue in document["queues"]} == {None}
+    text = queues_text(found, index.facts)
+    assert "unlimited  unlimited  ?     ?      ?" in text
+    assert "not seen: " in text
+
+
+def test_what_kai_evicts_for_nobody_is_not_known_without_priorities() -> None:
+    unseen = {"priorities": "no right to list"}
+    found = rows_of(busy(), "n1", priorities=(), unseen=unseen)
+    assert (found["root"].used, found["root"].fixed) == (3000, None)
+
+
+def test_gpus_of_claims_that_may_not_be_read_are_not_known() -> None:
+    gangs = Gangs()
+    claimed = {"claims": (PodClaim("gpu", claim="mine"),)}
+    gangs.add("claims", 0, nodes=("n1",), pod=claimed)
+    assert rows_of(gangs, "n1")["a"].used == 0
+    assert rows_of(gangs, "n1", unseen={"claims": "no right to list"})["a"].used is None
+
+
+@pytest.mark.parametrize(
+    ("more", "headline", "code"),
+    [
+        (
+            {"unseen": {"queues": "no right to list"}},
+            "the queues are not known: no right to list",
+            2,
+        ),
+        (
+            {"skipped": frozenset({"queues"})},
+            "the queues are not known: there is no Queue in these files",
+            2,
+        ),
+        ({"absent": frozenset({"queues"})}, "KAI is not installed", 0),
+        ({}, "KAI has no queue", 0),
+        ({"queues": QUEUES}, "3 queues; nothing waits in them", 0),
+    ],
+)
+def test_the_headline_tells_nothing_from_not_known(
+    more: dict[str, Any], headline: str, code: int
+) -> None:
+    index = Gangs().index(node("n1"), **{"queues": (), **more})
+    found = queue_rows(index)
+    assert queues_headline(found, index.facts) == headline
+    assert queues_exit_code(found, index) == code
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_keeps_to_the_width(width: int) -> None:
+    index = busy().index(node("n1"), queues=(*QUEUES, Queue("gpu", quota=8000, limit=16000)))
+    lines = queues_text(queue_rows(index), index.facts, width).splitlines()
+    assert [line for line in lines[1:-1] if len(line) > width] == []
+    assert lines[0] == "4 queues; 3 gangs wait"
