@@ -47,8 +47,8 @@ def test_a_queue_that_is_named_and_missing_is_exit_code_1(
     ("kind", "words"),
     [
         ("queues", "the queues are not known: no right to list"),
-        ("pods", "not seen: pods (no right to list); what needs them is ?"),
-        ("priorities", "what becomes of gangs is not known: PriorityClasses (no right to list)"),
+        ("pods", "not seen: pods (no right to list); what needs them is not known (?)"),
+        ("priorities", "not seen: PriorityClasses (no right to list)"),
     ],
 )
 def test_what_may_not_be_read_is_exit_code_2(

@@ -76,8 +76,6 @@ async def test_an_assistant_calls_every_tool(stage: tuple[ApiServer, Stage]) -> 
         "room": {"pods": 1, "gpus": 8, "level": "rack"},
         "what_if": {"edits": ["drain rack=rack-a1"]},
         "queues": {},
-        "doctor": {},
-        "audit": {},
         "check": {"documents": example.read_text()},
         "audit": {"namespace": NAMESPACE},
         "doctor": {},

@@ -11,7 +11,6 @@ from app.explain.answers.queues import InFront, QueueRow, queues_are_known
 from app.explain.answers.turns import NEXT
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot
-from app.explain.line.cycle import NEEDS
 from app.explain.reasons.reason import counted, listed, plain
 from app.explain.shown.json import gpus_number
 from app.explain.shown.rights import how_to_get
@@ -26,7 +25,16 @@ MEANING = (
     " no other queue; fair: its share of what there is now, at most what it asks for; wait: gangs"
     " that have pods without a node."
 )
-NUMBERS = ("queues", "nodes", "pods", "pod_groups", ROOM)
+NUMBERS = (
+    "queues",
+    "nodes",
+    "pods",
+    "pod_groups",
+    ROOM,
+    "priorities",
+    "claims",
+    "claim_templates",
+)
 """The facts without which a number is not known."""
 
 
@@ -127,21 +135,14 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
-    unseen = {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
-    if unseen:
-        yield f"not seen: {unseen_words(dict(sorted(unseen.items())))}; what needs them is ?"
-    yield from how_to_get(unseen)
-    if any(None in (*row.amounts, row.waiting) for row in rows if row.exists) and not unseen:
-        yield "? is not known: not all kinds are among the files"
-    elif any(row.in_line is None for row in rows):
-        yield f"what becomes of gangs is not known: {_lacking(facts)}"
-
-
-def _lacking(facts: Snapshot) -> str:
-    """Return which facts were not read that decide the order of gangs."""
-    seen = {kind: cause for kind, cause in facts.unseen.items() if kind in NEEDS}
-    skipped = dict.fromkeys(facts.skipped.intersection(NEEDS), "not among the files")
-    return unseen_words({**skipped, **seen})
+    numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
+    if rows and not any(None in of_row for of_row in numbers):
+        return
+    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "not among the files")
+    unread |= {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
+    if unread:
+        yield f"not seen: {unseen_words(unread)}; what needs them is not known (?)"
+    yield from how_to_get(unread)
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
