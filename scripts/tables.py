@@ -193,7 +193,10 @@ def readmes() -> list[Path]:
     return [
         ROOT / "README.md",
         *sorted(ROOT.glob("app/**/*.md")),
-        *sorted(ROOT.glob("*/README.md")),
+        *sorted(ROOT.glob("scripts/**/README.md")),
+        *sorted(ROOT.glob("tests/**/README.md")),
+        ROOT / "tests" / "MEASUREMENTS.md",
+        ROOT / "manifests" / "README.md",
         *sorted(ROOT.glob("manifests/*/*/README.md")),
         *sorted(GUIDE.glob("*.md")),
     ]

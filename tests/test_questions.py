@@ -190,10 +190,3 @@ def section(text: str, anchor: str) -> str:
 def test_a_question_is_answered_in_three_steps(question: Question) -> None:
     assert 0 < len(question.steps) <= MOST_STEPS
     assert question.answer in follow(question)
-
-
-def test_each_question_is_in_the_table_of_the_tests() -> None:
-    text = section((ROOT / "tests" / "README.md").read_text(), "questions-of-a-new-user")
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    steps = {question.asked: str(len(question.steps)) for question in QUESTIONS}
-    assert {row[1]: row[3] for row in rows[1:]} == steps
