@@ -100,8 +100,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="EDIT",
-        help="what would be if: 'drain rack=r7', 'add 4 like n12', 'label n1 rack=r2', or a file"
-        " that is applied; may be given several times, in order",
+        help="what would be if: 'drain rack=r7', 'cordon n1', 'add 4 like n12', 'label n1 rack=r2',"
+        " or a file that is applied; may be given several times, in order",
     )
     parser.add_argument("--all", action="store_true", help="all domains, and all gangs of --if")
     parser.add_argument(

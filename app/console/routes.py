@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from app.base.value import Value
 from app.base.visible import visible_json
-from app.console import findings, playground, queues, stored, topology, workloads
+from app.console import findings, playground, queues, stored, topology, what_if, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
 from app.console.listing import WaitingList
@@ -60,6 +60,7 @@ def build_app(console: Console, token: str) -> ASGIApp:
     app.get("/workloads.txt")(routes.as_text)
     app.get("/workloads.json")(routes.as_json)
     app.get("/object")(routes.stored)
+    app.get("/what-if")(routes.what_if)
     app.post("/findings")(routes.examine)
     app.post("/playground")(routes.judged)
     app.post("/playground.json")(routes.saved)
@@ -93,6 +94,7 @@ class _Routes:
         self._console = console
         self._environment = environment()
         self._listing = console.listing
+        self._what_if = what_if.WhatIf()
         self.pages = (
             workloads.page(self._listing),
             topology.PAGE,
@@ -178,6 +180,12 @@ class _Routes:
         return Response(
             self._environment.get_template(template).render(values), media_type="text/html"
         )
+
+    async def what_if(self, request: Request) -> Response:
+        """Answer what edits would do. It is computed once, and does not follow the cluster."""
+        facts = self._console.live.snapshot() if self._console.live.ready else None
+        answered = await self._what_if(facts, request.query_params)
+        return await self._page(request, what_if.PAGE, answered)
 
     async def stored(self, request: Request) -> Response:
         """Show an object as it is stored now, with its events."""

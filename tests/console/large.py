@@ -27,8 +27,9 @@ def large() -> dict[str, list[Object]]:
 
 def _queues() -> Iterator[Object]:
     for name, parent in (("root", ""), ("team-llm", "root"), ("research", "root")):
-        amounts = {"quota": 2304, "limit": -1, "overQuotaWeight": 1}
-        spec: Object = {"resources": {"gpu": amounts}} | ({"parentQueue": parent} if parent else {})
+        unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        amounts = {"gpu": {**unlimited, "quota": 2304}, "cpu": unlimited, "memory": unlimited}
+        spec: Object = {"resources": amounts} | ({"parentQueue": parent} if parent else {})
         queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}}
         yield {**queue, "spec": spec}
 

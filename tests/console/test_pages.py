@@ -3,21 +3,28 @@
 import asyncio
 import shlex
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
 import yaml
 
 from app.console.listing import NOT_EXAMINED
+from app.console.what_if import WhatIf
 from app.explain.answers.answer import explain
 from app.explain.answers.queues import queue_rows
+from app.explain.answers.whatif.edits import Cordon, Drain, Supposition
+from app.explain.answers.whatif.effects import effects
 from app.explain.known.index import Index
 from app.explain.known.read import read_list
+from app.explain.known.snapshot import Snapshot
 from app.explain.live import Trouble
 from app.explain.reasons.reason import counted
 from app.explain.shown.queues_text import queue_cells
 from app.explain.shown.text import text
+from app.explain.shown.whatif_text import effects_text
 from app.facts.named import Ref
 from app.kube.api import Page, Selection
 from scripts.apiserver.command import default_configuration
@@ -466,6 +473,69 @@ async def test_queues_that_are_not_known_are_not_zero(denied: str, words: str) -
     assert "0" not in parsed.texts("td", cls="n")
 
 
+# What if.
+
+
+def supposed(*edits: str) -> str:
+    return f"what-if?{urlencode({'if': chr(10).join(edits)})}"
+
+
+async def test_edits_are_answered_as_by_the_command() -> None:
+    async with console(Lists(objects())) as (client, made):
+        parsed = await page(client, supposed("drain rack=rack-a1", "cordon gpu-b-05"))
+        before = made.live.snapshot()
+        after = await page(client, "topology")
+    index = Index(before)
+    edits: list[Supposition] = [Drain(("rack=rack-a1",)), Cordon(("gpu-b-05",))]
+    expected = effects_text(effects(index, edits), everything=False)
+    assert parsed.texts("pre") == [" ".join(expected.split())]
+    assert parsed.heading == "1 workload would be worse; 1 gang must move; 1 gang still waits"
+    command = "grove-admission topology --if 'drain rack=rack-a1' --if 'cordon gpu-b-05'"
+    assert command in parsed.texts("code")
+    # the pages go on with the cluster as it is
+    assert after.heading.startswith("64 nodes in 4 zones")
+    assert "gpu-a-01 0 of 8" in [cell.text for cell in after.all("i")]
+
+
+@pytest.mark.parametrize(
+    ("edits", "problem"),
+    [
+        (["drain rack=nowhere"], "no node has topology.kubernetes.io/rack=nowhere"),
+        (["explode n1"], "is none of: drain NODE"),
+        (["secret.yaml"], "is a file: give files to the command"),
+        (["cordon n1"] * 11, "there are 11 edits, and at most 10 are taken"),
+        ([HOSTILE], "is none of: drain NODE"),
+    ],
+)
+async def test_edits_that_mean_nothing_are_named(edits: list[str], problem: str) -> None:
+    parsed = await shown(supposed(*edits))
+    assert parsed.heading == "This can't be supposed"
+    assert problem in parsed.texts("p", cls="sub")[0]
+    assert parsed.all("pre") == []
+
+
+async def test_without_edits_there_is_a_form_and_without_rights_no_answer() -> None:
+    empty = await shown("what-if")
+    denied = await shown(supposed("cordon gpu-a-01"), Lists(objects(), denied=("pods",)))
+    assert empty.heading == "What would be if the cluster were edited?"
+    assert denied.heading == "What would be is not known"
+    assert "Not all nodes and pods can be read" in denied.texts("p", cls="sub")[0]
+
+
+async def test_an_answer_that_takes_too_long_is_not_known() -> None:
+    """Half a minute passes between two looks at the clock."""
+    facts = Index(await snapshot_of(objects())).facts
+    seconds = count()
+    shown = await WhatIf(lambda: float(next(seconds) * 31))(facts, {"if": "cordon gpu-a-01"})
+    assert shown["headline"] == "Not known: it takes too long"
+    assert "answer" not in shown
+
+
+async def snapshot_of(made: dict[str, list[Any]]) -> Snapshot:
+    async with console(Lists(made)) as (_, parts):
+        return parts.live.snapshot()
+
+
 # Findings.
 
 
@@ -700,6 +770,7 @@ async def test_values_of_the_cluster_are_text(name: str) -> None:
             "object",
             "reason",
             "text",
+            "what-if",
         )
     assert "\\u202e" in answer.text
 

@@ -35,6 +35,23 @@ def effects_text(effects: Effects, *, everything: bool) -> str:
     return "\n".join(map(visible, _lines(effects, most)))
 
 
+def effects_headline(effects: Effects) -> str:
+    """Return the answer in one line: what breaks, what gets worse, and what gets a place."""
+    lost = [fate for fate in effects.moves if fate.how in ("breaks", "shrinks")]
+    worse = len(lost) + len(effects.worse)
+    breaks = counted(worse, "workload would be worse", "workloads would be worse")
+    parts = [breaks if worse else "Nothing breaks"]
+    if effects.moves:
+        parts.append(counted(effects.moves, "gang must move", "gangs must move"))
+    placed = _placed(effects)
+    if placed:
+        parts.append(counted(placed, "gang gets a place", "gangs get a place"))
+    waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
+    if waiting:
+        parts.append(counted(waiting, "gang still waits", "gangs still wait"))
+    return "; ".join(parts)
+
+
 def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from (f"if: {line}" for line in effects.lines)
     yield from _section("gang must move", "gangs must move", effects.moves, most)

@@ -5,6 +5,7 @@ import pytest
 from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
+    Cordon,
     Drain,
     Labelling,
     Supposition,
@@ -23,6 +24,7 @@ from tests.explain.fleet import HOST, RACK, ZONE, facts, node, occupant, placed
 WRITTEN: dict[str, Supposition] = {
     "drain rack=r7": Drain(("rack=r7",)),
     "drain n1 n2 zone=a": Drain(("n1", "n2", "zone=a")),
+    "cordon n1 rack=r7": Cordon(("n1", "rack=r7")),
     "  add 4  like n12 ": Addition(4, "n12"),
     "label n1 rack=r2": Labelling(("n1",), (("rack", "r2"),)),
     "label n1 n2 rack=r2 example.com/x-": Labelling(
@@ -34,6 +36,7 @@ WRITTEN: dict[str, Supposition] = {
 UNCLEAR = [
     "",
     "drain",
+    "cordon",
     "drian rack=r7",
     "add 4 n12",
     "add four like n12",
@@ -51,6 +54,7 @@ UNCLEAR = [
 ]
 
 ABSENT = {
+    "cordon gpu-99": "there is no node 'gpu-99'",
     "drain gpu-99": "there is no node 'gpu-99'",
     "drain rack=r7": "'rack=r7': no node has example.com/rack=r7",
     "drain row=r7": "'row' is no level and no label of a node; the levels are zone, rack and host",
@@ -84,6 +88,16 @@ def test_an_edit_of_what_does_not_exist_is_refused(text: str) -> None:
 def test_a_file_is_told_by_its_name() -> None:
     names = ["apply.yaml", "a.yml", "x/y.json", "-", "drain", "drain a.yaml", "apply"]
     assert [name for name in names if is_file(name)] == ["apply.yaml", "a.yml", "x/y.json", "-"]
+
+
+def test_cordoned_nodes_keep_their_pods_and_take_no_others() -> None:
+    snapshot = facts(pods=placed("gpu-08", "gpu-09"))
+    supposed = suppose(Index(snapshot), [Cordon(("gpu-08", "rack=rack-b2"))])
+    closed = [node.name for node in supposed.facts.nodes if node.unschedulable]
+    assert closed == ["gpu-08", "gpu-12", "gpu-13", "gpu-14", "gpu-15"]
+    assert supposed.facts.pods == snapshot.pods
+    assert supposed.moved == frozenset()
+    assert supposed.lines == ("cordon gpu-08 rack=rack-b2: 5 nodes",)
 
 
 def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() -> None:

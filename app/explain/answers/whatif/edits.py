@@ -7,7 +7,8 @@ from app.objects.shape import JsonMap
 
 MOST_ADDED = 10_000
 GRAMMAR = (
-    "drain NODE|LEVEL=VALUE ..., add N like NODE, label NODE ... LEVEL=VALUE|LEVEL- ...,"
+    "drain NODE|LEVEL=VALUE ..., cordon NODE|LEVEL=VALUE ..., add N like NODE,"
+    " label NODE ... LEVEL=VALUE|LEVEL- ...,"
     " or a YAML or JSON file"
 )
 _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -22,6 +23,12 @@ class Drain(Value):
 
     A target is the name of a node, or LEVEL=VALUE.
     """
+
+    targets: tuple[str, ...]
+
+
+class Cordon(Value):
+    """Nodes take no new pods. Those that they have stay. Targets are those of Drain."""
 
     targets: tuple[str, ...]
 
@@ -47,7 +54,7 @@ class Applying(Value):
     documents: tuple[JsonMap, ...]
 
 
-Supposition = Drain | Addition | Labelling | Applying
+Supposition = Drain | Cordon | Addition | Labelling | Applying
 
 
 def is_file(text: str) -> bool:
@@ -61,6 +68,8 @@ def parse(text: str) -> Supposition:
     match text.split():
         case ["drain", *targets] if targets:
             return Drain(tuple(targets))
+        case ["cordon", *targets] if targets:
+            return Cordon(tuple(targets))
         case ["add", count, "like", like]:
             return Addition(_count(text, count), like)
         case ["label", *words]:

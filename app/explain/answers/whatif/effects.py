@@ -5,7 +5,7 @@ those that wait, in the order of KAI's line. A gang counts as placed if there is
 beside all before it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -41,6 +41,9 @@ It must move, and its pods `fit` again beside the rest; or all of it `restarts` 
 stays above its minimum with fewer pods and `shrinks`; or it `breaks`. Or it waits now, and
 `starts`; or has a place and is `held` for another reason; or still `waits`.
 """
+
+Tick = Callable[[], None]
+"""Is called at each step. An error that it raises ends the question."""
 
 _PLACED = ("fits", "restarts", "starts", "held")
 
@@ -98,7 +101,12 @@ class Effects(Value):
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
 
 
-def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> Effects:
+def effects(
+    index: Index,
+    edits: Iterable[Supposition],
+    topology: str = "",
+    tick: Tick = lambda: None,
+) -> Effects:
     """Return what edits would do. In the end, the index has the facts after them.
 
     There is only one index, because it takes as much memory as the facts. Raise UnusableEdit.
@@ -109,13 +117,16 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
     supposed = suppose(index, edits, topology)
     made = frozenset(map(set_ref, supposed.made))
     problems: dict[Ref, list[Reason]] = {}
-    moving, waiting = seekers_of(index, supposed, _note_in(problems))
+    moving, waiting = seekers_of(index, supposed, _note_in(problems, tick))
     told = {seeker.workload for seeker in moving.seekers} | made
     seeking = told | {seeker.workload for seeker in waiting.seekers}
     for ref in told:
         problems.pop(ref, None)
-    had_place, worse = _compared(index, before, seeking, problems)
-    moves, waits = _fates(index, had_place, moving.seekers, waiting.seekers)
+    had_place, worse = _compared(index, before, seeking, problems, tick)
+    all_seekers = [*moving.seekers, *waiting.seekers]
+    moves, waits = _fates(
+        _Arranging(index, all_seekers, tick), had_place, moving.seekers, waiting.seekers
+    )
 
     new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
     others = _others(index, supposed, moves) - moving.cut
@@ -124,10 +135,11 @@ def effects(index: Index, edits: Iterable[Supposition], topology: str = "") -> E
     return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
 
 
-def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
+def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
     """Return a function that puts the problems of each workload into `problems`."""
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
+        tick()
         # few have any: only for these, those that they had before are looked for
         if found := examine(gangs, quoting=False).problems:
             problems[workload] = found
@@ -136,11 +148,12 @@ def _note_in(problems: dict[Ref, list[Reason]]) -> Look:
 
 
 def _fates(
-    index: Index, had_place: set[Ref], moving: Sequence[Seeker], waiting: Sequence[Seeker]
+    arranging: "_Arranging",
+    had_place: set[Ref],
+    moving: Sequence[Seeker],
+    waiting: Sequence[Seeker],
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return what becomes of the gangs that must move, and of those that wait."""
-    arranging = _Arranging(index, [*moving, *waiting])
-
     moves = tuple(arranging.move(seeker) for seeker in moving)
     starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
     waits = (fate for fate in starts if fate)
@@ -149,7 +162,11 @@ def _fates(
 
 
 def _compared(
-    index: Index, before: Snapshot, seeking: Iterable[Ref], problems: Mapping[Ref, list[Reason]]
+    index: Index,
+    before: Snapshot,
+    seeking: Iterable[Ref],
+    problems: Mapping[Ref, list[Reason]],
+    tick: Tick,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
     """Compare with what was before.
 
@@ -159,11 +176,12 @@ def _compared(
     after = index.facts
     index.follow(before)
     waiting = waiting_of(index, seeking)
-    arranging = _Arranging(index, waiting)
+    arranging = _Arranging(index, waiting, tick)
     had_place = {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
 
     worse = []
     for ref, found in problems.items():
+        tick()
         known = {reason.id for reason in examine(gangs_of(index, ref), quoting=False).problems}
         new = tuple(reason for reason in found if reason.id not in known)
         if new:
@@ -182,8 +200,9 @@ def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
 class _Arranging:
     """An arrangement of gangs in the facts of one index, one after the other."""
 
-    def __init__(self, index: Index, seekers: Sequence[Seeker]) -> None:
+    def __init__(self, index: Index, seekers: Sequence[Seeker], tick: Tick) -> None:
         self._index = index
+        self._tick = tick
         members = [member for seeker in seekers for member in seeker.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
         devices = (name for node in index.nodes for name in node.allocatable if is_device(name))
@@ -250,6 +269,7 @@ class _Arranging:
         return self._fate(seeker, "restarts", demand) if has_place else None
 
     def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
+        self._tick()
         placements = gang.placements_of(demand)
         return self._arrangement.add(Wish(demand, placements.domains, placements.fit(), freed))
 

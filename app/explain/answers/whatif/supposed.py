@@ -11,6 +11,7 @@ from app.base.value import Value
 from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
+    Cordon,
     Drain,
     Labelling,
     Supposition,
@@ -60,6 +61,8 @@ def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> S
         match edit:
             case Drain():
                 supposed = _drained(supposed, edit, levels)
+            case Cordon():
+                supposed = _cordoned(supposed, edit, levels)
             case Addition():
                 supposed = _extended(supposed, edit)
             case Labelling():
@@ -102,23 +105,38 @@ def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
 
 def _drained(supposed: Supposed, edit: Drain, levels: Topology) -> Supposed:
     index = levels.index
-    names = {node.name for target in edit.targets for node in _targeted(levels, target)}
+    names = _names(levels, edit.targets)
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
     leaving = frozenset(
         pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
     )
 
-    nodes = tuple(
-        replace(node, unschedulable=True) if node.name in names else node
-        for node in supposed.facts.nodes
-    )
-    facts = replace(without_nodes(supposed.facts, leaving), nodes=nodes)
+    facts = _closed(without_nodes(supposed.facts, leaving), names)
     line = (
         f"drain {' '.join(edit.targets)}: {counted(names, 'node')},"
         f" {counted(leaving, 'pod')} must leave"
     )
 
     return supposed.then(line, facts=facts, moved=supposed.moved | leaving)
+
+
+def _cordoned(supposed: Supposed, edit: Cordon, levels: Topology) -> Supposed:
+    names = _names(levels, edit.targets)
+    line = f"cordon {' '.join(edit.targets)}: {counted(names, 'node')}"
+    return supposed.then(line, facts=_closed(supposed.facts, names))
+
+
+def _closed(facts: Snapshot, names: Collection[str]) -> Snapshot:
+    """Return the facts with these nodes cordoned."""
+    nodes = tuple(
+        replace(node, unschedulable=True) if node.name in names else node for node in facts.nodes
+    )
+    return replace(facts, nodes=nodes)
+
+
+def _names(levels: Topology, targets: Iterable[str]) -> set[str]:
+    """Return the names of the nodes that targets name."""
+    return {node.name for target in targets for node in _targeted(levels, target)}
 
 
 def _targeted(topology: Topology, target: str) -> list[Node]:

@@ -1,0 +1,102 @@
+"""The page of edits that are supposed: what would move, start, stay pending, or get worse."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from app.console.page import ConsolePage, Query, Values
+from app.explain.answers.whatif.edits import Supposition, UnusableEdit, is_file, parse
+from app.explain.answers.whatif.effects import effects
+from app.explain.known.index import Index
+from app.explain.known.snapshot import TITLES, Snapshot
+from app.explain.shown.whatif_text import effects_headline, effects_text
+
+SECONDS = 30.0
+"""The time for one answer. A larger question is for the command, which has no limit."""
+MOST_EDITS = 10
+MOST_TEXT = 2000
+EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
+
+
+class TooLongError(Exception):
+    """An answer takes more than SECONDS."""
+
+
+class WhatIf:
+    """Answers questions, one after the other, beside the pages: they go on meanwhile."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def __call__(self, facts: Snapshot | None, query: Mapping[str, str]) -> Values:
+        """Return what the page shows. `facts` are None until all have been read."""
+        text = query.get("if", "").replace("\r\n", "\n")[:MOST_TEXT]
+        lines = [line.strip() for line in text.split("\n") if line.strip()]
+        if not lines:
+            return {}
+        shown: Values = {"text": text, "command_line": _command(lines)}
+        try:
+            edits = parsed(lines)
+            if facts is None:
+                raise UnusableEdit("the cluster is still being read: ask again in a moment")
+            async with self._lock:
+                answer = await asyncio.to_thread(self._answer, facts, edits)
+        except UnusableEdit as problem:
+            return {**shown, "headline": "This can't be supposed", "problem": str(problem)}
+        except TooLongError:
+            words = f"No answer within {SECONDS:g} s. The command has no limit:"
+            return {**shown, "headline": "Not known: it takes too long", "problem": words}
+        return {**shown, **answer}
+
+    def _answer(self, facts: Snapshot, edits: Sequence[Supposition]) -> Values:
+        end = self._clock() + SECONDS
+
+        def tick() -> None:
+            if self._clock() > end:
+                raise TooLongError
+
+        # not the index of the pages, which would then have other facts
+        index = Index(facts)
+        if not index.room_is_known:
+            kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
+            problem = f"Not all nodes and pods can be read. Not seen: {', '.join(kinds)}."
+            return {"headline": "What would be is not known", "problem": problem}
+        found = effects(index, edits, tick=tick)
+        return {
+            "headline": effects_headline(found),
+            "answer": effects_text(found, everything=False),
+            "unseen": [f"{TITLES[kind]} ({why})" for kind, why in sorted(facts.unseen.items())],
+        }
+
+
+def parsed(lines: Sequence[str]) -> list[Supposition]:
+    """Return the edits of some lines. Raise UnusableEdit."""
+    if len(lines) > MOST_EDITS:
+        raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are taken")
+    for line in filter(is_file, lines):
+        raise UnusableEdit(f"{line!r} is a file: give files to the command")
+    return list(map(parse, lines))
+
+
+def _command(lines: Sequence[str]) -> str:
+    edits = [word for line in lines for word in ("--if", line)]
+    return shlex.join(["grove-admission", "topology", *edits])
+
+
+def _read(index: Index, query: Query) -> Values:
+    """Return what the page shows without an answer."""
+    return {
+        "headline": "What would be if the cluster were edited?",
+        "text": "",
+        "command_line": "",
+        "problem": "",
+        "answer": "",
+        "unseen": [],
+        "examples": EXAMPLES,
+        "options": {"if": True},
+    }
+
+
+PAGE = ConsolePage("what-if", "What if", _read, watched=False)
