@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from app import __version__
 from app.commands import COMMANDS
 from app.commands.completion import COMPLETING, complete
-from app.commands.options import UNUSABLE, Command, complain
+from app.commands.options import UNUSABLE, Command, Parser, complain
 from app.config.error import ConfigurationError
 from app.dry_run.budget import UnusableInput
 
@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in COMMANDS:
         command: Command = _load(name)
         commands[name].description = command.description
+        commands[name].examples = command.examples
         command.add_options(commands[name])
 
     if COMPLETING in os.environ:
@@ -98,9 +99,9 @@ def _load(name: str) -> Command:
     return command
 
 
-def _parsers() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _parsers() -> tuple[Parser, dict[str, Parser]]:
     """Return the parser, and the parsers of all commands without their options."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="grove-admission",
         description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains.",
     )

@@ -59,4 +59,4 @@ def test_the_commands_for_a_laptop_are_accepted() -> None:
             text=True,
             check=False,
         )
-        assert (ended.returncode, ended.stdout.split()[1]) == (0, "grove-admission")
+        assert (ended.returncode, "usage: grove-admission " in ended.stdout) == (0, True)

@@ -1,8 +1,4 @@
-"""The command line of the audit.
-
-Exit codes: 0 nothing found, 1 something would be refused, 2 not everything could be looked at, 3
-only warnings.
-"""
+"""The command `audit`: live objects that would be rejected today."""
 
 import argparse
 import contextlib
@@ -33,8 +29,10 @@ from app.objects.resource import NAMESPACE
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser, LIKE_KUBECTL)
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="only this one")
-    add_output(parser, "json: a line for each finding, then the summary")
+    parser.add_argument("-n", "--namespace", metavar="NAME", help="audit only this namespace")
+    add_output(
+        parser, "output format (default: text); json: one line per finding, then the summary"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -43,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return uvloop.run(_run(arguments, configuration))
     except BrokenPipeError:
-        raise  # the reader of our output has ended
+        raise  # the reader of our output, such as `head`, has exited
     except (ClusterError, OSError) as problem:
         return unreadable("can't audit", problem, arguments)
 
@@ -57,10 +55,7 @@ async def _run(arguments: argparse.Namespace, configuration: Configuration) -> i
 
 
 async def need_namespace(client: Client, name: str) -> None:
-    """Raise NotFound if there is no such namespace.
-
-    A misspelt namespace would otherwise have no findings.
-    """
+    """Raise NotFound if the namespace doesn't exist: a misspelt one would have no findings."""
     with contextlib.suppress(Rejected):
         await client.get(ObjectRef(NAMESPACE, name))
 
@@ -68,7 +63,7 @@ async def need_namespace(client: Client, name: str) -> None:
 async def audit(
     client: Client, configuration: Configuration, namespace: str | None, output: str
 ) -> int:
-    """Print all findings, as text or as JSON lines, and the summary. Returns the exit code."""
+    """Print all findings, as text or as JSON lines, and the summary. Return the exit code."""
     progress = Progress(sys.stderr)
     auditor = Auditor(client, configuration, progress.show, datetime.now(UTC))
     async for finding in auditor.findings(namespace):
@@ -87,9 +82,15 @@ async def audit(
 
 
 COMMAND = Command(
-    "Pages through a cluster and lists what would be refused if it were created today, and MNNVL"
-    " resources without their owner. Nothing is written. Exit code: 0 nothing found, 1 something"
-    " would be refused, 2 not everything could be looked at, 3 only warnings.",
-    add_options,
-    run,
+    description=(
+        "List live objects that would be rejected if they were created today, and MNNVL resources"
+        " that have lost their owner. Nothing is written. Exit code: 0 nothing found, 1 something"
+        " would be rejected, 2 not everything was readable, 3 only warnings."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission audit                     # every namespace",
+        "grove-admission audit -n team-a -o json   # one namespace, for scripts",
+    ),
 )

@@ -22,21 +22,21 @@ DEFAULT_NAME = "grove-admission.grove-system.svc"
 def add_options(parser: argparse.ArgumentParser) -> None:
     within = parser.add_subparsers(required=True, metavar="COMMAND")
     make = within.add_parser(
-        "make", help="a new CA and a certificate, into a directory; nothing is written over"
+        "make", help="create a CA and a certificate in a directory; existing files are kept"
     )
     make.add_argument("directory", type=Path, metavar="DIR")
-    text = f"DNS name or IP address; again for more (default: {DEFAULT_NAME})"
+    text = f"DNS name or IP address; repeat it for more (default: {DEFAULT_NAME})"
     make.add_argument("--name", type=_name, action="append", metavar="NAME", help=text)
-    text = "validity of the certificate (default: 90); that of the CA is four times as long"
+    text = "validity of the certificate in days (default: 90); the CA's is four times as long"
     make.add_argument("--days", type=_life, default=timedelta(days=90), metavar="N", help=text)
     make.set_defaults(action=_make)
     check = within.add_parser(
-        "check", help="exit code 1 where something is wrong, with the reasons"
+        "check", help="check the certificates in a directory; exit code 1 if one is wrong"
     )
-    text = "must be covered; again for more"
+    text = "name that the certificate must cover; repeat it for more"
     check.add_argument("--name", action="append", default=[], metavar="NAME", help=text)
     check.set_defaults(action=_check)
-    text = "with tls.crt, tls.key and ca.crt"
+    text = "directory with tls.crt, tls.key and ca.crt"
     check.add_argument("directory", type=Path, metavar="DIR", help=text)
 
 
@@ -44,7 +44,7 @@ def _life(text: str) -> timedelta:
     try:
         days = timedelta(days=float(text))
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days") from None
     if days <= timedelta(0):
         raise argparse.ArgumentTypeError("must be more than 0")
     return days
@@ -62,7 +62,7 @@ def _make(arguments: argparse.Namespace) -> int:
     existing = [name for name in FILES if (directory / name).exists()]
     if existing:
         raise UnusableInput(
-            f"{directory} has {', '.join(existing)} already; nothing is written over"
+            f"{directory} already has {', '.join(existing)}; nothing was overwritten"
         )
 
     try:
@@ -74,7 +74,7 @@ def _make(arguments: argparse.Namespace) -> int:
     except (ValueError, OverflowError, OSError) as problem:
         raise UnusableInput(f"can't make certificates: {problem}") from None
 
-    print(f"made in {directory}: {', '.join(FILES)}")
+    print(f"created in {directory}: {', '.join(FILES)}")
 
     return 0
 
@@ -107,4 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.action(arguments))
 
 
-COMMAND = Command("Makes or checks certificates.", add_options, run)
+COMMAND = Command(
+    description=("Create a CA and a server certificate in a directory, or check those in one."),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission certs make certs --name grove-admission.grove-system.svc",
+        "grove-admission certs check certs",
+    ),
+)

@@ -31,22 +31,24 @@ from app.webhooks.registry import routes_over
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = "YAML or JSON files; directories of them; - for standard input"
+    files = "YAML or JSON files, directories of them, or - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
-    add_config(parser, "an OperatorConfiguration")
+    add_config(parser, "file with an OperatorConfiguration")
     operations = ("CREATE", "UPDATE", "DELETE")
     parser.add_argument(
         "--operation",
         default="CREATE",
         choices=operations,
-        help="what is asked for (default: CREATE)",
+        help="operation to judge (default: CREATE)",
     )
-    parser.add_argument("--old", metavar="FILE", help="the documents that an UPDATE replaces")
-    parser.add_argument("--user", help="who asks (default: the first of authorizedUsers)")
+    parser.add_argument("--old", metavar="FILE", help="documents that an UPDATE replaces")
+    parser.add_argument(
+        "--user", help="user who sends the request (default: the first of authorizedUsers)"
+    )
     parser.add_argument(
         "--cluster",
         action="store_true",
-        help="judge with the objects of a cluster, as if the documents were created there",
+        help="use the objects of a cluster, as if the documents were created there",
     )
     add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
@@ -91,10 +93,7 @@ def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker
 async def check(
     configuration: Configuration, objects: Sequence[Object], asker: Asker
 ) -> list[Judgement]:
-    """Verdicts on `objects` without a cluster.
-
-    Each object is a fact for the verdicts on the others.
-    """
+    """Return verdicts on `objects` without a cluster. The objects can refer to each other."""
     return await _judged(
         cluster_of(configuration, objects, is_whole=False), configuration, objects, asker
     )
@@ -107,7 +106,7 @@ async def _check_with_cluster(
     arguments: argparse.Namespace,
 ) -> tuple[list[Judgement], list[str]]:
     """Return verdicts on `objects` with the facts of a cluster, and what could not be read."""
-    # loads aiohttp, which a check without a cluster doesn't need
+    # these load aiohttp, which a check without a cluster doesn't need
     from app.cluster.connect import looking_client
     from app.kube.client import ReadOnlyClient
 
@@ -150,21 +149,25 @@ def _lines(
     yield ""
     yield f"{judged_count} judged, {outcomes['refused']} refused, {outcomes['']} without a webhook"
     if outcomes["failed"]:
-        yield (
-            f"{outcomes['failed']} without a verdict: add the documents that they need, which are"
-            " named above"
-        )
+        yield (f"{outcomes['failed']} without a verdict: add the documents named above")
     elif not judged_count and any(may_be_misspelt(judgement.document) for judgement in judged):
-        yield "nothing was judged: see whether apiVersion and kind are right"
+        yield "nothing was judged: check apiVersion and kind"
     elif not judged_count:
         yield "nothing was judged"
 
 
 COMMAND = Command(
-    "Print the webhooks' verdicts on the documents of FILES. The documents are facts for each"
-    " other; nothing is stored. --cluster adds the objects of a cluster. Topology support counts"
-    " as enabled unless --config says otherwise. Schemas are not checked. Exit code: 0 all"
-    " allowed, 1 one is rejected, 2 unusable input, or facts are missing for a verdict.",
-    add_options,
-    run,
+    description=(
+        "Print the webhooks' verdicts on the documents in FILES. Documents can refer to each"
+        " other; nothing is stored. --cluster adds the objects of a cluster. Topology support"
+        " counts as enabled unless --config says otherwise. Schemas are not checked. Exit code: 0"
+        " all allowed, 1 at least one rejected, 2 unusable input, or a verdict needs facts that"
+        " are missing."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission check llm.yaml                    # without a cluster",
+        "grove-admission check --cluster manifests/ -o json",
+    ),
 )

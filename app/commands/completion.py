@@ -1,18 +1,18 @@
-"""`grove-admission completion`: what makes a shell complete commands and options."""
+"""The command `completion`: a script that makes a shell complete commands and options."""
 
 import argparse
 
 from app.commands.options import Command, needs_extra
 
 COMPLETING = "_ARGCOMPLETE"
-"""The variable that a shell sets if it asks what may follow. Its line is in COMP_LINE."""
+"""The variable that a shell sets to ask for completions. The line so far is in COMP_LINE."""
 
 _PROGRAMS = ("grove-admission", "kubectl-grove_admission")
 _SHELLS = ("bash", "zsh", "fish")
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print what may follow the line of a shell, and end. Nothing without the package for it."""
+    """Print completions of the shell's line and exit. Print none without argcomplete."""
     try:
         import argcomplete
     except ImportError:
@@ -21,7 +21,7 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=_SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=_SHELLS, help="your shell")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,8 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "Prints what makes a shell complete commands and options. For bash, put"
-    ' eval "$(grove-admission completion bash)" into ~/.bashrc.',
-    add_options,
-    run,
+    description=(
+        "Print a script that makes your shell complete commands, options and object names."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        'eval "$(grove-admission completion bash)"        # in ~/.bashrc',
+        "grove-admission completion fish | source         # in config.fish",
+    ),
 )

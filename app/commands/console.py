@@ -1,7 +1,4 @@
-"""The command line of the console.
-
-Exit codes: 0 after SIGTERM, 1 if it can't run.
-"""
+"""The command `console`: a local web page."""
 
 import argparse
 import asyncio
@@ -34,25 +31,25 @@ if TYPE_CHECKING:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_cluster_options(parser, "kubectl's")
+    add_cluster_options(parser, "your kubeconfig")
     parser.add_argument(
         "--namespace",
         default="",
         metavar="A,B",
-        help="if you may list neither all nor the namespaces (default: that of the context)",
+        help="namespaces to show if you may not list them (default: that of the context)",
     )
 
     parser.add_argument(
-        "--port", type=port_number, default=0, help="on loopback (default: a free one)"
+        "--port", type=port_number, default=0, help="port on loopback (default: a free one)"
     )
-    parser.add_argument("--ipv6", action="store_true", help="listen on ::1 in place of 127.0.0.1")
+    parser.add_argument("--ipv6", action="store_true", help="listen on ::1 instead of 127.0.0.1")
     parser.add_argument("--no-browser", action="store_true", help="don't open a browser")
 
 
 def run(arguments: argparse.Namespace) -> int:
     if is_in_cluster():
         complain(
-            "the console doesn't run in a cluster: run it where your kubeconfig and browser are"
+            "The console doesn't run in a cluster. Run it where your kubeconfig and browser are."
         )
         return REFUSED
 
@@ -105,9 +102,16 @@ def announcement(url: str, file: Path, *, terminal: bool) -> str:
 
 
 COMMAND = Command(
-    "A local web page with workloads, topology, findings and a playground, until SIGTERM or Ctrl-C."
-    " It listens on loopback only, reads with the rights of the kubeconfig, and writes nothing to"
-    " the cluster. Exit code: 0 at the end, 1 if it can't run.",
-    add_options,
-    run,
+    description=(
+        "Show workloads, topology, findings and a playground in a local web page until Ctrl-C or"
+        " SIGTERM. The console listens on loopback only, reads with the permissions of your"
+        " kubeconfig, and writes nothing to the cluster. Exit code: 0 after it was stopped, 1 if"
+        " it can't run."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission console                       # opens your browser",
+        "grove-admission console --namespace a,b       # if you may read only these",
+    ),
 )

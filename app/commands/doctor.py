@@ -1,7 +1,4 @@
-"""The command line of the doctor.
-
-Exit codes: 0 fine, 1 problems, 2 not everything could be looked at.
-"""
+"""The command `doctor`: what to repair in an installation."""
 
 import argparse
 import functools
@@ -35,11 +32,11 @@ from app.kube.api import ClusterError
 
 _HANDSHAKE_SECONDS = 3.0
 _UNCONFIGURED = warning(
-    "not given: an installation with the defaults is looked for",
-    "Give the server's own as --config.",
+    "not given: doctor looks for an installation with the default configuration",
+    "Give the server's configuration: grove-admission doctor --config FILE.",
 )
 _NOT_GIVEN = {"cluster_topology": {"enabled"}}
-"""What the defaults have, and no configuration may have without levels."""
+"""A field of the defaults that is invalid in a configuration without levels."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +44,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all-webhooks",
         action="store_true",
-        help="also rehearse an outage of each webhook of the cluster, whoever it belongs to",
+        help="also rehearse an outage of every other webhook in the cluster",
     )
-    parser.add_argument("--all", action="store_true", help="also the checks that are ok")
+    parser.add_argument("--all", action="store_true", help="also show the checks that passed")
     add_output(parser)
     add_record_options(parser)
     parser.add_argument(
-        "--offline", type=Path, metavar="FILE", help="examine a record in place of a cluster"
+        "--offline", type=Path, metavar="FILE", help="examine a record instead of a cluster"
     )
 
 
@@ -114,10 +111,16 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
 
 
 COMMAND = Command(
-    "Looks at the webhook configurations, their caBundles, the Service, what is installed, the"
-    " server's permissions and the topology objects, and says what would be refused while the"
-    " server is down. Nothing is written. Exit code: 0 fine, 1 problems, 2 not everything could be"
-    " looked at.",
-    add_options,
-    run,
+    description=(
+        "Check the webhook configurations, their CA bundles, the Service, what is installed, the"
+        " server's permissions and the topology objects, and say what would be rejected while the"
+        " server is down. Nothing is written. Exit code: 0 no problems, 1 problems, 2 not"
+        " everything was readable."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission doctor --config config.yaml",
+        "grove-admission doctor --all-webhooks   # rehearse an outage of every webhook",
+    ),
 )

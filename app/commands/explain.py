@@ -1,8 +1,4 @@
-"""The command line of explanations: of one object, or of all that waits.
-
-Exit codes: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not found, not
-everything could be read, or it waits and the reasons that are left were not examined.
-"""
+"""The command `explain`: why one workload is pending, or a list of all pending workloads."""
 
 import argparse
 import asyncio
@@ -47,11 +43,11 @@ from app.kube.api import ClusterError, Reader, Selection
 from app.kube.contexts import namespace_of
 from app.stores.around import ASKED
 
-# Which object a command line asks about, and what to say if it isn't there.
+# Which object a command line names, and what to say if it doesn't exist.
 
 
 MOST_NEIGHBOURS = 500
-"""So many objects of a namespace are looked through for a similar name: one page."""
+"""How many objects of a namespace are searched for a similar name: one page."""
 
 _SHORT = {
     "PodCliqueSet": "pcs",
@@ -71,13 +67,13 @@ KINDS: Mapping[str, str] = {
     for name in (kind.lower(), f"{kind.lower()}s", _SHORT.get(kind, ""))
     if name
 }
-"""The kinds, by the names that kubectl has for them."""
+"""Kinds by the names that kubectl accepts for them."""
 
 _FORMS = "give KIND/NAME, KIND NAME, or the name of a PodCliqueSet"
 
 
 def one_word(words: Sequence[str]) -> str:
-    """Return the words that name an object as KIND/NAME, or as a bare name.
+    """Return the words that name an object as KIND/NAME, or as a name without a kind.
 
     `podcliqueset llm` is `podcliqueset/llm`. Raise UnusableInput for more words.
     """
@@ -87,7 +83,7 @@ def one_word(words: Sequence[str]) -> str:
 
 
 def reference(text: str, namespace: str) -> Ref:
-    """Return the object that `KIND/NAME` names; a bare name is that of a PodCliqueSet.
+    """Return the object that `KIND/NAME` names. A name without a kind means a PodCliqueSet.
 
     Raise UnusableInput for another kind, or none.
     """
@@ -97,16 +93,15 @@ def reference(text: str, namespace: str) -> Ref:
     if not name or (not kind and name.lower() in KINDS):
         raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
-        others = "name one of its Pods, or nothing, for all that waits"
+        others = "name one of its Pods, or nothing to list all pending workloads"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 
 
 async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
-    """Return objects of the same kind.
+    """Return objects of the same kind that the user may have meant.
 
-    These are those of the same name in all namespaces, as far as they may be read, and those in the
-    same namespace.
+    They have the same name in any namespace that may be read, or are in the same namespace.
     """
     by_name = await _listed(client, ref.kind, None, f"metadata.name={ref.name}")
     return [*by_name, *await _listed(client, ref.kind, ref.namespace)]
@@ -115,7 +110,7 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 async def _listed(
     client: Reader, kind: str, namespace: str | None, selector: str = ""
 ) -> list[Ref]:
-    """Return one page of names, or nothing if it can't be read: a hint must not fail."""
+    """Return one page of names, none if it can't be read, because a hint must not fail."""
     selection = Selection(OF_KIND[kind], namespace, fields=selector, metadata_only=True)
     try:
         page = await client.list(selection, limit=MOST_NEIGHBOURS)
@@ -124,17 +119,17 @@ async def _listed(
     return [Ref(kind, *read_key(obj)) for obj in page.items]
 
 
-# Names that a shell completes.
+# Completion of names in a shell.
 
 
 _PATIENCE_SECONDS = 3.0
-"""How long a shell waits for names."""
+"""Seconds after which the completion of names gives up."""
 
 
 def complete_object(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
-    """Return what may follow `prefix` as the object: kinds, then names, as argcomplete asks.
+    """Return completions of `prefix` for argcomplete: kinds, then names.
 
-    Empty if the cluster doesn't answer in time: a shell shows no error.
+    Return none if the cluster doesn't answer in time, because a shell shows no error.
     """
     kind, slash, _name = prefix.rpartition("/")
     if not slash:
@@ -162,11 +157,11 @@ async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
 
 
 _READ = (*RESOURCES, *WORKLOAD_KINDS)
-"""What is read, and the kinds of which only names are, to say what is not there."""
+"""Resources that are read. Of workload kinds, only names are, for error messages."""
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0
-"""How often --watch looks: seldom if the whole cluster is read for it."""
+"""Seconds between two reads of --watch; _ROOM_SECONDS if each reads the whole cluster."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -174,35 +169,43 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "object",
         nargs="*",
         metavar="KIND/NAME",
-        help="or KIND NAME, such as lws/vllm; of a PodCliqueSet, NAME will do; without it, lists"
-        " what waits",
+        help="the workload, such as lws/vllm; a name without a kind means a PodCliqueSet; without"
+        " it, pending workloads are listed",
     )
     named.completer = complete_object  # type: ignore[attr-defined] # argcomplete looks for it
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
-        "-n", "--namespace", metavar="NAME", help="of the object (default: that of the kubeconfig)"
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="namespace (default: that of the kubeconfig context)",
     )
     where.add_argument(
-        "-A", "--all-namespaces", action="store_true", help="list what waits in all namespaces"
+        "-A",
+        "--all-namespaces",
+        action="store_true",
+        help="list pending workloads in all namespaces",
     )
     add_reading_options(parser)
     parser.add_argument(
         "--no-room",
         action="store_true",
-        help="don't read all nodes and pods, and don't examine whether there is room",
+        help="skip the check for room, which reads all nodes and pods",
     )
-    parser.add_argument("--all", action="store_true", help="the whole tree or list, nothing folded")
+    parser.add_argument(
+        "--all", action="store_true", help="show everything: fold neither the tree nor the list"
+    )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
         "--watch",
         action="store_true",
-        help="then print a line whenever the answer changes, until Ctrl-C",
+        help="keep running, and print a line when the answer changes, until Ctrl-C",
     )
     how.add_argument(
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files of any size, or a record, in place of a cluster",
+        help="read YAML or JSON files, or a record, instead of a cluster",
     )
     add_record_options(parser)
 
@@ -211,9 +214,9 @@ def run(arguments: argparse.Namespace) -> int:
     logs.set_up("warning")
     name = one_word(arguments.object)
     if name and arguments.all_namespaces:
-        raise UnusableInput("--all-namespaces lists what waits, and takes no name")
+        raise UnusableInput("--all-namespaces lists pending workloads and takes no name")
     if arguments.watch and not name:
-        raise UnusableInput("--watch takes the name of an object")
+        raise UnusableInput("--watch needs the name of a workload")
 
     try:
         if arguments.offline:
@@ -223,18 +226,17 @@ def run(arguments: argparse.Namespace) -> int:
             return uvloop.run(_list(namespace, arguments))
         return uvloop.run(_run(reference(name, namespace), arguments))
     except BrokenPipeError:
-        raise  # the reader of our output has ended
+        raise  # the reader of our output, such as `head`, has exited
     except (ClusterError, OSError) as problem:
         return unreadable("can't explain", problem, arguments)
 
 
 def _require_files(names: Sequence[str]) -> None:
-    """Raise UnusableInput if one is no file: it may be the object, which options can't follow."""
+    """Raise UnusableInput if a path is not a file: it may be the object, put after --offline."""
     for name in names:
         if name != "-" and not Path(name).exists():
             raise UnusableInput(
-                f"{name}: there is no such file; if it is the name of an object, write it before"
-                " --offline"
+                f"{name}: there is no such file; the name of an object must precede --offline"
             )
 
 
@@ -260,7 +262,7 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
 
 
 def _refs(facts: Snapshot, kind: str) -> list[Ref]:
-    """Return the objects of a kind among facts."""
+    """Return the objects of a kind in a snapshot."""
     row = BY_RESOURCE.get(OF_KIND[kind])
     if row is None:
         return sorted({ref for pod in facts.pods for ref in pod.made_for if ref.kind == kind})
@@ -274,7 +276,7 @@ def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
 
 
 def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
-    """Print what waits in a namespace, or in all for "". Return the exit code."""
+    """Print the pending workloads of a namespace, or of all if it is "". Return the exit code."""
     facts = index.facts
     within = [namespace] if namespace else []
     listed = rows(index, [*workloads(index, within), *waiting_alone(index, within)])
@@ -316,12 +318,12 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 
 
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
-    """Say that an object doesn't exist, or that it may not be read, and what helps."""
+    """Print that an object doesn't exist or can't be read, and what helps. Return the exit code."""
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
-    if ref in others:  # its pods tell of it, and there are none
+    if ref in others:  # a workload that is known only by its pods
         complain(
-            f"{ref} exists in namespace {ref.namespace}, and has no pod yet. Its events say why:"
+            f"{ref} exists in namespace {ref.namespace} but has no pods yet. Its events say why:"
             f" kubectl describe {ref.kind.lower()} {ref.name} -n {ref.namespace}"
         )
         return UNUSABLE
@@ -345,7 +347,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Look again every so many seconds, and print a line if the answer is another than before."""
+    """Print a line when the answer changes. Read the cluster every `every` seconds."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)
@@ -357,7 +359,7 @@ async def watch(
 
 
 def summary(answer: Answer) -> str:
-    """Return the answer in one line, without what changes by itself."""
+    """Return the answer in one line, without ages and counts that change all the time."""
     pods = (
         f"{answer.placed} of {answer.total} placed"
         if answer.total is not None
@@ -368,12 +370,17 @@ def summary(answer: Answer) -> str:
 
 
 COMMAND = Command(
-    "Explains whether a workload is placed as asked, and why it waits: one tree from its"
-    " PodCliqueSet to its pods, and every reason that applies, with what helps. Without a name, it"
-    " lists what waits, in the order of KAI's line, with the first reason and who can act. Nothing"
-    " is written. Exit code: 0 no reason found, or nothing waits; 1 reasons; 2 the object was not"
-    " found, not everything could be read, or it waits and the reasons that are left were not"
-    " examined.",
-    add_options,
-    run,
+    description=(
+        "Say whether a workload is placed as requested, why it is pending, and how to fix it:"
+        " every reason that applies, and a tree from the workload to its pods. Without a name,"
+        " list pending workloads in KAI's order, each with its first reason and who can act."
+        " Nothing is written. Exit code: 0 nothing is pending and nothing is wrong, 1 reasons, 2"
+        " not found, not everything was readable, or the remaining reasons were not checked."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission explain llm -n team-a   # why PodCliqueSet llm is pending",
+        "grove-admission explain -A              # all pending workloads",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Documents from files, folders and standard input."""
+"""Read documents from files, directories and standard input."""
 
 import contextlib
 import sys
@@ -17,9 +17,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
     """Return the documents in files, directories or standard input (-), with their file's name.
 
-    `limits` are those of each file.
-
-    Raise UnusableInput.
+    `limits` apply to each file. Raise UnusableInput if one can't be read.
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
@@ -55,10 +53,10 @@ def stream_of(names: Sequence[str]) -> Iterator[Object]:
 
 @contextlib.contextmanager
 def _named(path: str, without: list[str]) -> Iterator[None]:
-    """Name the file of an UnusableInput.
+    """Add the file's name to an UnusableInput.
 
-    A file that has text and no document, such as an empty List, is none: its problem is added to
-    `without`.
+    A file that has text but no document, such as an empty List, raises nothing: its problem is
+    added to `without`.
     """
     try:
         yield
@@ -73,8 +71,7 @@ def _named(path: str, without: list[str]) -> Iterator[None]:
 def _opened(name: str) -> Iterator[TextIO]:
     """Open a file, or standard input if `name` is "-".
 
-    Raise UnusableInput if it cannot be read. The cause has no name of the file, which stands before
-    it.
+    Raise UnusableInput if it cannot be read, without the name of the file.
     """
     try:
         if name == "-":

@@ -318,7 +318,7 @@ def server_of(questions: Questions) -> "FastMCP":
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser, LIKE_KUBECTL)
     parser.add_argument(
-        "--offline", metavar="FILE", help="read a record or files of objects instead of a cluster"
+        "--offline", metavar="FILE", help="read a record or YAML files instead of a cluster"
     )
 
 
@@ -338,9 +338,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "Serve read-only tools to an assistant over the Model Context Protocol, on standard input and"
-    " output: pending workloads and why, the topology, room, what if, queues, verdicts on"
-    " documents, doctor and audit. They run with your kubeconfig and permissions, and never write.",
-    add_options,
-    run,
+    description=(
+        "Serve read-only tools to an assistant over the Model Context Protocol on standard input"
+        " and output: pending workloads and why, the topology, room, the effects of changes,"
+        " queues, verdicts on documents, doctor and audit. They run with your kubeconfig and"
+        " permissions, and never write."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission mcp                       # your assistant runs this command",
+        "grove-admission mcp --context production  # another cluster",
+    ),
 )

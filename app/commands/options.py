@@ -1,4 +1,4 @@
-"""Options, exit codes and problems that several commands have."""
+"""Options, exit codes and error messages that several commands share."""
 
 import argparse
 import contextlib
@@ -14,11 +14,11 @@ from app.base.value import Value
 from app.base.visible import visible, visible_json
 from app.dry_run.budget import UnusableInput
 
-# pydantic takes a tenth of a second, which commands that read no configuration need not spend
+# importing pydantic takes a tenth of a second; commands without a configuration skip it
 if TYPE_CHECKING:
     from app.config.schema import Configuration
 
-LIKE_KUBECTL = "that of this Pod; outside of one, kubectl's"
+LIKE_KUBECTL = "in-cluster config inside a Pod, otherwise your kubeconfig"
 
 REFUSED = 1
 """Exit code: something was rejected or failed."""
@@ -27,52 +27,68 @@ UNUSABLE = 2
 
 
 class Command(Value):
-    """A command.
-
-    It has its description in the help text, its options, and `run`, which returns the exit code.
-    """
+    """One command of the program."""
 
     description: str
+    """The paragraph of the help text."""
     add_options: Callable[[argparse.ArgumentParser], None]
+    """Adds the command's options to its parser."""
     run: Callable[[argparse.Namespace], int]
+    """Runs the command, and returns the exit code."""
+    examples: tuple[str, ...] = ()
+    """Command lines, each with a comment if it needs one. The help text begins with them."""
 
 
-def add_cluster_options(parser: argparse.ArgumentParser, default: str = "that of this Pod") -> None:
-    """Add the options for the configuration and its cluster.
+class Parser(argparse.ArgumentParser):
+    """A parser whose help text begins with examples."""
 
-    `default` describes the cluster without a kubeconfig.
+    examples: tuple[str, ...] = ()
+    """The command lines that the help text begins with."""
+
+    def format_help(self) -> str:
+        """Return the help text."""
+        lines = "".join(f"  {example}\n" for example in self.examples)
+        return f"examples:\n{lines}\n{super().format_help()}" if lines else super().format_help()
+
+
+def add_cluster_options(
+    parser: argparse.ArgumentParser, default: str = "in-cluster config"
+) -> None:
+    """Add the options for the configuration and the cluster.
+
+    `default` says which cluster is used without these options.
     """
     add_config(parser)
     add_cluster(parser, default)
 
 
 def add_config(
-    parser: argparse.ArgumentParser, description: str = "an OperatorConfiguration: the server's"
+    parser: argparse.ArgumentParser,
+    description: str = "file with the server's OperatorConfiguration",
 ) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help=description)
 
 
 def add_reading_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for a cluster and for the form of the output.
-
-    The cluster is read with the rights of the user.
-    """
+    """Add the options for a cluster that is only read, and for the output format."""
     add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 
 
 def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options that name a cluster. `default` describes the cluster without them."""
+    """Add the options that name a cluster. `default` says which one is used without them."""
     parser.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help=f"of the cluster (default: {default})"
+        "--kubeconfig", type=Path, metavar="FILE", help=f"kubeconfig file (default: {default})"
     )
     parser.add_argument(
-        "--context", metavar="NAME", help="of the kubeconfig (default: its current one)"
+        "--context", metavar="NAME", help="kubeconfig context (default: current-context)"
     )
 
 
-def add_output(parser: argparse.ArgumentParser, description: str = "default: text") -> None:
-    """Add the option for the form of the output, called as kubectl calls it."""
+def add_output(
+    parser: argparse.ArgumentParser, description: str = "output format (default: text)"
+) -> None:
+    """Add the option for the output format, which has kubectl's name."""
     parser.add_argument(
         "-o", "--output", default="text", choices=("text", "json"), help=description
     )
@@ -81,19 +97,22 @@ def add_output(parser: argparse.ArgumentParser, description: str = "default: tex
 def add_log_level(parser: argparse.ArgumentParser) -> None:
     levels = ("debug", "info", "warning", "error")
     parser.add_argument(
-        "--log-level", default="info", choices=levels, help="of all but verdicts (default: info)"
+        "--log-level",
+        default="info",
+        choices=levels,
+        help="level of all log lines except verdicts (default: info)",
     )
     parser.add_argument(
         "--log-format",
         default="",
         choices=("text", "json"),
-        help="default: text on a terminal, json elsewhere",
+        help="log format (default: text on a terminal, otherwise json)",
     )
 
 
 def port_number(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
     return int(text)
 
 
@@ -109,35 +128,35 @@ def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
 
 @contextlib.contextmanager
 def needs_extra(name: str) -> Iterator[None]:
-    """Name the extra of our package that a command needs if the block can't import from it.
+    """Raise UnusableInput that names the extra to install if the block can't import a package.
 
-    The image leaves it out. Raise UnusableInput.
+    The container image has no extras.
     """
     try:
         yield
     except ImportError as problem:
         raise UnusableInput(
-            f"this needs more packages ({problem}): install grove-admission[{name}], which the"
-            " image leaves out"
+            f"The {name} extra is not installed ({problem}). Run: pip install"
+            f" 'grove-admission[{name}]' (the container image does not have it)"
         ) from None
 
 
 def columns(stream: TextIO) -> int:
-    """Return the columns of a terminal; 0, for as many as are needed, if there is none."""
+    """Return the width of a terminal in columns, or 0 (no limit) if `stream` is not a terminal."""
     if not stream.isatty() and not os.environ.get("COLUMNS"):
         return 0
     return shutil.get_terminal_size().columns
 
 
 def show(text: str) -> None:
-    """Print a text for people, as wide as the terminal; commands in it stay whole."""
+    """Print a text wrapped to the width of the terminal. Commands in it are not wrapped."""
     print(fitted(text, columns(sys.stdout)))
 
 
 def show_answer(
     output: str, document: Callable[[], dict[str, Any]], text: Callable[[], str]
 ) -> None:
-    """Print an answer in the form that --output names."""
+    """Print an answer in the format that --output names."""
     if output == "json":
         print(visible_json(document(), indented=True))
     else:
@@ -147,9 +166,10 @@ def show_answer(
 
 
 def complain(problem: object, kept: str = "") -> None:
-    """Print a problem on standard error, as wide as the terminal; commands in it stay whole.
+    """Print a problem on standard error, wrapped to the width of the terminal.
 
-    `kept` are characters that would otherwise be replaced, such as line breaks.
+    Commands in it are not wrapped. `kept` are characters, such as line breaks, that are printed
+    although they would otherwise be replaced.
     """
     print(fitted(visible(str(problem), kept), columns(sys.stderr)), file=sys.stderr)
 
@@ -157,7 +177,7 @@ def complain(problem: object, kept: str = "") -> None:
 def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) -> int:
     """Print why a cluster cannot be read, and return the exit code.
 
-    The text says how to renew rejected credentials of the user.
+    If the user's credentials were rejected, also print how to renew them.
     """
     # loads aiohttp, which commands without a cluster don't need
     from app.cluster.connect import how_to_renew
@@ -165,6 +185,6 @@ def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) 
     complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)
     if command:
-        # whole, to be copied: it may be anybody's command
+        # not wrapped: it is copied, and the kubeconfig may name any program
         print(f"renew your credentials: {command}", file=sys.stderr)
     return UNUSABLE

@@ -1,4 +1,4 @@
-"""`grove-admission policies`: prints the rules that an API server can evaluate itself."""
+"""The command `policies`: rules that API servers can evaluate themselves."""
 
 import argparse
 from pathlib import Path
@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--static", type=Path, metavar="DIR", help="write static manifests of API servers to DIR"
+        "--static", type=Path, metavar="DIR", help="write static manifests for API servers to DIR"
     )
     what.add_argument(
         "--mutating",
@@ -39,13 +39,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--queues",
         choices=("refuse", "warn"),
-        help="print the policies about who may use which queue, and which don't exist",
+        help="print policies that reject, or warn about, queues that don't exist or that the user"
+        " may not use",
     )
     parser.add_argument(
         "--kai-namespace",
         metavar="NAMESPACE",
         default="kai-scheduler",
-        help="with --queues: where KAI runs (default: kai-scheduler)",
+        help="with --queues: KAI's namespace (default: kai-scheduler)",
     )
 
 
@@ -64,14 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def uncovered() -> str:
-    """Return comments about what only the webhooks do."""
+    """Return YAML comments that list what only the webhooks do."""
     lines = ["# Made by `grove-admission policies`. Only the webhooks do the following:"]
     lines += [f"# - {row.path}, {row.what}: {row.why}" for row in UNCOVERED]
     return "\n".join([*lines, ""])
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes expressions of several lines as they are in the files, and no aliases."""
+    """A dumper that writes multi-line expressions as blocks, and no aliases."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         style = "|" if "\n" in data else None
@@ -87,8 +88,8 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 def documents(objects: Objects, width: int = 100) -> str:
     """Return YAML documents.
 
-    The first begins without a line of dashes: after comments alone, kube-apiserver would take
-    these for a document.
+    The first one has no line of dashes before it: kube-apiserver would take comments above such a
+    line for a document of their own.
     """
     return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=width)
 
@@ -137,8 +138,15 @@ def _plugins(folder: Path, names: list[str]) -> Object:
 
 
 COMMAND = Command(
-    "Prints ValidatingAdmissionPolicies and their bindings, for kubectl apply: those rules of the"
-    " webhooks that an API server can evaluate itself, so that they hold while no server answers.",
-    add_options,
-    run,
+    description=(
+        "Print ValidatingAdmissionPolicies and their bindings for kubectl apply: the webhooks'"
+        " rules that API servers can evaluate themselves, so that they also hold while no server"
+        " answers."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission policies | kubectl apply -f -",
+        "grove-admission policies --queues warn   # who may use which queue",
+    ),
 )

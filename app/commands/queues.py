@@ -1,7 +1,4 @@
-"""The command line of KAI's queues.
-
-Exit codes: 0 KAI can use every queue, 1 there is one that it can't, 2 not everything could be read.
-"""
+"""The command `queues`: KAI's queues, their usage and their pending gangs."""
 
 import argparse
 import sys
@@ -33,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files, or a record of explain, in place of a cluster",
+        help="read YAML or JSON files, or a record of explain, instead of a cluster",
     )
 
 
@@ -59,10 +56,15 @@ async def _read(arguments: argparse.Namespace) -> Snapshot:
 
 
 COMMAND = Command(
-    "Shows the queues of KAI: the quota and limit of each, what its pods use, its fair share of"
-    " what there is now, how many gangs wait in it, and what becomes of the first of them. Nothing"
-    " is written. Exit code: 0 KAI can use every queue, 1 there is one that it can't, 2 not"
-    " everything could be read.",
-    add_options,
-    run,
+    description=(
+        "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what"
+        " happens next to the first of them. Nothing is written. Exit code: 0 KAI can use every"
+        " queue, 1 KAI can't use at least one, 2 not everything was readable."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission queues",
+        "grove-admission queues -o json   # for scripts",
+    ),
 )

@@ -17,18 +17,18 @@ from app.facts.named import Ref
 T = TypeVar("T")
 
 KIND = "ExplainRecord"
-"""A record of what is kept of objects (`facts/`), not of the objects.
+"""The kind of a record, which has the facts that are read from objects, not the objects.
 
-Environment variables, arguments, images, Secrets and annotations that decide nothing are not kept.
+It has no environment variables, arguments, images, Secrets, or annotations without effect.
 """
 
 HAS_NAMES = (
-    "the record contains the names of objects, namespaces and nodes, their labels, and messages of"
-    " other components: read it before you pass it on"
+    "The record contains the names of objects, namespaces and nodes, their labels, and messages of"
+    " other components. Read it before you share it."
 )
 
 _LOOKED_AT = 64
-"""Bytes of a file that tell whether it is a record."""
+"""How many bytes of a file are read to tell whether it is a record."""
 
 
 def add_record_options(parser: argparse.ArgumentParser) -> None:
@@ -36,15 +36,15 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
         "--record",
         type=Path,
         metavar="FILE",
-        help="write the facts behind the answer, for --offline and for bug reports",
+        help="write the facts behind the answer to FILE, for --offline and for bug reports",
     )
 
 
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
     """Write the facts to the file of --record, if it is given, and print how to read it.
 
-    `asked` is the object that was asked for; its name is "" for a whole namespace. Raise OSError if
-    the file cannot be written.
+    `asked` is the object of the answer; its name is "" for a whole namespace. Raise OSError if the
+    file cannot be written.
     """
     if not arguments.record:
         return
@@ -62,13 +62,13 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
 def facts_in(names: Sequence[str]) -> Snapshot:
     """Return the facts of a record, or of the documents in files.
 
-    Raise UnusableInput for a record that cannot be read, or that is one of several files.
+    Raise UnusableInput for a record that cannot be read, or that is given with other files.
     """
     records = [name for name in names if _is_record(name)]
     if not records:
         return facts_of(stream_of(names), time.time())
     if len(names) > 1:
-        raise UnusableInput(f"{records[0]}: it is a record: give it without other files")
+        raise UnusableInput(f"{records[0]} is a record: give it without other files")
 
     return read_record(KIND, Snapshot, Path(records[0]))
 

@@ -1,7 +1,7 @@
-"""`grove-admission schema`: prints the JSON Schema of what a command prints with --output json.
+"""The command `schema`: the JSON Schema of a command's output with --output json.
 
-A schema has a version. A field may be added without a new one, so that readers pass over fields
-that they don't know; a field that goes or changes its type makes a new one.
+Each schema has a version. It grows when a field is removed or changes its type, not when one is
+added, so readers must ignore fields that they don't know.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from app.facts.grove.topology import Level
 from app.facts.named import Ref
 
 Gpus = int | float | None
-"""A number of GPUs, or parts of one; null if it is not known."""
+"""A number of GPUs, possibly fractional; null if it is not known."""
 
 
 class RoomInDomain(TypedDict):
@@ -40,7 +40,7 @@ class Explanation(Answer, rename=AS_JSON):
 
 
 class FirstReason(TypedDict):
-    """`id` and `who` are "" without a known reason."""
+    """The first reason of a workload. `id` and `who` are "" if no reason was found."""
 
     id: str
     text: str
@@ -264,9 +264,9 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
     "check": (1, CheckedDocuments),
     "trial": (1, TrialReport),
 }
-"""The version and the type of what is printed, by the name of its schema.
+"""Versions and types by the names of schemas.
 
-`audit` prints a document in each line: one for each finding, and the summary as the last.
+`audit` prints one document per line: one for each finding, then the summary.
 """
 
 
@@ -293,7 +293,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    "Prints the JSON Schema of what a command prints with --output json. Exit code: 0.",
-    add_options,
-    run,
+    description=("Print the JSON Schema of a command's output with --output json. Exit code: 0."),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission schema explain",
+        "grove-admission schema topology > topology.schema.json",
+    ),
 )

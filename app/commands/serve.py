@@ -1,4 +1,4 @@
-"""`grove-admission serve`: the server, until SIGTERM."""
+"""The command `serve`: the admission webhooks and the reconcilers, until SIGTERM."""
 
 import argparse
 import logging
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_cluster_options(parser)
     parser.add_argument(
-        "--host", help="address to listen on (default: server.host of the configuration)"
+        "--host", help="address to listen on (default: server.host in the configuration)"
     )
     parser.add_argument(
         "--port",
@@ -54,24 +54,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=Path("certs"),
         metavar="DIR",
         help=(
-            "directory with tls.crt and tls.key; a development pair is made where there is none"
-            " (default: certs)"
+            "directory with tls.crt and tls.key; if it has neither, a development certificate is"
+            " created (default: certs)"
         ),
     )
     parser.add_argument(
         "--objects",
         type=Path,
         metavar="DIR",
-        help="facts from the YAML and JSON files of DIR, in place of a cluster",
+        help="read objects from the YAML and JSON files in DIR instead of a cluster",
     )
     add_log_level(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.config is None and arguments.objects is None:
-        raise UnusableInput(
-            "for a cluster, serve needs --config FILE; without a cluster, --objects DIR"
-        )
+        raise UnusableInput("serve needs --config FILE for a cluster, or --objects DIR without one")
 
     logs.set_up(arguments.log_level, arguments.log_format)
     try:
@@ -104,11 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Duties]:
-    """Return the resources that the server uses, and what its leader does beside reconciling."""
+    """Return the resources that the server reads, and the leader's duties besides reconciling."""
     if not configuration.waiting.enabled:
         return ALL, no_duties
 
-    # loads explain, which a server without it doesn't need
+    # this loads explain, which a server without it doesn't need
     from app.waiting.watcher import RESOURCES, WaitingDuty
 
     resources = dict.fromkeys((*ALL, *RESOURCES))
@@ -116,11 +114,17 @@ def further_duties(configuration: Configuration) -> tuple[Iterable[Resource], Du
 
 
 COMMAND = Command(
-    "Serves the admission webhooks, and reconciles where it leads, until SIGTERM. Needs --config"
-    " for a cluster, or --objects for none. GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT,"
-    " GROVE_ADMISSION_TOOLS_PORT and GROVE_ADMISSION_CERTIFICATES_MODE stand between the"
-    " configuration and these options. Exit code: 0 after SIGTERM, 1 where it can't serve or the"
-    " configuration is invalid, 2 for unusable input.",
-    add_options,
-    run,
+    description=(
+        "Serve the admission webhooks, and reconcile while it is the leader, until SIGTERM. Give"
+        " --config to serve a cluster, --objects to serve without one. GROVE_ADMISSION_HOST,"
+        " GROVE_ADMISSION_PORT, GROVE_ADMISSION_TOOLS_PORT and GROVE_ADMISSION_CERTIFICATES_MODE"
+        " override the configuration, and options override them. Exit code: 0 after SIGTERM, 1 if"
+        " it can't serve or the configuration is invalid, 2 unusable input."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission serve --config config.yaml         # for a cluster",
+        "grove-admission serve --objects manifests/examples # without a cluster",
+    ),
 )

@@ -1,8 +1,4 @@
-"""The command line of the topology.
-
-Exit codes: 0 nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there
-is room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 something does.
-"""
+"""The command `topology`: its levels, free GPUs, room for a workload, and effects of changes."""
 
 import argparse
 import re
@@ -74,25 +70,32 @@ _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "domain", nargs="?", metavar="LEVEL=VALUE", help="what is inside one domain: zone=zone-a"
+        "domain",
+        nargs="?",
+        metavar="LEVEL=VALUE",
+        help="show what is inside one domain, such as zone=zone-a",
     )
     add_reading_options(parser)
     parser.add_argument(
-        "--name", default="", metavar="NAME", help="of the topology (default: grove-topology)"
+        "--name", default="", metavar="NAME", help="name of the topology (default: grove-topology)"
     )
     parser.add_argument(
-        "--room", metavar="NxG", help="find room for N pods of G GPUs in one domain of --in"
+        "--room",
+        metavar="NxG",
+        help="find room for N pods of G GPUs each in one domain of level --in",
     )
 
     parser.add_argument(
         "--in",
         dest="level",
         metavar="LEVEL",
-        help="of --room (default: the narrowest level but one)",
+        help="level for --room (default: the second narrowest)",
     )
-    add_config(parser, "an OperatorConfiguration, whose mnnvl.spareNodes --room keeps free")
+    add_config(parser, "OperatorConfiguration; --room keeps its mnnvl.spareNodes free")
     parser.add_argument(
-        "--levels", metavar="FILE", help="which PodCliqueSets these levels would affect, and how"
+        "--levels",
+        metavar="FILE",
+        help="show which PodCliqueSets new levels, in FILE, would affect",
     )
     parser.add_argument(
         "--if",
@@ -100,15 +103,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="EDIT",
-        help="what would be if: 'drain rack=r7', 'cordon n1', 'add 4 like n12', 'label n1 rack=r2',"
-        " or a file that is applied; may be given several times, in order",
+        help="show the effects of an edit: 'drain rack=r7', 'cordon n1', 'add 4 like n12',"
+        " 'label n1 rack=r2', or a file to apply; repeat it for several edits, in order",
     )
-    parser.add_argument("--all", action="store_true", help="all domains, and all gangs of --if")
+    parser.add_argument(
+        "--all", action="store_true", help="show all domains, and all gangs of --if"
+    )
     parser.add_argument(
         "--offline",
         nargs="+",
         metavar="FILES",
-        help="judge YAML or JSON files, or a record of explain, in place of a cluster",
+        help="read YAML or JSON files, or a record of explain, instead of a cluster",
     )
 
 
@@ -171,7 +176,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
 
 
 class _Report(Value):
-    """The answer to everything that was asked: room and changes first, if they were asked for."""
+    """The answer to one call: room and changed levels come first if they were asked for."""
 
     topology: Topology
     examined: Survey
@@ -208,7 +213,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     _require_topology(topology, arguments.name)
     if arguments.room and not index.room_is_known:
         for line in (
-            "room is not known: not all nodes and pods can be read",
+            "Cannot tell whether there is room: not all nodes and pods are readable.",
             *how_to_get(index.facts.unseen),
         ):
             complain(line)
@@ -226,7 +231,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
 
 
 def _require_topology(topology: Topology, name: str) -> None:
-    """Raise UnusableInput if a topology was named that there is not."""
+    """Raise UnusableInput if the topology that was named does not exist."""
     if not name or topology.cluster or topology.kai or survey(topology.index, name).unknown:
         return
     facts = topology.index.facts
@@ -244,9 +249,9 @@ def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse
 
 
 def _inside(topology: Topology, text: str) -> list[DomainReport]:
-    """Return the domains of a level that have the value; several if it is in several parents.
+    """Return the domains of a level that have the value, several if it has several parents.
 
-    UnusableInput for none.
+    Raise UnusableInput if there is none.
     """
     level, _, value = text.partition("=")
     if not level or not value:
@@ -256,7 +261,7 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
 
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:
-        raise UnusableInput(f"{text!r}: {level} is no level; there are {_levels(topology)}")
+        raise UnusableInput(f"{text!r}: {level} is not a level; the levels are {_levels(topology)}")
 
     depth = topology.domains.depth(keys[0]) or 1
     reports = [
@@ -302,14 +307,14 @@ def _spare_nodes(config: Path | None) -> int:
 
 def _levels(topology: Topology) -> str:
     none = (
-        "none that can be seen"
+        "none that you may read"
         if topology.index.facts.unseen.keys() & {"topologies", "kai_topologies"}
         else "none"
     )
     return listed(topology.names, 16) or none
 
 
-# What would be if.
+# The effects of edits.
 
 
 def _report_effects(
@@ -318,13 +323,13 @@ def _report_effects(
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,
 ) -> int:
-    """Print what edits would do, and what else was asked for as it would be then."""
+    """Print the effects of edits, and what else was asked for, as it would be after them."""
     if levels:
-        raise UnusableInput("--levels does not go with --if: give the file to --if")
+        raise UnusableInput("--levels cannot be combined with --if: give the file to --if")
     index = Index(facts)
     _require_topology(topology_of(index, arguments.name), arguments.name)
     if not index.room_is_known:
-        complain("what would be is not known: not all nodes and pods can be read")
+        complain("Cannot tell the effects: not all nodes and pods are readable.")
         return _print_unknown(facts)
 
     try:
@@ -376,11 +381,17 @@ def _print_unknown(facts: Snapshot) -> int:
 
 
 COMMAND = Command(
-    "Shows the levels of the topology, how many nodes have their labels, what is not a tree, what"
-    " differs from KAI's Topology, and where GPUs are free. Nothing is written. Exit code: 0"
-    " nothing to look at, 1 something, 2 not everything could be read. With --room: 0 there is"
-    " room, 1 there is none, 2 that is not known. With --if: 0 nothing breaks, 1 something would"
-    " break, or what would be made has no place, 2 not everything could be read.",
-    add_options,
-    run,
+    description=(
+        "Show the levels of the topology, the nodes that have their labels, inconsistent labels,"
+        " differences from KAI's Topology, and free GPUs. Nothing is written. Exit code: 0 no"
+        " findings, 1 findings, 2 not everything was readable. With --room: 0 there is room, 1"
+        " there is none, 2 not known. With --if: 0 nothing breaks, 1 something would break or a"
+        " new workload would not fit, 2 not everything was readable."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission topology --room 18x4 --in rack   # room for 18 pods of 4 GPUs?",
+        "grove-admission topology --if 'drain rack=r7'    # what breaks?",
+    ),
 )

@@ -1,7 +1,4 @@
-"""`grove-admission trial`: what a server in a trial period would have refused, by its log.
-
-Exit codes: 0 nothing, 1 something would have been refused, 2 unusable input.
-"""
+"""The command `trial`: what a warn-only server would have rejected, read from its log."""
 
 import argparse
 from collections import Counter
@@ -24,7 +21,7 @@ from app.server.verdict_log import UNKNOWN
 
 
 class Counts(Struct):
-    """Numbers of writes. The names of the fields are those of the report in JSON."""
+    """Numbers of writes of one user in one namespace. The JSON report has the same field names."""
 
     judged: int = 0
     rejected: int = 0
@@ -33,26 +30,27 @@ class Counts(Struct):
 
 
 class ReportedMessage(Value):
-    """One message about objects of one kind. Its fields have their names in the JSON report."""
+    """One message about objects of one kind. The JSON report has the same field names."""
 
     kind: str
     message: str
 
 
 class Report(Struct):
-    """The report on one or several logs.
-
-    `events` is the number of verdicts in the logs. `not_judged` counts those that failed, by the
-    reason. `examples` are the first ones. `unknown_callers` counts verdicts on reviews without a
-    token or a certificate, which are left out if API servers have sent others.
-    """
+    """The report on one or several logs."""
 
     events: int = 0
+    """The number of verdicts in the logs."""
     unknown_callers: int = 0
+    """Verdicts on reviews without a token or certificate, left out if others have one."""
     places: dict[tuple[str, str], Counts] = {}
+    """Counts by user and namespace."""
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
+    """How often each message would have rejected a write."""
     examples: dict[ReportedMessage, str] = {}
+    """The first write with each message."""
     not_judged: Counter[str] = field(default_factory=Counter)
+    """Failed verdicts by their reason."""
 
     @property
     def judged(self) -> int:
@@ -80,15 +78,15 @@ class Report(Struct):
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the report as lines for people, each of them safe to show."""
+        """Yield the report as lines that are safe to print on a terminal."""
         return map(visible, self._lines())
 
     def _lines(self) -> Iterator[str]:
         yield f"{self.events:,} verdicts in the logs, {self.judged:,} of them judged"
         if self.unknown_callers:
             yield (
-                f"{self.unknown_callers:,} more are left out: their reviews have no token of an API"
-                " server, so that anybody may have sent them"
+                f"{self.unknown_callers:,} more are left out: their reviews have no token or"
+                " certificate of an API server, so anyone may have sent them"
             )
         if self.places:
             yield from ("", *self._table())
@@ -112,7 +110,7 @@ class Report(Struct):
         return table(rows)
 
     def _ordered(self) -> list[tuple[tuple[str, str], Counts]]:
-        """Return the counts, those with the most rejections first."""
+        """Return the counts, most rejections first."""
         return sorted(
             self.places.items(), key=lambda item: (-item[1].rejected, -item[1].warned, item[0])
         )
@@ -122,7 +120,7 @@ class Report(Struct):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    files = "logs of the server; - for standard input"
+    files = "logs of the server, or - for standard input"
     parser.add_argument("files", nargs="+", metavar="FILES", help=files)
     add_output(parser)
 
@@ -134,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def report_on(names: Sequence[str]) -> Report:
-    """Return the report on the verdicts in the logs `names`; other lines are passed over.
+    """Return the report on the verdicts in the logs `names`. Other lines are ignored.
 
     Raise UnusableInput if a log can't be read to its end.
     """
@@ -155,7 +153,10 @@ def report_on(names: Sequence[str]) -> Report:
 
 
 def _entry(line: str) -> Object:
-    """Return a line of a log, {} if it is not JSON. `kubectl logs --prefix` writes names before."""
+    """Return a log line as a map, {} if it is not JSON.
+
+    `kubectl logs --prefix` writes the name of the pod before the JSON.
+    """
     try:
         entry = from_json(line[max(line.find("{"), 0) :].encode())
     except ValueError:
@@ -187,8 +188,16 @@ def _take(entry: Object, report: Report) -> None:
 
 
 COMMAND = Command(
-    "Counts, for each user and namespace, the writes that a server with enforcement.mode warn has"
-    " allowed and would otherwise have refused, and lists the reasons with an example of each.",
-    add_options,
-    run,
+    description=(
+        "Count, for each user and namespace, the writes that a server in warn-only mode"
+        " (enforcement.mode: warn) let through and would otherwise have rejected, and list the"
+        " reasons, each with an example. Exit code: 0 nothing would have been rejected, 1"
+        " something would have been, 2 unusable input."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission trial server.log",
+        "kubectl logs -n grove-system deploy/grove-admission | grove-admission trial -",
+    ),
 )

@@ -1,4 +1,4 @@
-"""`grove-admission webhooks`: prints the two webhook configurations."""
+"""The command `webhooks`: the two webhook configurations."""
 
 import argparse
 from pathlib import Path
@@ -16,13 +16,16 @@ from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhoo
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
-    text = "that API servers call (default: grove-system/grove-admission)"
+    text = "Service that API servers call (default: grove-system/grove-admission)"
     where.add_argument(
         "--service", metavar="NAMESPACE/NAME", default="grove-system/grove-admission", help=text
     )
-    where.add_argument("--url", help="https://host:port of the server, for one outside the cluster")
+    where.add_argument("--url", help="https://host:port of a server outside the cluster")
     parser.add_argument(
-        "--ca-file", type=Path, metavar="FILE", help="with --url: the CA of its certificate"
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="with --url: the CA of the server's certificate",
     )
 
 
@@ -34,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         if arguments.ca_file is not None:
             raise UnusableInput(
-                "--ca-file goes with --url; of a Service the caBundle is written by who makes"
+                "--ca-file needs --url; the caBundle for a Service is written by whatever creates"
                 " its CA"
             )
         own_namespace, _, name = arguments.service.partition("/")
@@ -57,7 +60,7 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
         or parts.path.strip("/")
         or parts.query
     ):
-        raise UnusableInput("--url takes https://host:port, and needs --ca-file with it")
+        raise UnusableInput("--url takes https://host:port and needs --ca-file")
 
     try:
         bundle = text_of(str(ca_file)).encode()
@@ -71,9 +74,15 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
 
 
 COMMAND = Command(
-    "Prints the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration of this"
-    " version, for kubectl apply. For a Service they have no caBundle: self-managed certificates or"
-    " cert-manager write it.",
-    add_options,
-    run,
+    description=(
+        "Print this version's MutatingWebhookConfiguration and ValidatingWebhookConfiguration for"
+        " kubectl apply. Those for a Service have no caBundle: the server (self-managed"
+        " certificates) or cert-manager writes it."
+    ),
+    add_options=add_options,
+    run=run,
+    examples=(
+        "grove-admission webhooks | kubectl apply -f -",
+        "grove-admission webhooks --url https://host.example:8443 --ca-file ca.crt",
+    ),
 )

@@ -25,7 +25,7 @@ def run(*arguments: object) -> int:
 def made(tmp_path: Path, capsys: Any) -> Path:
     directory = tmp_path / "made"
     assert run("make", directory, "--name", "a.svc", "--name", "127.0.0.1") == 0
-    assert capsys.readouterr().out == f"made in {directory}: ca.crt, ca.key, tls.crt, tls.key\n"
+    assert capsys.readouterr().out == f"created in {directory}: ca.crt, ca.key, tls.crt, tls.key\n"
     return directory
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_written_over(made: Path, capsys: Any) -> None:
     before = (made / "ca.key").read_bytes()
     (made / "tls.crt").unlink()
     assert run("make", made) == 2
-    assert "ca.crt, ca.key, tls.key already; nothing is written over" in capsys.readouterr().err
+    assert "already has ca.crt, ca.key, tls.key; nothing was overwritten" in capsys.readouterr().err
     assert (made / "ca.key").read_bytes() == before
 
 
@@ -96,7 +96,7 @@ def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(
     (made / "tls.key").write_bytes((other / "tls.key").read_bytes())
     assert run("check", made) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if not line.startswith("made in ")] == [
+    assert [line for line in lines if not line.startswith("created in ")] == [
         "ok",
         "the certificate doesn't cover 'b.svc'",
         "the certificate is not signed by a CA of the bundle that is valid now",

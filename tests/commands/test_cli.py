@@ -1,7 +1,10 @@
 """The command line: what it prints and how it ends."""
 
 import errno
+import importlib
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +16,7 @@ import yaml
 from app import __version__
 from app.cli import main
 from app.commands import COMMANDS
+from app.commands.options import Parser
 
 EXAMPLES = Path(__file__).parent.parent.parent / "manifests" / "examples"
 
@@ -131,6 +135,26 @@ def test_a_cluster_that_is_not_named_is_said_in_one_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_two_examples_that_it_accepts(
+    name: str, capsys: Any
+) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    examples, _, rest = capsys.readouterr().out.partition("\n\n")
+    title, *lines = examples.splitlines()
+    assert (title, len(lines)) == ("examples:", 2)
+    assert rest.startswith(f"usage: grove-admission {name} ")
+
+    parser = Parser()
+    command = importlib.import_module(f"app.commands.{name}").COMMAND
+    command.add_options(parser)
+    for line in lines:
+        words = re.search(rf"grove-admission {name}([^|#>)]*)", line)
+        assert words is not None
+        parser.parse_args(shlex.split(words[1]))
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["check"], ["serve", "--port", "x"], ["check", "f", "--operation", "PATCH"]]
 )
@@ -156,9 +180,11 @@ def test_help_keeps_to_the_width(
     monkeypatch.setenv("COLUMNS", str(width))
     with pytest.raises(SystemExit) as ended:
         main([*filter(None, [command]), "--help"])
-    usage, _, described = capsys.readouterr().out.partition("\n\n")
+    examples, usage, rest = capsys.readouterr().out.partition("usage: ")
+    called, _, described = rest.partition("\n\n")
     assert ended.value.code == 0
-    assert usage.startswith(f"usage: grove-admission {command}".rstrip())
+    assert [line for line in examples.splitlines() if len(line) > 80] == []
+    assert f"{usage}{called}".startswith(f"usage: grove-admission {command}".rstrip())
     assert [line for line in described.splitlines() if len(line) > width] == []
 
 

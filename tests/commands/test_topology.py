@@ -114,7 +114,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
             ["--room", "3x8", "--in", "block"],
             "--in block: no such level; there are zone, rack and host",
         ),
-        (["block=b1"], "'block=b1': block is no level; there are zone, rack and host"),
+        (["block=b1"], "'block=b1': block is not a level; the levels are zone, rack and host"),
         (
             ["rack"],
             "'rack' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host",
@@ -180,7 +180,9 @@ def test_room_is_not_known_without_pods(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path, facts(pods=()))
     assert main(["topology", "--room", "3x8", "--offline", path]) == 2
     printed = capsys.readouterr()
-    assert printed.err == "room is not known: not all nodes and pods can be read\n"
+    assert (
+        printed.err == "Cannot tell whether there is room: not all nodes and pods are readable.\n"
+    )
     assert printed.out == ""
     assert main(["topology", "--offline", path]) == 0
     assert "64 GPUs, free: not known" in capsys.readouterr().out

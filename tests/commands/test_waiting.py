@@ -270,7 +270,7 @@ def test_files_without_workloads_are_not_a_cluster_without_them(
     [
         (
             ["--offline", "FILE", "llm"],
-            "llm: there is no such file; if it is the name of an object, write it before --offline",
+            "llm: there is no such file; the name of an object must precede --offline",
         ),
         (
             ["llm", "--offline", "nowhere.json"],
@@ -359,8 +359,8 @@ def test_ages_are_short(seconds: float, expected: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-A", "llm"], "--all-namespaces lists what waits, and takes no name"),
-        (["--watch"], "--watch takes the name of an object"),
+        (["-A", "llm"], "--all-namespaces lists pending workloads and takes no name"),
+        (["--watch"], "--watch needs the name of a workload"),
         (["pod", "a", "b"], "'pod a b' names no single object: give KIND/NAME, KIND NAME"),
         (["pod/a", "b"], "'pod/a b' names no single object: give KIND/NAME, KIND NAME"),
         (["pods"], "'pods' has no name: give KIND/NAME, KIND NAME"),

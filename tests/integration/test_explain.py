@@ -273,7 +273,7 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
     assert capsys.readouterr().err.splitlines() == [
         "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list podcliquesets.grove.io there",
         "who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
-        "'zone=zone-a': zone is no level; there are none that can be seen",
+        "'zone=zone-a': zone is not a level; the levels are none that you may read",
     ]
     assert explain(Index(read), SET_REF) is None
     assert read.unseen["sets"] == "no right to list"
