@@ -1,1 +1,1 @@
-"""All certificate code: making, judging, rotating, serving and publishing certificates."""
+"""Certificates: creation, checks, rotation, serving, and the caBundles of the webhooks."""

@@ -1,7 +1,4 @@
-"""The caBundles of the two webhook configurations.
-
-Reads and writes them, and tracks which CAs they trust.
-"""
+"""Read and write the caBundles of both webhook configurations, and track the CAs they trust."""
 
 import base64
 import logging
@@ -20,20 +17,19 @@ from app.objects.time import Clock
 CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 INJECTED = ("inject-ca-from", "inject-ca-from-secret", "inject-apiserver-ca")
-"""Annotations (`cert-manager.io/...`) that make the cainjector of cert-manager write the caBundles.
-"""
+"""The annotations `cert-manager.io/...` that make cert-manager's cainjector write the caBundles."""
 
 Service = tuple[str, str]
-"""Namespace and name."""
+"""The namespace and name of a Service."""
 
 logger = logging.getLogger(__name__)
 
 
 class CaBundles:
-    """The caBundles of the webhooks that call `service`, in the configurations `name`.
+    """The caBundles of the webhooks that call `service`, in both configurations `name`.
 
-    `problems` has the reasons why the last `publish` did not write a configuration. `clock` is
-    monotonic, in seconds.
+    `problems` are the reasons why the last `publish` did not write a configuration. `clock` returns
+    the monotonic time in seconds.
     """
 
     def __init__(self, client: Client, name: str, service: Service, clock: Clock) -> None:
@@ -60,19 +56,19 @@ class CaBundles:
     def seconds_trusted(self, ca: bytes) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is PEM. None if one webhook does not trust it.
+        `ca` is PEM. Return None if a webhook does not trust it.
         """
         return self._trust.seconds(ca, self._clock())
 
     def trusted(self) -> set[bytes]:
-        """Return all CAs that a webhook trusts."""
+        """Return all CAs that at least one webhook trusts."""
         return set[bytes]().union(*self._bundles())
 
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Write `bundle_pem` to the configurations that have another caBundle.
 
-        Each write is at the resourceVersion that was read. Both configurations are tried, and the
-        last error is returned.
+        Each write has the resourceVersion that was read as a precondition. Try both configurations,
+        and return the last error.
         """
         self.problems = []
         failed = None
@@ -93,13 +89,16 @@ class CaBundles:
         if (annotation := injector_annotation(configuration)) is not None:
             advice = "remove the annotation, or set certificates.mode to files"
             self.problems.append(
-                f"{resource.kind} {self._name} is cert-manager's by {annotation}: {advice}"
+                f"{resource.kind} {self._name} has the annotation {annotation}, so cert-manager"
+                f" manages its caBundles: {advice}"
             )
             return configuration
 
         if not self._rewrites.may(same(str(resource), {"caBundle": bundle_pem.decode()})):
             self.problems.append(
-                f"somebody keeps changing the caBundle of {resource.kind} {self._name}"
+                f"another writer keeps changing the caBundle of {resource.kind} {self._name}: find"
+                f" it with kubectl get {resource.plural} {self._name}"
+                " -o jsonpath='{.metadata.managedFields[*].manager}'"
             )
             return configuration
 
@@ -122,20 +121,18 @@ class CaBundles:
 
 
 class Trust(Struct):
-    """The CAs that all bundles have in common, each with the time since when.
+    """The CAs that all webhooks trust, each with the time since when. Times are monotonic seconds.
 
-    Times are monotonic, in seconds.
-
-    API servers get a changed configuration with a delay, so the time counts for which a CA has been
-    in every bundle without interruption. Without bundles there are no clients, and every CA counts
-    as trusted.
+    API servers get a changed configuration with a delay. Therefore, the time matters for which a CA
+    has been in every caBundle without interruption. Without webhooks there are no clients, and
+    every CA is taken as trusted.
     """
 
     _since: dict[bytes, float] = {}
     _has_clients: bool = True
 
     def see(self, bundles: Sequence[Collection[bytes]], at: float) -> None:
-        """Note the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
+        """Record the CAs, as normalized PEM, that each webhook trusts at the time `at`."""
         common = set(bundles[0]).intersection(*bundles[1:]) if bundles else set()
         self._since = {ca: self._since.get(ca, at) for ca in common}
         self._has_clients = bool(bundles)
@@ -143,7 +140,7 @@ class Trust(Struct):
     def seconds(self, ca: bytes, at: float) -> float | None:
         """Return the seconds for which all webhooks have trusted `ca` without interruption.
 
-        `ca` is PEM. None if one webhook does not trust it.
+        `ca` is PEM. Return None if a webhook does not trust it.
         """
         if not self._has_clients:
             return math.inf
@@ -160,9 +157,9 @@ def injector_annotation(configuration: JsonMap) -> str | None:
 
 
 def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[bytes]]:
-    """Return the CAs that each of our webhooks in `configuration` trusts.
+    """Return the CAs that each of our webhooks in `configuration` trusts, as normalized PEM.
 
-    They are normalized PEM. There are none if a caBundle is invalid.
+    A webhook with an invalid caBundle trusts none.
     """
     return [
         _cas(_client(webhook))
@@ -172,10 +169,7 @@ def trusted_cas(configuration: JsonMap, service: Service) -> list[frozenset[byte
 
 
 def with_ca_bundle(configuration: JsonMap, service: Service, bundle_pem: bytes) -> list[Object]:
-    """Return the webhooks of `configuration`.
-
-    Ours trust only `bundle_pem`; the others are unchanged.
-    """
+    """Return the webhooks of `configuration`, with the caBundle `bundle_pem` in ours."""
     encoded = base64.b64encode(bundle_pem).decode("ascii")
     return [
         (
@@ -188,7 +182,7 @@ def with_ca_bundle(configuration: JsonMap, service: Service, bundle_pem: bytes) 
 
 
 def _is_ours(webhook: JsonMap, service: Service) -> bool:
-    """Return whether this webhook calls our Service, or a URL."""
+    """Return whether `webhook` calls our Service or a URL."""
     target = _client(webhook).get("service")
     return target is None or (target.get("namespace"), target.get("name")) == service
 

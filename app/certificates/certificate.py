@@ -1,9 +1,9 @@
-"""One certificate: what it says, whether it can serve, and how it is made.
+"""One certificate: its fields, the checks whether it can serve, and its creation.
 
-Names and times, with time zone, are arguments: no clock and no files are used.
+Names and times (with a time zone) are arguments. No clock and no files are read.
 
-Keys that are made are EC P-256. Certificates that are made conform to RFC 5280 strictly
-(X509_V_FLAG_X509_STRICT of OpenSSL, crypto/x509 of Go).
+New keys are EC P-256. New certificates strictly conform to RFC 5280 (OpenSSL with
+X509_V_FLAG_X509_STRICT and Go's crypto/x509 accept them).
 """
 
 import ipaddress
@@ -31,32 +31,35 @@ _CHAIN_LIMIT = 8
 
 
 class Pair(Value):
-    """A certificate and its private key.
-
-    The certificate is PEM, with or without intermediates. The key is PEM and not encrypted.
-    """
+    """A certificate and its private key."""
 
     cert_pem: bytes
+    """The certificate as PEM, with or without intermediates."""
     key_pem: bytes
+    """The key as PEM, not encrypted."""
 
     def __repr__(self) -> str:
-        """Return a text without the key."""
+        """Return a text that does not contain the key."""
         return f"Pair(cert_pem={self.cert_pem!r})"
 
 
 class CertificateInfo(Value):
-    """The fields of a certificate.
-
-    `names` are its DNS names and its IP addresses, `fingerprint` is SHA-256 in hex.
-    """
+    """The fields of a certificate."""
 
     subject: str
+    """The subject, as in RFC 4514."""
     issuer: str
+    """The issuer, as in RFC 4514."""
     names: tuple[str, ...]
+    """The DNS names, followed by the IP addresses."""
     not_before: datetime
+    """The time at which it becomes valid."""
     not_after: datetime
+    """The time at which it expires."""
     is_ca: bool
+    """Whether it can sign other certificates."""
     fingerprint: str
+    """Its SHA-256 digest in hex."""
 
 
 def inspect(pem: bytes) -> CertificateInfo:
@@ -65,7 +68,7 @@ def inspect(pem: bytes) -> CertificateInfo:
 
 
 def split_bundle(pem: bytes) -> tuple[bytes, ...]:
-    """Return the certificates in `pem` in their order, each as normalized PEM.
+    """Return the certificates in `pem` in order, each as normalized PEM.
 
     Raise ValueError if there is none.
     """
@@ -81,22 +84,22 @@ def is_issued_by(cert_pem: bytes, ca_pem: bytes) -> bool:
 
 
 def renewal_time(info: CertificateInfo) -> datetime:
-    """Return the time to replace a certificate: after two thirds of its validity."""
+    """Return the time to replace a certificate, which is after two thirds of its validity."""
     return info.not_before + (info.not_after - info.not_before) * (2 / 3)
 
 
 def load_certificates(pem: bytes) -> list[x509.Certificate]:
     """Return all certificates in `pem`.
 
-    Raise ValueError for anything else, and for keys of an unknown type.
+    Raise ValueError if `pem` is not a list of certificates, or has a key of an unknown type.
     """
     try:
-        # many operators, such as Grove's, give their CA the serial number 0
+        # cryptography warns about the serial number 0, which the CAs of many operators have
         with warnings.catch_warnings(action="ignore", category=CryptographyDeprecationWarning):
             certificates = x509.load_pem_x509_certificates(pem)
         for certificate in certificates:
             certificate.public_key()
-            # they are decoded only now
+            # cryptography decodes these only when they are read
             _ = certificate.extensions, certificate.subject, certificate.issuer
     except (
         UnsupportedAlgorithm,
@@ -104,16 +107,13 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
         x509.DuplicateExtension,
         x509.UnsupportedGeneralNameType,
     ) as error:
-        raise ValueError(f"unknown to this server: {error}") from error
+        raise ValueError(f"not supported: {error}") from error
 
     return certificates
 
 
 def plainly(error: Exception) -> str:
-    """Return the reason why PEM could not be read.
-
-    It leaves out the message of cryptography about its parser.
-    """
+    """Return the reason why PEM could not be read, without details of cryptography's parser."""
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
 
@@ -122,7 +122,7 @@ def check_pair(
 ) -> list[str]:
     """Return all reasons why `pair` cannot serve `names` at `now`.
 
-    These are the reasons of `check_certificate`, and that the key is not that of the certificate.
+    They are the reasons of `check_certificate`, and the mismatch of certificate and key.
     """
     findings = check_certificate(pair.cert_pem, ca_bundle, names, now)
     try:
@@ -137,10 +137,9 @@ def check_certificate(
 ) -> list[str]:
     """Return all reasons why a client does not trust `cert_pem` for `names` at `now`.
 
-    `cert_pem` is PEM, with or without intermediates.
-
-    With a `ca_bundle` (PEM), the certificate must be signed by one of its CAs, directly or through
-    intermediates. A name is a DNS name or an IP address.
+    `cert_pem` is PEM, with or without intermediates. With a `ca_bundle` (PEM), the certificate must
+    be signed by one of its CAs, directly or through intermediates. A name is a DNS name or an IP
+    address.
     """
     try:
         leaf, *intermediates = load_certificates(cert_pem)
@@ -159,10 +158,7 @@ def check_certificate(
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """Return all reasons why `make_leaf` cannot sign with `ca`.
-
-    Its validity period does not count.
-    """
+    """Return all reasons why `make_leaf` cannot sign with `ca`, except an expired `ca`."""
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)
@@ -170,7 +166,7 @@ def check_ca(ca: Pair) -> list[str]:
         return [f"the CA can't be read: {plainly(error)}"]
     findings = [f"CA: {finding}" for finding in _check_key(certificate, ca.key_pem)]
     if not is_ca:
-        findings.append("the CA's certificate is not that of a CA")
+        findings.append("the certificate in ca.crt is not a CA certificate")
     if not findings:
         findings += _check_signer(certificate, ca.key_pem)
     return findings
@@ -214,7 +210,7 @@ def _check_purpose(leaf: x509.Certificate) -> list[str]:
         or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage
     ):
         return []
-    return ["the certificate is not for servers (its extended key usage lacks serverAuth)"]
+    return ["the certificate can't be used by a server: its extended key usage lacks serverAuth"]
 
 
 def _check_issuer(
@@ -234,7 +230,7 @@ def _check_issuer(
             break
         certificate = issuer
 
-    return ["the certificate is not signed by a CA of the bundle that is valid now"]
+    return ["the certificate is not signed by a CA in the bundle, or that CA is not valid now"]
 
 
 def _issuer_among(
@@ -260,10 +256,10 @@ def _issued_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _covers(names: Sequence[str], name_to_cover: str) -> bool:
-    """Return whether `names` cover a name (RFC 6125).
+    """Return whether `names` cover `name_to_cover` (RFC 6125).
 
-    DNS names are compared without regard to case, with a wildcard for the leftmost label, and
-    addresses by value.
+    DNS names are compared case-insensitively, with a wildcard for the leftmost label, and addresses
+    by value.
     """
     address = address_of(name_to_cover)
     if address is not None:
@@ -274,7 +270,7 @@ def _covers(names: Sequence[str], name_to_cover: str) -> bool:
 
 
 def address_of(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """`name` as an IP address, or None if it is not one."""
+    """Return `name` as an IP address, or None if it is not one."""
     try:
         return ipaddress.ip_address(name)
     except ValueError:
@@ -325,7 +321,7 @@ def authority_key_identifier(issuer: x509.Certificate) -> x509.AuthorityKeyIdent
     return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier)
 
 
-# Making.
+# Creation.
 
 
 _COMMON_NAME_LIMIT = 64
@@ -377,11 +373,12 @@ def make_leaf(ca: Pair, names: Sequence[str], begin: datetime, end: datetime) ->
 
 
 def _issuer(ca: Pair, end: datetime) -> x509.Certificate:
-    """Return the certificate of `ca`. Raise ValueError if it ends before `end`."""
+    """Return the certificate of `ca`. Raise ValueError if it expires before `end`."""
     issuer = load_certificates(ca.cert_pem)[0]
     if end.replace(microsecond=0) > issuer.not_valid_after_utc:  # certificates have whole seconds
         raise ValueError(
-            f"the certificate would outlive its CA, which ends at {issuer.not_valid_after_utc}"
+            "the certificate would expire after its CA, which expires at"
+            f" {issuer.not_valid_after_utc}"
         )
     return issuer
 
@@ -422,9 +419,9 @@ def _subject(common_name: str) -> x509.Name:
 
 
 def _fitting(names: Sequence[str]) -> str:
-    """Return a common name, which has at most 64 characters.
+    """Return the first name that is short enough for a common name.
 
-    Clients read only the alternative names.
+    A common name has at most 64 characters. Clients read only the alternative names.
     """
     return next((name for name in names if len(name) <= _COMMON_NAME_LIMIT), "grove-admission")
 

@@ -1,9 +1,9 @@
-"""The groups of TLS key exchanges: X25519 and P-256, and none with finite fields (ffdhe).
+"""The groups for TLS key exchange: X25519 and P-256, and none with finite fields (ffdhe).
 
-A ClientHello with a share of ffdhe8192 takes 158 ms of a server, and its client nothing. Python up
-to 3.14 can restrict a context to one group only. Several have to be in a configuration file of
-OpenSSL, which that reads when it is loaded. So this module must be imported before `ssl`, and
-imports nothing that needs it.
+A ClientHello with a key share for ffdhe8192 costs the server 158 ms and its client nothing. Up to
+3.14, Python can restrict a context to a single group only. A list of groups must be in a
+configuration file of OpenSSL, which reads it when it is loaded. So this module must be imported
+before `ssl`, and imports no module that loads OpenSSL.
 """
 
 import os
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _FILE = str(Path(__file__).with_name("openssl.cnf"))
 _VARIABLE = "OPENSSL_CONF"
 _LIBRARIES = {"_ssl", "_hashlib"}
-"""The modules of Python that load OpenSSL."""
+"""Python's modules that load OpenSSL."""
 
 
 def configure_openssl() -> None:
-    """Let OpenSSL read our configuration file, unless it is loaded or has another one already."""
+    """Make OpenSSL read our configuration file, unless it is already loaded or has another one."""
     if not _LIBRARIES & sys.modules.keys():
         os.environ.setdefault(_VARIABLE, _FILE)
 
 
 def restrict_groups(context: "SSLContext") -> None:
-    """Restrict a context to P-256 if OpenSSL has not read our configuration file."""
+    """Restrict `context` to P-256 if OpenSSL has not read our configuration file."""
     if os.environ.get(_VARIABLE) != _FILE:
         context.set_ecdh_curve("prime256v1")

@@ -1,13 +1,12 @@
 """The content of the certificate Secret.
 
-It has the CA that signs, the serving certificate, and all trusted CAs.
+- `ca.crt`: the bundle of trusted CAs, which is the signing CA followed by the retired CAs
+- `ca.key`: the key of the signing CA
+- `tls.crt`: the serving certificate
+- `tls.key`: the key of the serving certificate
 
-- `ca.crt`: the bundle, which is the signing CA and then the retired CAs; `ca.key`: the key of the
-  signing CA
-- `tls.crt`: the serving certificate; `tls.key`: its key
-
-The serving certificate may be signed by a retired CA, because a new CA must be trusted before a
-certificate that it signed is shown.
+The serving certificate may be signed by a retired CA, because clients must trust a new CA before
+they get a certificate that it signed.
 """
 
 import base64
@@ -26,22 +25,22 @@ from app.objects.shape import JsonMap
 
 
 class BrokenHoldingsError(ValueError):
-    """The content of a Secret is not usable, for the reasons in the message."""
+    """The content of a Secret can't be used, for the reasons in the message."""
 
 
 class Holdings(Value):
-    """The signing CA, the serving certificate, and the former CAs.
-
-    These are in `ca`, `leaf` and `retired` (PEM, the newest first).
-    """
+    """The content of the Secret, decoded."""
 
     ca: Pair
+    """The CA that signs the next serving certificate."""
     leaf: Pair
+    """The serving certificate."""
     retired: tuple[bytes, ...] = ()
+    """The previous CAs, as PEM, newest first."""
 
     @property
     def bundle(self) -> tuple[bytes, ...]:
-        """The CAs (PEM) that clients must trust."""
+        """The CAs that clients must trust, as PEM."""
         return (self.ca.cert_pem, *self.retired)
 
     @property
@@ -49,18 +48,18 @@ class Holdings(Value):
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """Return the CA of the bundle that signed the leaf.
+        """Return the CA of the bundle that signed the serving certificate.
 
-        Raise BrokenHoldingsError if none has.
+        Raise BrokenHoldingsError if none of them did.
         """
         for ca in self.bundle:
             if is_issued_by(self.leaf.cert_pem, ca):
                 return ca
-        raise BrokenHoldingsError("tls.crt is not signed by a CA of ca.crt")
+        raise BrokenHoldingsError("tls.crt is not signed by a CA in ca.crt")
 
 
 def read_holdings(data: JsonMap) -> Holdings:
-    """Return the holdings in the `data` of a Secret (base64), which may have expired.
+    """Return the holdings in the `data` of a Secret (base64). Certificates may have expired.
 
     Raise BrokenHoldingsError with all problems.
     """
@@ -83,7 +82,7 @@ def read_holdings(data: JsonMap) -> Holdings:
 
 
 def written_holdings(holdings: Holdings) -> dict[str, str]:
-    """Return the `data` of a Secret with these holdings, as `read_holdings` reads it."""
+    """Return `holdings` as the `data` of a Secret, the inverse of `read_holdings`."""
     content = {
         "ca.crt": holdings.bundle_pem,
         "ca.key": holdings.ca.key_pem,

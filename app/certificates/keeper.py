@@ -1,22 +1,23 @@
-"""Self-managed certificates.
+"""The reconciler of self-managed certificates.
 
-They are in a Secret for all replicas, and their CAs in the caBundles of the two webhook
+All replicas share a certificate in a Secret. Its CAs are in the caBundles of both webhook
 configurations.
 
-All replicas do this, and not only the leader: a replica needs a certificate before it can be
-called, and our own webhooks admit the writes of the leader. Three rules prevent replicas from
-reverting each other's work, and hold if a replica ends at any line:
+All replicas run this reconciler, not only the leader: a replica needs a certificate before API
+servers can call it, and our own webhooks admit the leader's writes. Three rules prevent replicas
+from reverting each other's writes, even if a replica ends between any two calls:
 
-- The Secret is created once, and changed only at the resourceVersion that was read. A replica that
-  loses the race uses the Secret of the winner.
-- The configurations are read before the Secret, and changed only at the resourceVersion that was
-  read. Each caBundle was in the Secret earlier, so a Secret that is read afterwards is not older. A
-  caBundle is therefore never replaced by an older one.
-- A replica shows a certificate only after all our caBundles trust its CA. If the current
-  certificate is valid, it waits until they have done so for `settle` seconds, because API servers
-  get a changed configuration with a delay.
+- The Secret is created once, and later written only with the resourceVersion that was read. A
+  replica that loses the race uses the Secret of the winner.
+- The configurations are read before the Secret, and written only with the resourceVersion that was
+  read. Each caBundle was in the Secret earlier, so the Secret that is read afterwards is not older.
+  Therefore, a caBundle is never replaced by an older one.
+- A replica uses a certificate only after all our caBundles trust its CA. If the current certificate
+  is valid, the replica waits until they have trusted the CA for `settleSeconds`, because API
+  servers get a changed configuration with a delay.
 
-A look makes at most one step (`certificates.rotate`), and the next look publishes it.
+A reconcile makes at most one step of a rotation (`certificates.rotate`), and the next reconcile
+publishes it.
 """
 
 import asyncio
@@ -53,16 +54,19 @@ from app.objects.resource import SECRET
 from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
+"""The labels of the Secret, without which it is never overwritten."""
 LOOK_SECONDS = 600.0
+"""The longest time between two reconciles."""
 RETRY_SECONDS = 5.0
+"""The time until the next reconcile after a problem."""
 _PLACEHOLDER_LIFE = timedelta(days=365)
 
 Step = tuple[str, Holdings]
 """A reason and the new content of the Secret.
 
-The reason is one of `certificates.rotate`, `restore` (the Secret is missing or broken, and this
-replica has its former content) or `trust` (it lacks the CA of the certificate that this replica
-shows).
+The reason is a step of `certificates.rotate`, `restore` (the Secret is missing or broken, and this
+replica knows its previous content), or `trust` (the Secret lacks the CA of the certificate that
+this replica uses).
 """
 
 logger = logging.getLogger(__name__)
@@ -71,9 +75,9 @@ logger = logging.getLogger(__name__)
 class CertificateReconciler(CertificateSource):
     """A reconciler of the Secret, the caBundles and the serving `certificate`.
 
-    Watches of the Secret and of both webhook configurations trigger it. `names` are those of the
-    certificate: the one that API servers call, and loopback, for forwarded ports. `observe` is
-    called after each step, and `clock` is monotonic, in seconds.
+    Watches of the Secret and of both webhook configurations trigger it. `names` are the names of
+    the certificate: the host name that API servers call, and loopback, for forwarded ports.
+    `observe` is called after each step, and `clock` returns the monotonic time in seconds.
     """
 
     name = "certificates"
@@ -144,7 +148,7 @@ class CertificateReconciler(CertificateSource):
         return [(self.settings.namespace, self.settings.secret_name)]
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at the Secret and the configurations. There is only one key."""
+        """Compare the Secret and the configurations, and write at most one difference."""
         self._problems = []
         try:
             return await self._look()
@@ -197,15 +201,17 @@ class CertificateReconciler(CertificateSource):
         try:
             self._load(holdings.leaf)
         except BrokenPairError as broken:
-            self._problems.append(f"the pair of Secret {self._place} can't serve: {broken}")
+            self._problems.append(
+                f"the certificate and key in Secret {self._place} can't be used: {broken}"
+            )
             return
 
         self._shown = holdings
 
     def _is_timely(self, holdings: Holdings) -> bool:
-        """Return whether the leaf and its CA are valid by our clock.
+        """Return whether the certificate and its CA are valid now by the clock of this replica.
 
-        The replica that created them may have another one.
+        The replica that created them may have a different clock.
         """
         now = self._now()
         infos = [inspect(pem) for pem in (holdings.leaf.cert_pem, holdings.issuer())]
@@ -214,7 +220,7 @@ class CertificateReconciler(CertificateSource):
             message = (
                 f"the certificate of Secret {self._place} is not valid before {begin.isoformat()}"
             )
-            self._problems.append(f"{message}: see whether the clocks of the nodes differ")
+            self._problems.append(f"{message}: synchronize the clocks of the nodes")
             return False
         return now <= infos[0].not_after
 
@@ -230,7 +236,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     def _missing_trust(self, secret: Object | None, holdings: Holdings) -> tuple[bytes, ...]:
-        """Return the CA of the certificate that we show, if the Secret does not trust it."""
+        """Return the CA of the certificate that we use, if the Secret's bundle lacks it."""
         if not self._shown or self._shown.issuer() in holdings.bundle or _is_foreign(secret):
             return ()
         return still_trusted([self._shown.issuer()], self._now(), self.terms)
@@ -240,7 +246,7 @@ class CertificateReconciler(CertificateSource):
         if not holdings:
             if self._holdings:
                 return "restore", self._holdings
-            # Other replicas may still show certificates that these CAs signed.
+            # Other replicas may still use certificates that these CAs signed.
             carried = sorted(filter(is_own_ca, self._bundles.trusted()))
             return "issue", new_holdings(self.names, now, self.terms, carried)
 
@@ -251,7 +257,7 @@ class CertificateReconciler(CertificateSource):
         settled = trusted is not None and trusted >= self.settings.settle_seconds
         reason = due(holdings, self.names, now, self.terms, settled=settled)
         if self._shown is None or self._is_shown(holdings):
-            reason = reason or early(holdings, now)  # there is no better one to show
+            reason = reason or early(holdings, now)  # there is no better certificate to use
 
         return (
             None
@@ -260,15 +266,21 @@ class CertificateReconciler(CertificateSource):
         )
 
     async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
-        """Write the Secret. Returns False if it must not be written."""
+        """Write the Secret, or return False if it must not be written."""
         if _is_foreign(secret):
+            label = f"{MANAGED_BY}={MANAGER}"
             self._problems.append(
-                f"Secret {self._place} was not made by grove-admission, and is left alone"
+                f"Secret {self._place} was not created by grove-admission, so it is not changed:"
+                f" delete it, or label it {label}"
             )
             return False
 
         if reason in ("restore", "trust") and not self._rewrites.may(("secret", reason)):
-            self._problems.append(f"somebody keeps changing Secret {self._place}")
+            self._problems.append(
+                f"another writer keeps changing Secret {self._place}: find it with"
+                f" kubectl get secret -n {self.settings.namespace} {self.settings.secret_name}"
+                " -o jsonpath='{.metadata.managedFields[*].manager}'"
+            )
             return False
 
         await self._write(secret, holdings)
@@ -307,9 +319,9 @@ class CertificateReconciler(CertificateSource):
 
 
 def _is_foreign(secret: Object | None) -> bool:
-    """Return whether a Secret has content, but not our label.
+    """Return whether a Secret has content but not our label.
 
-    An empty Secret may have been created for us.
+    An empty Secret without the label may have been created for us.
     """
     if secret is None or not secret.get("data"):
         return False
@@ -322,8 +334,8 @@ def self_managed_source(
 ) -> CertificateReconciler:
     """Return the source of self-managed certificates.
 
-    Until the Secret has been read, it has a certificate that no API server trusts, so that probes,
-    which do not verify it, get the reason why the server is not ready.
+    It starts with a certificate that no API server trusts. Probes don't verify certificates, so
+    they get the reason why the server is not ready until the Secret has been read.
     """
     source = CertificateReconciler(client, settings, ServingCertificate(client_cas), observe)
     now = utc_now()

@@ -1,16 +1,16 @@
-"""When certificates are replaced, and by what.
+"""The rotation of certificates: which step is due when, and its result.
 
-Times, with time zone, are arguments: no clock is used.
+Times are arguments with a time zone. No clock is read.
 
 A CA is replaced in two steps, so that clients trust it before they get a certificate that it
 signed:
 
-1. The new CA becomes the first one of the bundle. The serving certificate is still that of the
-   former CA.
-2. When the new CA is `settled`, because it has been in every caBundle for long enough, it signs a
-   new certificate.
+1. The new CA becomes the first one of the bundle. The serving certificate is still signed by the
+   previous CA.
+2. Once the new CA is `settled`, which means that it has been in every caBundle for long enough, it
+   signs a new serving certificate.
 
-The former CA remains in the bundle until it has expired.
+The previous CA remains in the bundle until it expires.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -26,8 +26,11 @@ from app.certificates.holdings import Holdings
 Reason = Literal["issue", "ca", "leaf", "names", "prune"]
 """The steps of a rotation.
 
-issue: a new CA and certificate; ca: step 1; leaf: a new certificate, or step 2; names: a new
-certificate for more names; prune: expired CAs are removed from the bundle.
+- issue: create a new CA and a new serving certificate
+- ca: create a new CA (step 1)
+- leaf: create a new serving certificate (also step 2)
+- names: create a new serving certificate for more names
+- prune: remove expired CAs from the bundle
 """
 
 CA_NAME = "grove-admission CA"
@@ -35,20 +38,22 @@ _MOST_SKEW = timedelta(minutes=5)
 
 
 class Terms(Value):
-    """The validity periods of a CA and a leaf.
+    """The validity periods of certificates, which are replaced after two thirds of them.
 
-    Both are replaced after two thirds of their period. If that of the CA is at least three times
-    that of the leaf, no leaf is limited by the end of its CA.
+    The period of a CA must be at least three times that of a serving certificate. Otherwise, the
+    end of its CA would shorten the validity of a serving certificate.
     """
 
     ca_life: timedelta = timedelta(days=365)
+    """The validity period of a CA."""
     leaf_life: timedelta = timedelta(days=90)
+    """The validity period of a serving certificate."""
 
     @property
     def skew(self) -> timedelta:
-        """The tolerated difference of clocks.
+        """The tolerated difference between clocks.
 
-        Certificates begin earlier by this time, and CAs are trusted longer.
+        Certificates become valid earlier by this time, and CAs are trusted longer.
         """
         return min(_MOST_SKEW, self.leaf_life / 10)
 
@@ -63,8 +68,8 @@ def due(
 ) -> Reason | None:
     """Return the step that is due at `now`, or None.
 
-    `names` are those of the serving certificate. `settled` is whether the signing CA is trusted, so
-    that it can sign a new one.
+    `names` are the names that the serving certificate must have. `settled` tells whether clients
+    trust the signing CA, so that it can sign a new serving certificate.
     """
     if now >= inspect(holdings.ca.cert_pem).not_after:
         return "issue"
@@ -85,9 +90,9 @@ def due(
 
 
 def early(holdings: Holdings, now: datetime) -> Reason | None:
-    """Return the step that replaces a certificate of the future, or None if there is none.
+    """Return the step that replaces a certificate that is not valid yet, or None.
 
-    A clock that was wrong for a while has made it. To clients it is like an expired one.
+    A replica whose clock was ahead created it. Clients reject it like an expired one.
     """
     if now < inspect(holdings.ca.cert_pem).not_before:
         return "issue"
@@ -95,9 +100,10 @@ def early(holdings: Holdings, now: datetime) -> Reason | None:
 
 
 def _due_under_one_ca(holdings: Holdings, names: Collection[str], now: datetime) -> Reason | None:
-    """Return why the leaf or the CA is due.
+    """Return the step that is due if the signing CA signed the serving certificate, or None.
 
-    The leaf is replaced before the CA: until a new CA is settled, no CA can sign a new leaf.
+    The serving certificate is replaced before the CA, because no CA can sign one until a new CA is
+    settled.
     """
     leaf = inspect(holdings.leaf.cert_pem)
     if set(names) - set(leaf.names):
@@ -119,11 +125,11 @@ def next_due(holdings: Holdings, now: datetime, terms: Terms) -> datetime | None
 
 
 def new_holdings(
-    names: Sequence[str], now: datetime, terms: Terms, former: Iterable[bytes] = ()
+    names: Sequence[str], now: datetime, terms: Terms, previous: Iterable[bytes] = ()
 ) -> Holdings:
-    """Return new holdings, whose bundle also trusts the CAs (PEM) in `former`."""
+    """Return new holdings. Their bundle also has the CAs in `previous`, as PEM."""
     ca = _new_ca(now, terms)
-    return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(former, now, terms))
+    return Holdings(ca, new_leaf(ca, names, now, terms), still_trusted(previous, now, terms))
 
 
 def rotated(
@@ -140,8 +146,8 @@ def rotated(
         return replace(holdings, retired=retired)
 
     if reason == "names":
-        # Without the former names, two versions with different names would replace the certificate
-        # in turns during an update. The next renewal drops names that are no longer needed.
+        # During an update, two versions want different names. Without the previous names, they
+        # would replace the certificate in turns. The next renewal drops names that are not needed.
         names = list(dict.fromkeys((*names, *inspect(holdings.leaf.cert_pem).names)))
     return Holdings(holdings.ca, new_leaf(holdings.ca, names, now, terms), retired)
 
@@ -152,7 +158,7 @@ def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[by
 
 
 def is_own_ca(ca: bytes) -> bool:
-    """Return whether the CA has the name of our CAs."""
+    """Return whether `ca` has the name of our own CAs."""
     return inspect(ca).subject.startswith(f"CN={CA_NAME}")
 
 
@@ -163,5 +169,6 @@ def _new_ca(now: datetime, terms: Terms) -> Pair:
 
 
 def new_leaf(ca: Pair, names: Sequence[str], now: datetime, terms: Terms) -> Pair:
+    """Return a new serving certificate for `names`, signed by `ca`."""
     end = min(now + terms.leaf_life, inspect(ca.cert_pem).not_after)
     return make_leaf(ca, names, now - terms.skew, end)

@@ -1,8 +1,8 @@
-"""The certificate of the server, which can be replaced while it serves, and its source in files.
+"""The serving certificate, which can be replaced while the server runs, and its source in files.
 
-A source has what readiness and metrics read of it, whichever it is. The files are those of a
-mounted Secret, or a development certificate and its CA, which the first start creates in a
-directory. The client CAs are those of `server.clientCaFile`. All are loaded again after a change.
+A source provides the certificate, and its readiness and metrics. The files are a mounted Secret, or
+a development certificate and its CA, which the first start creates in a directory. The client CAs
+are in the file `server.clientCaFile`. All files are loaded again after a change.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ from app.objects.time import Now, utc_now
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")
 LOOK_SECONDS = 10.0
+"""The time between two checks of the files."""
 _CA_NAME = "grove-admission development CA"
 _TERMS = Terms(timedelta(days=3650), timedelta(days=365))
 _SPARE = timedelta(days=7)
@@ -43,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class BrokenPairError(ValueError):
-    """This certificate and key cannot serve, for the reasons in the message."""
+    """A certificate and key can't be used, for the reasons in the message."""
 
 
 class ServingCertificate:
@@ -51,25 +52,28 @@ class ServingCertificate:
 
     Every handshake uses the context of the newest valid pair. If pairs were loaded into the same
     context, it would have two certificates after a change of the key type, and a mismatched pair
-    after an error. With `client_cas` (PEM), a client may show a certificate that one of them
-    signed; the app decides whether it must. Raises ValueError if `client_cas` are invalid.
+    after an error.
+
+    With `client_cas` (PEM), a client may present a certificate that one of them signed. The app
+    decides whether it must. Raise ValueError if `client_cas` are invalid.
     """
 
     def __init__(self, client_cas: bytes = b"") -> None:
         self.client_cas = client_cas
         self.context = self._first_context(client_cas)
-        """The context with which a handshake begins. Other client CAs have another one.
+        """The context with which a handshake begins.
 
-        A client can resume the sessions of one context, and shows no certificate then.
+        It is replaced together with the client CAs. A client that resumes a session presents no
+        certificate, and it can resume only sessions of the same context.
         """
         self.info: CertificateInfo | None = None
         self._pair: Pair | None = None
         self._newest: ssl.SSLContext | None = None
 
     def load(self, pair: Pair) -> CertificateInfo:
-        """Use `pair` from the next handshake.
+        """Use `pair` from the next handshake on.
 
-        Raise BrokenPairError, without a change, if it cannot serve.
+        If it can't be used, change nothing, and raise BrokenPairError.
         """
         try:
             info = inspect(pair.cert_pem)
@@ -82,9 +86,9 @@ class ServingCertificate:
         return info
 
     def trust_clients(self, client_cas: bytes) -> None:
-        """Use `client_cas` (PEM) from the next handshake, in place of the former ones.
+        """Use `client_cas` (PEM) instead of the previous ones from the next handshake on.
 
-        Raise ValueError or OSError, without a change, if they are invalid.
+        If they are invalid, change nothing, and raise ValueError or OSError.
         """
         context = self._first_context(client_cas)
         if self._pair:
@@ -128,12 +132,12 @@ def _server_context(client_cas: bytes) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Prevents OpenSSL from asking for a password on the terminal."""
+    """Prevent OpenSSL from asking for a password on the terminal."""
     raise BrokenPairError("the private key is encrypted")
 
 
 def _reasons(pair: Pair) -> list[str]:
-    """Return the reasons why OpenSSL rejected `pair`, without regard to its validity period."""
+    """Return the reasons why OpenSSL rejected `pair`, which are never its validity period."""
     try:
         now = inspect(pair.cert_pem).not_before
     except ValueError:
@@ -143,9 +147,9 @@ def _reasons(pair: Pair) -> list[str]:
 
 @contextlib.contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """Yield a path to `content` for the ssl module, which reads keys only from files.
+    """Yield the path of a file with `content`, because the ssl module reads keys only from files.
 
-    If the system supports it, the file is in memory, so that keys are not written to a disk and the
+    If the system supports it, the file is in memory. Keys are then not written to a disk, and the
     root file system can be read-only.
     """
     if not hasattr(os, "memfd_create"):
@@ -164,8 +168,8 @@ def _as_file(content: bytes) -> Iterator[str]:
 class CertificateSource(Part, ABC):
     """A source of `certificate`, which it updates while `run` runs.
 
-    `rotations` counts replacements by reason, and `failures` counts looks that failed. `last_error`
-    is the reason why the last look failed, or None. `now` is the wall clock with time zone.
+    `rotations` counts replacements by reason, and `failures` counts failed checks. `last_error` is
+    the reason why the last check failed, or None. `now` returns the time with a time zone.
     """
 
     def __init__(self, certificate: ServingCertificate, now: Now) -> None:
@@ -181,26 +185,23 @@ class CertificateSource(Part, ABC):
 
     @property
     def not_after(self) -> datetime | None:
-        """The time at which the serving certificate of this source expires.
-
-        None before one is loaded.
-        """
+        """The time at which the serving certificate expires, or None if none is loaded yet."""
         return self.certificate.info.not_after if self.certificate.info else None
 
     @abstractmethod
     def ca_bundle(self) -> bytes | None:
-        """Return the CAs (PEM) that clients must trust; None if they are not known."""
+        """Return the CAs (PEM) that clients must trust, or None if they are not known."""
 
     def healthy(self) -> bool:
         """Return whether a certificate of this source is loaded and has not expired.
 
-        It stays true if a later look failed.
+        A failed check does not change that.
         """
         return self.not_after is not None and self._now() <= self.not_after
 
     @property
     def ca_not_after(self) -> datetime | None:
-        """The time at which the first CA of the bundle expires; None if it is not known."""
+        """The time at which the first CA of the bundle expires, or None if it is not known."""
         try:
             return inspect(self.ca_bundle() or b"").not_after
         except ValueError:
@@ -211,36 +212,38 @@ class CertificateSource(Part, ABC):
 
     def samples(self) -> Iterator[Sample]:
         if self.not_after is not None:
-            text = "When the serving certificate expires, in seconds since the epoch."
+            text = "Time at which the serving certificate expires, in seconds since the epoch."
             yield gauge("certificate_expiry_timestamp_seconds", text, self.not_after.timestamp())
         if (ca_not_after := self.ca_not_after) is not None:
-            text = "When the CA expires, in seconds since the epoch."
+            text = "Time at which the CA expires, in seconds since the epoch."
             yield gauge("certificate_ca_expiry_timestamp_seconds", text, ca_not_after.timestamp())
 
-        text = "Certificates replaced, by why."
+        text = "Replacements of the serving certificate, by reason."
         for reason, count in self.rotations.items():
             yield counter("certificate_rotations_total", text, count, reason=reason)
 
-        text = "Looks at certificates that found something that can't be used or done."
+        text = "Checks of the certificate that failed."
         yield counter("certificate_failures_total", text, self.failures)
 
     def _load(self, pair: Pair) -> None:
-        """Use `pair` from the next handshake. Raise BrokenPairError if it cannot serve."""
+        """Use `pair` from the next handshake on. Raise BrokenPairError if it can't be used."""
         info = self.certificate.load(pair)
         until = info.not_after.isoformat()
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, until)
 
     def _note(self, what: str, problem: str) -> None:
-        """Count a problem, and log it if it is another than before. "" is none."""
+        """Count `problem`, and log it if it is new. "" means that there is none."""
         if problem:
             self.failures += 1
         if problem and problem != self.last_error:
-            effect = "the one before goes on" if self.healthy() else "nothing can be served"
+            effect = (
+                "the previous one stays in use" if self.healthy() else "no request can be served"
+            )
             logger.error("%s, %s: %s", what, effect, problem)
         self.last_error = problem or None
 
     def _problem(self) -> str:
-        state = "is not there yet" if self.not_after is None else "has expired"
+        state = "is not loaded yet" if self.not_after is None else "has expired"
         return f"{state}: {self.last_error}" if self.last_error else state
 
 
@@ -248,12 +251,12 @@ class CertificateSource(Part, ABC):
 
 
 class FileSource(CertificateSource):
-    """A ServingCertificate from `tls.crt` and `tls.key` in `directory`, loaded after each change.
+    """A source that loads `tls.crt` and `tls.key` in `directory` after each change.
 
     It compares the content of the files, so that it does not matter how they are replaced. A pair
     that is invalid, mismatched (because it was read during a change) or not valid now is not
-    loaded, and is tried again at the next look. `ca.crt` is the CA bundle of the pair. `rotations`
-    counts reloads, and `failures` counts looks at an unusable pair.
+    loaded, and is tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
+    counts reloads, and `failures` counts checks that found an unusable pair.
     """
 
     def __init__(
@@ -268,15 +271,15 @@ class FileSource(CertificateSource):
         self._loaded: Pair | None = None
 
     async def run(self) -> None:
-        """Look at the files now and every `LOOK_SECONDS`, until it is cancelled."""
+        """Check the files now and every `LOOK_SECONDS`, until cancelled."""
         while True:
             self.poll()
             await asyncio.sleep(LOOK_SECONDS)
 
     def poll(self) -> bool:
-        """Look at the files once.
+        """Check the files once, and return whether a new pair was loaded.
 
-        Returns whether a new pair was loaded. Does not raise for the content of the files.
+        Unusable files are logged and counted, and raise no error.
         """
         try:
             is_new = self._load_changes()
@@ -289,7 +292,7 @@ class FileSource(CertificateSource):
         return is_new
 
     def ca_bundle(self) -> bytes | None:
-        """Return the content of the CA bundle now; None if it cannot be read."""
+        """Return the current content of the CA bundle, or None if it can't be read."""
         try:
             return read_mounted(self._directory / "ca.crt")
         except OSError:
@@ -315,8 +318,8 @@ class FileSource(CertificateSource):
 def file_source(directory: Path, client_cas: bytes) -> FileSource:
     """Return the source of the files in `directory`.
 
-    If there is no `tls.crt`, or if it is a development certificate, a development certificate is
-    created or renewed. Raise OSError if there is no usable certificate.
+    If there is no `tls.crt`, create a development certificate. If it is a development certificate,
+    renew it when needed. Raise OSError if there is no usable certificate.
     """
     if not (directory / "tls.crt").exists() or is_development(directory):
         ensure_development_certificate(directory, DEVELOPMENT_NAMES, utc_now())
@@ -328,13 +331,12 @@ def file_source(directory: Path, client_cas: bytes) -> FileSource:
 
 
 def ensure_development_certificate(directory: Path, names: Sequence[str], now: datetime) -> None:
-    """Ensure that `directory` has a serving certificate for `names`.
+    """Ensure that `directory` has a serving certificate (tls.crt, tls.key) for `names`.
 
-    The certificate (tls.crt, tls.key) is signed by the CA in the directory (ca.crt, ca.key).
-
-    A certificate that is valid for 7 more days and covers the names is kept. Otherwise a new one is
-    created, with a new CA if the CA expires within 7 days. A name is a DNS name or an IP address.
-    Raise FileExistsError if the directory has other certificates, which are not overwritten.
+    The CA in the directory (ca.crt, ca.key) signs it. A certificate that is valid for 7 more days
+    and covers the names is kept. Otherwise a new one is created, with a new CA if the CA expires
+    within 7 days. A name is a DNS name or an IP address. Raise FileExistsError if the directory has
+    other certificates, which are not overwritten.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with _locked(directory):
@@ -349,10 +351,10 @@ def ensure_development_certificate(directory: Path, names: Sequence[str], now: d
 
 
 def is_development(directory: Path) -> bool:
-    """Return whether the certificates in `directory` were created here.
+    """Return whether the certificates in `directory` are development certificates of this program.
 
-    This is also true if a crash left only some files. The command `grove-admission certs make`
-    creates a ca.key too.
+    The result is also True if a crash left only some of their files. A ca.key alone does not prove
+    it, because the command `grove-admission certs make` creates one too.
     """
     ca = _read(directory, "ca")
     if not ca:
@@ -364,12 +366,12 @@ def is_development(directory: Path) -> bool:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """Raise FileExistsError for files without a ca.key, which is always written first."""
+    """Raise FileExistsError for files without a ca.key, which this program always writes first."""
     for path in (directory / "tls.crt", directory / "tls.key", directory / "ca.crt"):
         if path.exists() and not (directory / "ca.key").exists():
             raise FileExistsError(
-                f"{path} was not made here (no ca.key beside it): name it as a file, or move it"
-                " away"
+                f"{path} was not created by this command (there is no ca.key next to it): move it"
+                " away, or use another directory"
             )
 
 
@@ -387,16 +389,16 @@ def _read(directory: Path, name: str) -> Pair | None:
 
 
 def write_pair(pair: Pair, directory: Path, name: str) -> None:
-    """Write the files `<name>.key` and `<name>.crt`, in place of former ones.
+    """Write or replace the files `<name>.key` and `<name>.crt`.
 
-    After a crash in between, the next start detects the mismatch and corrects it.
+    After a crash in between, the next start detects and corrects the mismatch.
     """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    # 0600 from its first moment
+    # mkstemp creates the file with mode 0600, so that nobody else can ever read a key
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -410,7 +412,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Locks `directory`, because two processes may start at the same time."""
+    """Lock `directory`, because two processes may start at the same time."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -423,7 +425,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def read_client_cas(path: Path) -> bytes:
-    """Return the content (PEM) of `server.clientCaFile`. Raise OSError if it is not usable."""
+    """Return the content (PEM) of `server.clientCaFile`. Raise OSError if it can't be used."""
     pem = read_mounted(path)
     try:
         split_bundle(pem)
@@ -433,10 +435,10 @@ def read_client_cas(path: Path) -> bytes:
 
 
 class ClientCas(Part):
-    """The client CAs of `certificate`, kept as they are in the file at `path`.
+    """The updater of the client CAs of `certificate` from the file `path`.
 
-    An unusable file never replaces usable CAs. `changed` is called after each change: connections
-    whose client has shown a certificate of a former CA should end.
+    An unusable file never replaces usable CAs. `changed` is called after each change, because
+    connections should end whose client has presented a certificate of a removed CA.
     """
 
     def __init__(
@@ -449,13 +451,13 @@ class ClientCas(Part):
         self._problem: str | None = None
 
     async def run(self) -> None:
-        """Look at the file every `LOOK_SECONDS`, until it is cancelled."""
+        """Check the file every `LOOK_SECONDS`, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.poll()
 
     def poll(self) -> bool:
-        """Look at the file once. Return whether other CAs were loaded."""
+        """Check the file once, and return whether other CAs were loaded."""
         try:
             pem = read_client_cas(self._path)
             if pem != self._loaded:
@@ -475,14 +477,14 @@ class ClientCas(Part):
     def notes(self) -> dict[str, str]:
         if self._problem is None:
             return {}
-        return {"client-cas": f"the former ones are used: {self._problem}"}
+        return {"client-cas": f"the previous ones stay in use: {self._problem}"}
 
     def samples(self) -> Iterator[Sample]:
         ends = [inspect(pem).not_after.timestamp() for pem in split_bundle(self._loaded)]
-        text = "When the first client CA expires, in seconds since the epoch."
+        text = "Time at which the first client CA expires, in seconds since the epoch."
         yield gauge("client_ca_expiry_timestamp_seconds", text, min(ends))
 
     def _note_failure(self, problem: str) -> None:
         if problem != self._problem:
-            logger.error("client CAs not loaded, the former ones are used: %s", problem)
+            logger.error("client CAs not loaded, the previous ones stay in use: %s", problem)
         self._problem = problem

@@ -1,1 +1,1 @@
-"""The OperatorConfiguration."""
+"""The server's configuration file, an OperatorConfiguration."""

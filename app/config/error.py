@@ -1,13 +1,13 @@
-"""What a configuration that cannot be used raises.
+"""The error of an invalid configuration.
 
-Imports nothing, because every command imports it.
+This module imports no other one of ours, because every command imports it.
 """
 
 from collections.abc import Sequence
 
 
 class ConfigurationError(ValueError):
-    """The configuration is invalid. `findings` has all reasons, each with its path."""
+    """The configuration is invalid. `findings` are all reasons, each with the path of its field."""
 
     def __init__(self, source: str, findings: Sequence[str]) -> None:
         super().__init__("\n".join(f"{source}: {finding}" for finding in findings))

@@ -1,6 +1,7 @@
 """The reader of an OperatorConfiguration.
 
-It is strict, and reports all findings together. Environment variables and flags override values.
+Unknown and duplicate keys are errors, and all findings are reported together. Environment variables
+and flags override values of the file.
 """
 
 from collections.abc import Mapping
@@ -26,23 +27,24 @@ _MODE = "GROVE_ADMISSION_CERTIFICATES_MODE"
 _PORTS = {"GROVE_ADMISSION_PORT": "port", "GROVE_ADMISSION_TOOLS_PORT": "tools_port"}
 
 _SERVICE_LINK = "tcp://"
-"""The begin of GROVE_ADMISSION_PORT if the kubelet sets it.
+"""The beginning of GROVE_ADMISSION_PORT if the kubelet sets it.
 
-It does so for the Service grove-admission; the variable is then not a setting.
+The kubelet sets variables with this name and value for a Service named grove-admission. They are
+ignored.
 """
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
-"""What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
+"""The errors of PyYAML for a value that does not fit its tag, such as KeyError for `!!bool 7`."""
 
 
 _EXPECTED = {"tuple_type": "a list", "model_type": "a map"}
-"""What is expected in place of a value, by the type of the finding, in the words of YAML."""
+"""The expected kind of value in words of YAML, by the type of Pydantic's finding."""
 
 
 def read_configuration(text: str, source: str) -> Configuration:
-    """Return the configuration in `text`, a YAML document.
+    """Return the configuration in the YAML document `text`.
 
-    `source` is its name in findings. Raise ConfigurationError with all findings.
+    `source` is the name of the document in findings. Raise ConfigurationError with all findings.
     """
     data = _read_map(text, source)
     findings = [
@@ -64,7 +66,7 @@ def read_configuration(text: str, source: str) -> Configuration:
 
 
 def _read_map(text: str, source: str) -> dict[str, Any]:
-    """Return the map in `text`. Raise ConfigurationError if there is none."""
+    """Return the map in the YAML document `text`. Raise ConfigurationError if it is not a map."""
     try:
         data = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError) as problem:  # ValueError: for an invalid date
@@ -72,24 +74,26 @@ def _read_map(text: str, source: str) -> dict[str, Any]:
     except RecursionError:
         raise _unreadable(source, "it is nested too deeply") from None
     except _UNFIT:
-        raise _unreadable(source, "a value does not fit its tag or its form") from None
+        raise _unreadable(source, "a value does not match its YAML tag or type") from None
 
     if not isinstance(data, dict):
         expected = f"must be a map with apiVersion {API_VERSION} and kind {KIND}"
         raise ConfigurationError(source, [expected])
     if data.get("kind") == "ConfigMap":
-        advice = "is a ConfigMap: give what its data has as config.yaml, as a file of its own"
+        advice = (
+            "is a ConfigMap: copy the value of its key config.yaml into a file, and pass that file"
+        )
         raise ConfigurationError(source, [advice])
 
     return data
 
 
 def _unreadable(source: str, reason: str) -> ConfigurationError:
-    return ConfigurationError(source, [f"not YAML that can be read: {reason}"])
+    return ConfigurationError(source, [f"can't be parsed as YAML: {reason}"])
 
 
 def load_configuration(path: Path) -> Configuration:
-    """Return the configuration in a file.
+    """Return the configuration in the file `path`.
 
     Raise ConfigurationError if the file cannot be read or is invalid.
     """
@@ -101,9 +105,9 @@ def load_configuration(path: Path) -> Configuration:
 
 
 def configuration_or_defaults(path: Path | None) -> Configuration:
-    """Return the configuration in `path`.
+    """Return the configuration in the file `path`.
 
-    Without a path, it has the defaults, with topology support enabled.
+    Without a path, return the default configuration, with topology support enabled.
     """
     if path is not None:
         return load_configuration(path)
@@ -128,7 +132,7 @@ def _finding(error: Any) -> str:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML in which a duplicate key is an error."""
+    """A loader of YAML that rejects duplicate keys."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         keys: set[Any] = set()
@@ -136,7 +140,7 @@ class _UniqueKeys(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, (dict, list)):
                 raise yaml.constructor.ConstructorError(
-                    None, None, "a key must be text", key_node.start_mark
+                    None, None, "a key must be a string", key_node.start_mark
                 )
             if key in keys:
                 raise yaml.constructor.ConstructorError(
@@ -152,11 +156,13 @@ def with_overrides(
 ) -> Configuration:
     """Return `configuration` with the overrides of flags and environment variables.
 
-    `server.host`, `server.port` and `server.toolsPort` come from `flags`, or else from
-    GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and GROVE_ADMISSION_TOOLS_PORT, and
-    `certificates.mode` from GROVE_ADMISSION_CERTIFICATES_MODE.
-    POD_NAMESPACE is the default of the namespaces of the Secret, the Service, the Lease and our
-    service account. Raise ConfigurationError.
+    - `server.host`, `server.port`, `server.toolsPort`: from `flags`, otherwise from
+      GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and GROVE_ADMISSION_TOOLS_PORT
+    - `certificates.mode`: from GROVE_ADMISSION_CERTIFICATES_MODE
+    - POD_NAMESPACE is the default namespace of the Secret, the Service, the Lease and our service
+      account
+
+    Raise ConfigurationError for an invalid value of a variable.
     """
     server: dict[str, Any] = {}
     if "GROVE_ADMISSION_HOST" in environment:
@@ -192,7 +198,7 @@ def _with_mode(certificates: Certificates, mode: str) -> Certificates:
 
 
 def _moved(configuration: Configuration, namespace: str) -> Configuration:
-    """Return the configuration with `namespace` in place of the default `grove-system`."""
+    """Return `configuration` with the default namespace `namespace` instead of `grove-system`."""
     moved: dict[str, Any] = {}
     for name in ("certificates", "leader_election"):
         section = getattr(configuration, name)

@@ -1,7 +1,8 @@
 """The schema of OperatorConfiguration: every key with its default.
 
-Grove has the section `clusterTopology` too (see the sources in `rules/README.md`); the other
-sections are ours. `manifests/examples/configuration.yaml` has every key.
+Grove's own OperatorConfiguration has a section `clusterTopology` too (see the sources in
+`rules/README.md`). All other sections are only ours. `manifests/examples/configuration.yaml` has
+every key, and `README.md` in this folder explains them for users.
 """
 
 from collections.abc import Callable
@@ -60,25 +61,30 @@ LabelKey = Annotated[str, AfterValidator(_label_key)]
 
 
 class TopologyLevel(_Section):
+    """A level of the managed ClusterTopology."""
+
     domain: str
+    """The name of the level, such as "rack"."""
     key: str
+    """The key of the node label of the level."""
 
 
 class ClusterTopology(_Section):
-    """The managed ClusterTopology, which the leader creates, updates and deletes.
-
-    If it cannot be created in time, the process ends.
-    """
+    """The managed ClusterTopology, which the leader creates, updates and deletes."""
 
     enabled: bool = False
+    """Whether PodCliqueSets can have topology constraints."""
     name: TopologyName = "grove-topology"
+    """The name of the managed ClusterTopology."""
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
+    """Its levels, in any order."""
     creation_timeout_seconds: Seconds = 60
+    """The time limit for its creation at the start, after which the process ends."""
 
     @field_validator("name", mode="before")
     @classmethod
     def _named(cls, name: object, info: ValidationInfo) -> object:
-        """Take an empty name for the default while the topology is disabled, as Grove does."""
+        """Replace an empty name by the default while the topology is disabled, as Grove does."""
         is_enabled = info.data.get("enabled", True)
         return name if name != "" or is_enabled else cls.model_fields["name"].default
 
@@ -101,15 +107,13 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """The guard of the managed ClusterTopology.
-
-    Only `authorizedUsers` can write it: our own account, which creates it, and Grove's operator.
-    """
+    """The authorization of writes of the managed ClusterTopology."""
 
     authorized_users: tuple[str, ...] = Field(
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
+    """The only users that can write it: by default our own account and that of Grove's operator."""
 
 
 Mode = Literal["refuse", "warn"]
@@ -117,7 +121,7 @@ ModeOrNone = Mode | Literal[""]
 
 
 class WebhookModes(_Section):
-    """The modes of single webhooks; "" is that of all."""
+    """The modes of single webhooks. "" means the mode of all webhooks, `enforcement.mode`."""
 
     cluster_topology: ModeOrNone = ""
     pod_clique_set: ModeOrNone = ""
@@ -127,106 +131,114 @@ class WebhookModes(_Section):
 
 
 class Enforcement(_Section):
-    """Whether webhooks refuse, or only warn of what they would refuse.
+    """The choice between rejecting requests and only warning about them.
 
-    The managed ClusterTopology is guarded in both modes, and failures stay failures.
+    Writes of the managed ClusterTopology are restricted in both modes. Server errors stay errors.
     """
 
     mode: Mode = "refuse"
+    """`refuse` rejects invalid requests, `warn` allows them with a warning."""
     webhooks: WebhookModes = WebhookModes()
+    """The modes of single webhooks."""
 
 
 class Mnnvl(_Section):
-    """`claimMode` is the form of the claims of new PodCliques.
-
-    `owner` is the kind of the owner of MNNVL resources; with `auto`, the release of Grove decides.
-    MNNVL resources that no PodClique needs are deleted after `collectAfterSeconds`; with 0 they are
-    not deleted.
-
-    `domainNodes` is the number of nodes in an NVLink domain, for clusters whose nodes don't have
-    the label of their domain. A workload that leaves fewer than `spareNodes` of them free gets a
-    warning.
-    """
+    """The settings for multi-node NVLink."""
 
     claim_mode: Literal["auto", "shared", "template"] = "auto"
+    """The form of the claims of new PodCliques."""
     owner: Literal["auto", "PodGang", "PodCliqueSet"] = "auto"
+    """The kind of the owner of MNNVL resources. With `auto`, it depends on the release of Grove."""
     collect_after_seconds: float = Field(default=300.0, ge=0, le=86_400)
+    """The time after which MNNVL resources that nothing needs are deleted, or 0 for never."""
     domain_nodes: int = Field(default=18, ge=1, le=10_000)
+    """The number of nodes in an NVLink domain, for clusters whose nodes lack the domain's label."""
     spare_nodes: int = Field(default=0, ge=0, le=1_000)
+    """The number of nodes of a domain that a workload should leave free, to get no warning."""
 
 
 class PodBinding(_Section):
-    """The labels that Pods get at binding. If it is not `enabled`, they get none.
-
-    The standard labels of region, zone and host are always among them. `nodeLabels` are copied from
-    a node to its Pods, in addition to the keys of the levels. The default is the NVLink clique of
-    the node, which containers cannot get in another way.
-    """
+    """The labels that Pods get at binding."""
 
     enabled: bool = True
+    """Whether Pods get labels at all."""
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
+    """The keys of node labels that are copied to Pods.
+
+    The standard labels of region, zone and host, and the keys of the levels, are copied in any
+    case. The default is the NVLink clique of the node, which containers cannot get in another way.
+    """
 
 
 class Server(_Section):
-    """The listening address, and the time for which the server still serves after SIGTERM.
-
-    `port` is for API servers and probes, `toolsPort` for people and monitoring: dry runs, metrics
-    and docs.
-
-    `::` is all addresses, of IPv6 and of IPv4; on a machine without IPv6, those of IPv4.
-
-    With `clientCaFile` (PEM), only callers with a certificate of one of its CAs get a verdict, or
-    what `clientCertificateFor` names.
-    `maxConnections` is the number of connections with a complete handshake.
-    """
+    """The server's addresses and limits."""
 
     host: str = "::"
+    """The address to listen on. `::` means all IPv6 and IPv4 addresses.
+
+    On a machine without IPv6, it means all IPv4 addresses.
+    """
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
+    """The port for API servers and probes."""
     tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
+    """The port for people and monitoring, with dry runs, metrics and docs."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
+    """The time for which the server still serves after SIGTERM."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
+    """The most connections with a complete TLS handshake."""
     client_ca_file: str = ""
+    """A PEM file with CAs of clients, or "" for no client certificates.
+
+    With a file, only callers with a certificate of one of these CAs get verdicts.
+    """
     client_certificate_for: tuple[Literal["dry-run", "metrics", "docs"], ...] = Field(
         default=("dry-run", "docs"), strict=False
     )
+    """The other endpoints that also need a client certificate if there is a `clientCaFile`."""
 
 
 class Client(_Section):
-    """Limits of calls to the API server: requests per second, burst, and seconds for a call."""
+    """The limits of calls to the API server."""
 
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
+    """The highest rate of requests, on average."""
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
+    """The most requests in a burst above that rate."""
     timeout_seconds: Seconds = 30
+    """The time limit of a request."""
 
 
 class LeaderElection(_Section):
-    """Leader election: one replica runs the reconcilers.
-
-    `leaseSeconds` is the time after which another replica takes over a Lease that is not renewed,
-    `renewSeconds` the time after which a leader stops without a renewal, and `retrySeconds` the
-    time between attempts.
-    """
+    """The election of the replica that runs the reconcilers."""
 
     enabled: bool = True
+    """Whether there is an election. Without one, this process runs the reconcilers."""
     namespace: Name = "grove-system"
+    """The namespace of the Lease."""
     name: Name = "grove-admission"
+    """The name of the Lease."""
     lease_seconds: Seconds = 15
+    """The time after which another replica takes over a Lease that is not renewed."""
     renew_seconds: Seconds = 10
+    """The time after which a leader that can't renew the Lease stops."""
     retry_seconds: Seconds = 2
+    """The time between attempts to get or to renew the Lease."""
 
     @model_validator(mode="after")
     def _order(self) -> "LeaderElection":
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds:
             raise ValueError(
-                "leaseSeconds must be more than renewSeconds, and that more than retrySeconds"
+                "leaseSeconds must be greater than renewSeconds, and renewSeconds greater than"
+                " retrySeconds"
             )
         return self
 
 
 class WorkloadLabels(_Section):
-    """The keys of labels, or else annotations, of a Workload, a top owner or a Pod.
+    """The keys of the labels or annotations from which fields of a PodGroup are set.
 
-    `user` and `nodePool` are labels of Pods, which are copied to their PodGroup.
+    They are read from the Workload, the top owner or the Pod. `user` and `nodePool` are only read
+    from Pods.
     """
 
     queue: LabelKey = _KAI.keys.queue
@@ -238,27 +250,30 @@ class WorkloadLabels(_Section):
 
 
 class Workloads(_Section):
-    """KAI PodGroups for Kubernetes Workloads whose Pods have `schedulerName`.
-
-    Without a queue of its own, a Workload is in `defaultQueue`; with "" it has none.
-    """
+    """The mapping of Kubernetes Workloads to KAI PodGroups."""
 
     enabled: bool = True
+    """Whether PodGroups are created for Workloads."""
     scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
+    """The scheduler name of the Pods that get a PodGroup."""
     default_queue: str = _KAI.default_queue
+    """The queue of Workloads that name none, or "" for no queue."""
     labels: WorkloadLabels = WorkloadLabels()
+    """The keys of the labels that are read."""
 
 
 class Waiting(_Section):
-    """Whether the leader says in the cluster why gangs wait.
+    """The conditions and events with which the leader reports why gangs are pending.
 
-    It does for gangs that have waited for `afterSeconds`, and tells at most `maxWritesPerMinute`
-    workloads in a minute. It needs more memory and rights: see app/waiting/README.md.
+    They need more memory and permissions: see app/waiting/README.md.
     """
 
     enabled: bool = False
+    """Whether they are written."""
     after_seconds: Seconds = 300
+    """The time after which a pending gang is reported."""
     max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30
+    """The most workloads whose report is written in a minute."""
 
 
 def _http_url(url: str) -> str:
@@ -269,36 +284,43 @@ def _http_url(url: str) -> str:
 
 
 class Tracing(_Section):
-    """Spans of verdicts are sent to the OTLP collector at `endpoint`, the URL before /v1/traces.
-
-    "" is no tracing.
-    """
+    """The tracing of verdicts."""
 
     endpoint: Annotated[str, AfterValidator(_http_url)] = ""
+    """The URL of an OTLP collector without /v1/traces, or "" to disable tracing."""
 
 
 CertificateMode = Literal["files", "self-managed"]
 
 
 class Certificates(_Section):
-    """The source of the serving certificate.
-
-    `files`: the directory of `--certs`, such as a mounted Secret of cert-manager, whose cainjector
-    also writes the caBundles. `self-managed`: our own CA in the Secret `secretName`; we also write
-    the caBundles of the two webhook configurations `webhookConfigurations`. `namespace` is that of
-    the Secret and the Service. A new CA is in the caBundles for `settleSeconds` before a
-    certificate that it signed is shown. This time must be much shorter than the last third of the
-    validity of a certificate.
-    """
+    """The source of the serving certificate, and the settings of self-managed certificates."""
 
     mode: CertificateMode = "files"
+    """The source of the serving certificate.
+
+    - `files`: the directory of `--certs`, such as a mounted Secret of cert-manager. Its cainjector
+      also writes the caBundles.
+    - `self-managed`: a Secret with our own CA. We also write the caBundles.
+    """
     namespace: Name = "grove-system"
+    """The namespace of the Secret and the Service."""
     secret_name: Name = "grove-admission-certificates"
+    """The name of the Secret."""
     service_name: Name = "grove-admission"
+    """The name of the Service, for which the certificate is valid."""
     webhook_configurations: Name = "grove-admission"
+    """The name of both webhook configurations, whose caBundles we write."""
     validity_hours: Annotated[float, Field(gt=0, le=87600)] = 2160
+    """The validity of a serving certificate."""
     ca_validity_hours: Annotated[float, Field(gt=0, le=876000)] = 8760
+    """The validity of a CA."""
     settle_seconds: Annotated[float, Field(ge=0, le=3600)] = 30
+    """The time for which a new CA is in the caBundles before its first certificate is used.
+
+    It must be much shorter than the last third of the validity of a certificate, in which the
+    certificate is renewed.
+    """
 
     @model_validator(mode="after")
     def _lives(self) -> "Certificates":
@@ -310,6 +332,8 @@ class Certificates(_Section):
 
 
 class Configuration(_Section):
+    """An OperatorConfiguration."""
+
     api_version: Literal["config.grove.io/v1alpha1"] = "config.grove.io/v1alpha1"
     kind: Literal["OperatorConfiguration"] = "OperatorConfiguration"
     cluster_topology: ClusterTopology = ClusterTopology()
@@ -327,7 +351,7 @@ class Configuration(_Section):
 
     @property
     def levels(self) -> tuple[Level, ...]:
-        """The configured levels, broadest first; () if topology support is disabled."""
+        """The configured levels, broadest first, or () if topology support is disabled."""
         if not self.cluster_topology.enabled:
             return ()
         return broadest_first(
@@ -336,9 +360,10 @@ class Configuration(_Section):
 
     @property
     def node_labels(self) -> tuple[str, ...]:
-        """Return the keys of the labels that a Pod gets from its node.
+        """The keys of the labels that a Pod gets from its node.
 
-        These are `podBinding.nodeLabels` and those of the configured levels. The latter are
-        included before the managed ClusterTopology exists, so that a caller can never set them.
+        These are `podBinding.nodeLabels` and the keys of the configured levels. The latter are
+        included even before the managed ClusterTopology exists, so that a caller can never set
+        them.
         """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

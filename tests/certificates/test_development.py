@@ -129,7 +129,7 @@ def test_leaf_ends_with_its_ca(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
 def test_files_that_were_not_made_here_are_not_written_over(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"somebody's")
-    with pytest.raises(FileExistsError, match=f"{name} was not made here"):
+    with pytest.raises(FileExistsError, match=f"{name} was not created by this command"):
         ensure_development_certificate(tmp_path, NAMES, NOW)
     assert contents(tmp_path) == {name: b"somebody's"}
 

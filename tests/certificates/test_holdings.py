@@ -93,7 +93,7 @@ def test_what_has_expired_is_read_all_the_same() -> None:
         ),
         pytest.param(
             {"ca.crt": encoded(FIRST.leaf.cert_pem), "ca.key": encoded(FIRST.leaf.key_pem)},
-            "not that of a CA",
+            "in ca.crt is not a CA certificate",
             id="a CA that is none",
         ),
         pytest.param(

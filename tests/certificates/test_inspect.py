@@ -124,7 +124,7 @@ def _encrypted(pair: Pair) -> Pair:
     )
 
 
-NOT_SIGNED = "the certificate is not signed by a CA of the bundle that is valid now"
+NOT_SIGNED = "the certificate is not signed by a CA in the bundle, or that CA is not valid now"
 FOREIGN_KEY = "the private key doesn't belong to the certificate"
 
 
@@ -205,7 +205,7 @@ FOREIGN_KEY = "the private key doesn't belong to the certificate"
             ["a.svc"],
             NOW,
             [
-                "the certificate is not for servers (its extended key usage lacks serverAuth)",
+                "the certificate can't be used by a server: its extended key usage lacks serverAuth",
                 "the certificate doesn't cover 'a.svc'",
             ],
             id="a client's certificate, with only a common name",

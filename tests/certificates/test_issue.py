@@ -51,7 +51,7 @@ def test_times_in_another_zone_mean_the_same_instant() -> None:
     [
         pytest.param([], END, "at least one name", id="no name"),
         pytest.param(["bücher.example"], END, "A-label", id="a DNS name that is not ASCII"),
-        pytest.param(["a.svc"], END + DAY, "outlive its CA", id="longer than its CA"),
+        pytest.param(["a.svc"], END + DAY, "expire after its CA", id="longer than its CA"),
         pytest.param(["a.svc"], BEGIN - DAY, "must be after", id="ends before it begins"),
     ],
 )

@@ -197,7 +197,7 @@ async def test_somebody_who_keeps_changing_it_is_reported_and_not_fought_for_eve
     )
     assert (
         replica.last_error
-        == "somebody keeps changing the caBundle of MutatingWebhookConfiguration grove-admission"
+        == "another writer keeps changing the caBundle of MutatingWebhookConfiguration grove-admission: find it with kubectl get mutatingwebhookconfigurations grove-admission -o jsonpath='{.metadata.managedFields[*].manager}'"
     )
     cluster.clock.pass_by(timedelta(seconds=10))
     await settle(replica)
@@ -227,7 +227,7 @@ async def test_what_cert_manager_injects_is_left_alone_and_said(cluster: Cluster
     assert await settle(replica) == RETRY_SECONDS
     assert (
         replica.last_error
-        == "MutatingWebhookConfiguration grove-admission is cert-manager's by cert-manager.io/inject-ca-from: remove the annotation, or set certificates.mode to files"
+        == "MutatingWebhookConfiguration grove-admission has the annotation cert-manager.io/inject-ca-from, so cert-manager manages its caBundles: remove the annotation, or set certificates.mode to files"
     )
     assert cluster.client.objects(MUTATING_WEBHOOKS) == before
     assert not replica.healthy()
@@ -349,7 +349,7 @@ async def test_an_expired_certificate_that_may_not_be_replaced_is_never_shown(
     cluster.clock.pass_by(timedelta(seconds=WANTED.settle_seconds))
     assert await settle(replica) == RETRY_SECONDS
     assert (shown(replica), cluster.holdings().leaf) == (serving, expired)
-    assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
+    assert "was not created by grove-admission, so it is not changed" in str(replica.last_error)
 
 
 async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluster: Cluster) -> None:
@@ -401,7 +401,7 @@ async def test_a_secret_of_somebody_else_is_not_written(
     replica = cluster.replica()
     assert await settle(replica) == RETRY_SECONDS
     assert cluster.secret()["data"] == data
-    assert "was not made by grove-admission, and is left alone" in str(replica.last_error)
+    assert "was not created by grove-admission, so it is not changed" in str(replica.last_error)
     assert cluster.client.writes() == []
 
 

@@ -178,7 +178,7 @@ def test_a_leaf_never_outlives_its_ca() -> None:
 def test_what_is_issued_anew_goes_on_trusting_what_is_carried() -> None:
     expired = make_ca("grove-admission CA of old", START - 9 * DAY, START - DAY).cert_pem
     holdings = new_holdings(
-        NAMES, START, TERMS, former=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem]
+        NAMES, START, TERMS, previous=[FIRST.ca.cert_pem, expired, FIRST.ca.cert_pem]
     )
     assert holdings.retired == (FIRST.ca.cert_pem,)
 

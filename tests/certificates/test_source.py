@@ -64,11 +64,11 @@ async def test_before_there_is_a_secret_probes_see_a_stand_in_and_are_told() -> 
         None,
     )
     readiness = Readiness([source])
-    assert readiness.ready()["certificate"] == "is not there yet"
+    assert readiness.ready()["certificate"] == "is not loaded yet"
     client.fail_next("get", SECRET, Unavailable("the API server is down"))
     with pytest.raises(Unavailable):
         await source.reconcile(("ns", "x"))
-    assert readiness.ready()["certificate"] == "is not there yet: the API server is down"
+    assert readiness.ready()["certificate"] == "is not loaded yet: the API server is down"
     assert values(source) == {"certificate_failures_total": 1}
     while not source.healthy():
         await source.reconcile(("ns", "x"))

@@ -99,7 +99,7 @@ def test_check_is_0_where_all_is_well_and_1_with_the_reason_where_not(
     assert [line for line in lines if not line.startswith("created in ")] == [
         "ok",
         "the certificate doesn't cover 'b.svc'",
-        "the certificate is not signed by a CA of the bundle that is valid now",
+        "the certificate is not signed by a CA in the bundle, or that CA is not valid now",
         "the private key doesn't belong to the certificate",
     ]
 

@@ -162,7 +162,7 @@ def test_an_update_can_be_judged(tmp_path: Path, capsys: Any) -> None:
         ),
         pytest.param(
             ["{broken}", "--config", "{broken}"],
-            "not YAML that can be read",
+            "can't be parsed as YAML",
             id="a broken configuration",
         ),
     ],

@@ -152,7 +152,7 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
             ["key 'server' is given twice"],
             id="a key twice",
         ),
-        pytest.param("a: [", ["not YAML that can be read"], id="not YAML"),
+        pytest.param("a: [", ["can't be parsed as YAML"], id="not YAML"),
         pytest.param("a: !!set [b]", ["expected a mapping node"], id="a set that is a list"),
         pytest.param("a: 2026-99-99", ["month must be in 1..12"], id="a date that is none"),
         pytest.param(
@@ -165,16 +165,18 @@ def test_an_empty_name_is_the_default_while_the_topology_is_disabled() -> None:
             ["file: server.drain_seconds: unknown key"],
             id="snake case inside",
         ),
-        pytest.param("? [a]\n: 1", ["a key must be text"], id="a list as a key"),
-        pytest.param("? {a: b}\n: 1", ["a key must be text"], id="a map as a key"),
+        pytest.param("? [a]\n: 1", ["a key must be a string"], id="a list as a key"),
+        pytest.param("? {a: b}\n: 1", ["a key must be a string"], id="a map as a key"),
         pytest.param(
             "server: {1: 2}", ["file: server[1]: Keys should be strings"], id="a number as a key"
         ),
-        pytest.param("server: {port: !!int ''}", ["does not fit its tag"], id="an empty number"),
-        pytest.param("server: {port: !!bool 7}", ["does not fit its tag"], id="no boolean"),
+        pytest.param(
+            "server: {port: !!int ''}", ["does not match its YAML tag"], id="an empty number"
+        ),
+        pytest.param("server: {port: !!bool 7}", ["does not match its YAML tag"], id="no boolean"),
         pytest.param(
             "server: {port: 1" + ":1" * 300 + ".5}",
-            ["does not fit its tag or its form"],
+            ["does not match its YAML tag or type"],
             id="a number to the base of 60",
         ),
         pytest.param("server: " + "[" * 600, ["it is nested too deeply"], id="deep nesting"),
@@ -311,7 +313,7 @@ def test_the_namespace_of_the_certificates(
 
 def test_a_configmap_is_told_from_what_is_in_it() -> None:
     with pytest.raises(
-        ConfigurationError, match=r"is a ConfigMap: give what its data has as config\.yaml"
+        ConfigurationError, match=r"is a ConfigMap: copy the value of its key config\.yaml"
     ):
         read_configuration("apiVersion: v1\nkind: ConfigMap\ndata: {}\n", "test")
 

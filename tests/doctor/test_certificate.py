@@ -140,7 +140,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
             bundle(OTHER.cert_pem),
             SHOWN,
             "problem",
-            "and tls.crt of the Secret: the certificate is not signed by a CA of the bundle that is valid now",
+            "and tls.crt of the Secret: the certificate is not signed by a CA in the bundle, or that CA is not valid now",
             id="another CA of that name",
         ),
         pytest.param(
