@@ -10,7 +10,7 @@ from app.explain.reasons.table import RULES
 from tests.explain.test_reasons import ROWS
 
 APP = Path(__file__).parents[2] / "app"
-README = (APP / "explain" / "README.md").read_text()
+README = (APP / "explain" / "reasons" / "README.md").read_text()
 IDS = {rule.id for rule in RULES}
 
 
