@@ -31,7 +31,7 @@ SYMPTOMS = "manifests/guide/symptoms.md"
 RIGHTS = "manifests/guide/rights.md"
 GUIDE = "manifests/README.md#i-want-to"
 WAITING = "manifests/guide/waiting.md"
-ASSISTANTS = "app/commands/README.md#assistants"
+ASSISTANTS = "manifests/guide/assistants.md"
 
 QUESTIONS = (
     # install
