@@ -170,6 +170,7 @@ KEYS_OF_MODES = {
 
 
 USERS = '{{ include "grove-admission.users" . }}'
+KAI_GROUPS = '{{ include "grove-admission.kaiGroups" . }}'
 
 
 def policies() -> str:
@@ -254,7 +255,7 @@ def queue_guard() -> str:
     marked = "kai-namespace"
     policies = queue_policies(_with_marked_workloads(), "refuse", marked)
     text = _with_workloads(in_namespace(_documents(policies)))
-    text = text.replace(marked, "{{ .Values.queueGuard.kaiNamespace }}")
+    text = text.replace(f'"system:serviceaccounts:{marked}"', KAI_GROUPS)
     text = text.replace(f'["{MARKED_USER}"]', USERS)
     text = text.replace(
         "  validationActions:\n  - Deny\n",
@@ -404,7 +405,15 @@ def _properties() -> dict[str, Any]:
         ),
         "policies": _object({"enabled": switch}),
         "queueGuard": _object(
-            {"mode": {"enum": ["off", "warn", "refuse"]}, "kaiNamespace": {**text, "minLength": 1}}
+            {
+                "mode": {"enum": ["off", "warn", "refuse"]},
+                "kaiNamespace": {
+                    "anyOf": [
+                        {**text, "minLength": 1},
+                        {"type": "array", "items": {**text, "minLength": 1}, "minItems": 1},
+                    ]
+                },
+            }
         ),
         "monitoring": _object({"enabled": switch, "labels": labels}),
         "global": anything,

@@ -8,6 +8,7 @@ import yaml
 from app.commands.options import Command, add_config, configured
 from app.config.schema import Configuration
 from app.dry_run.budget import UnusableInput
+from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Object
 from app.webhooks.policies import (
     UNCOVERED,
@@ -45,8 +46,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kai-namespace",
         metavar="NAMESPACE",
-        default="kai-scheduler",
-        help="with --queues: KAI's namespace (default: kai-scheduler)",
+        action="append",
+        help="with --queues: the namespace of KAI, or of what assigns its queues, such as KAI"
+        " Resource Management; give it once for each (default: kai-scheduler)",
     )
 
 
@@ -57,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.mutating:
         print(documents(marking_policies(configuration)), end="")
     elif arguments.queues:
-        objects = queue_policies(configuration, arguments.queues, arguments.kai_namespace)
+        namespaces = arguments.kai_namespace or [KAI_SCHEDULER]
+        objects = queue_policies(configuration, arguments.queues, *namespaces)
         print(documents(objects), end="")
     else:
         print(uncovered() + documents(admission_policies(configuration)), end="")

@@ -15,10 +15,13 @@ from app.base.value import Value
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, warning
 from app.facts.kai.queue import read_queue_names
-from app.facts.kinds import QUEUE, QUEUE_NAMES
+from app.facts.kinds import POD_GROUP, QUEUE, QUEUE_NAMES
 from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Client, NotFound, NotServed, ObjectRef, Rejected, Selection, every
+from app.objects.fields import listed
 from app.objects.resource import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
     VALIDATING_POLICIES,
@@ -338,19 +341,16 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
         mode = "refuse"
         effect = "refuses them"
 
-    namespace = _kai_namespace(stored, configuration)
-    desired = queue_policies(configuration, mode, namespace)
-    remedy = (
-        "Print the queue guard with the configuration of the server (grove-admission policies"
-        f" --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in"
-        " manifests/guide/queue-guard.md."
-    )
+    namespaces = _kai_namespaces(stored, configuration)
+    desired = queue_policies(configuration, mode, *namespaces)
+    remedy = _print_again(mode, namespaces)
     message = f"the queue guard looks at writes that name a queue, and {effect}"
     silent = await _without_parameters(client, stored)
     checks = [
         ok(message),
         *(_silent(name, stored.policies[name], served) for name, served in silent.items()),
         *differences(stored, desired, remedy),
+        *await _writers(client, configuration, mode, namespaces),
     ]
     if not is_defined:
         return [*checks, _NO_NAMES]
@@ -394,10 +394,71 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     return [warning(message, remedy)]
 
 
-def _kai_namespace(stored: Policies, configuration: Configuration) -> str:
-    """Return the namespace of KAI, as the policies were printed for."""
+def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]:
+    """Return the namespaces of KAI and of what assigns its queues, as in the stored policies."""
     exempt = exempt_namespaces(configuration)
-    return min(set(_trusted(stored)).difference(exempt), default=KAI_SCHEDULER)
+    return sorted(set(_trusted(stored)).difference(exempt)) or [KAI_SCHEDULER]
+
+
+def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
+    options = "".join(f" --kai-namespace {namespace}" for namespace in namespaces)
+    return (
+        "Print the queue guard with the configuration of the server (grove-admission policies"
+        f" --queues {mode}{options}), and apply it with --prune, as in"
+        " manifests/guide/queue-guard.md."
+    )
+
+
+async def _writers(
+    client: Client, configuration: Configuration, mode: Mode, namespaces: list[str]
+) -> Checks:
+    """Return a warning about accounts that may write PodGroups, and that the guard asks.
+
+    One of them may be what assigns queues, such as that of KAI Resource Management: it runs in a
+    namespace of its own. Without the right to read roles, nothing is said.
+    """
+    try:
+        roles = await every(client, Selection(CLUSTER_ROLE))
+        bindings = await every(client, Selection(CLUSTER_ROLE_BINDING))
+    except (NotFound, Rejected):
+        return []
+    writing = {role["metadata"]["name"] for role in roles if _writes_pod_groups(role)}
+    exempt = {*namespaces, *exempt_namespaces(configuration)}
+    authorized = set(configuration.authorization.authorized_users)
+    accounts = {
+        (text_at(subject, "namespace"), text_at(subject, "name"))
+        for binding in bindings
+        if text_at(map_at(binding, "roleRef"), "name") in writing
+        for subject in maps_at(binding, "subjects")
+        if subject.get("kind") == "ServiceAccount"
+        if text_at(subject, "namespace") not in exempt
+    }
+    asked = sorted(
+        each for each in accounts if f"system:serviceaccount:{each[0]}:{each[1]}" not in authorized
+    )
+    if not asked:
+        return []
+    shown = listed([f"{namespace}/{name}" for namespace, name in asked], _MOST_SHOWN)
+    more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
+    message = (
+        f"the queue guard asks for the right to use a queue when service account {shown} writes a"
+        f" PodGroup of KAI, and {'refuses' if mode == 'refuse' else 'warns of'} it without"
+    )
+    remedy = (
+        "If it only copies names of queues, as that of KAI Resource Management does, let its"
+        f" namespace pass: {_print_again(mode, more)}"
+    )
+    return [warning(message, remedy)]
+
+
+def _writes_pod_groups(role: JsonMap) -> bool:
+    """Return whether a ClusterRole names PodGroups of KAI, and lets change them."""
+    return any(
+        POD_GROUP.group in texts_at(rule, "apiGroups")
+        and POD_GROUP.plural in texts_at(rule, "resources")
+        and not {"update", "patch", "*"}.isdisjoint(texts_at(rule, "verbs"))
+        for rule in maps_at(role, "rules")
+    )
 
 
 def _trusted(stored: Policies) -> Iterator[str]:

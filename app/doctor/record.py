@@ -43,6 +43,7 @@ from app.kube.api import (
 from app.kube.transport import ApiRequest, Call
 from app.objects.resource import (
     ACCESS_REVIEW,
+    CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     CONFIG_MAP,
     CRD,
@@ -300,7 +301,8 @@ _FIELDS: Mapping[str, _Fields] = {
     str(LEASE): {
         "spec": dict.fromkeys(("holderIdentity", "leaseDurationSeconds", "renewTime"), ...)
     },
-    str(CLUSTER_ROLE_BINDING): {"subjects": ...},
+    str(CLUSTER_ROLE): {"rules": dict.fromkeys(("apiGroups", "resources", "verbs"), ...)},
+    str(CLUSTER_ROLE_BINDING): {"subjects": ..., "roleRef": ...},
     str(EVENT): {"reason": ..., "regarding": dict.fromkeys(("kind", "namespace", "name"), ...)},
     str(SCHEDULING_SHARD): {"spec": {"args": {"default-staleness-grace-period": ...}}},
     str(QUEUE_NAMES): {"spec": {"names": ...}},

@@ -116,6 +116,9 @@ NAMESPACE = built_in("", "namespaces", "Namespace", namespaced=False)
 SERVICE = built_in("", "services", "Service")
 ENDPOINT_SLICE = built_in("discovery.k8s.io", "endpointslices", "EndpointSlice")
 
+CLUSTER_ROLE = built_in(
+    "rbac.authorization.k8s.io", "clusterroles", "ClusterRole", namespaced=False
+)
 CLUSTER_ROLE_BINDING = built_in(
     "rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
@@ -167,6 +170,7 @@ OF_KUBERNETES = (
     DEPLOYMENT,
     LEASE,
     CRD,
+    CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     NAMESPACE,
     SERVICE,

@@ -195,15 +195,16 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
     return objects
 
 
-def queue_policies(configuration: Configuration, mode: Mode, kai_namespace: str) -> list[Object]:
+def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: str) -> list[Object]:
     """Return the policies about who may use which queue, and which of them don't exist.
 
-    KAI runs in `kai_namespace`. The service accounts in its namespace, in our namespace and in
-    kube-system only copy names of queues, and so does Grove's operator, one of `authorizedUsers`.
+    KAI and what assigns its queues run in `kai_namespaces`. The service accounts in these, in our
+    namespace and in kube-system only copy names of queues, and so does Grove's operator, one of
+    `authorizedUsers`.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
-    copying = _groups([*exempt_namespaces(configuration), kai_namespace])
+    copying = _groups([*exempt_namespaces(configuration), *kai_namespaces])
     values = {
         **_authorized(configuration, default),
         _groups([*exempt_namespaces(default), "kai-scheduler"]): copying,

@@ -10,7 +10,7 @@ from app.config.schema import Configuration
 from app.doctor.policies import check_policies, check_queue_guard
 from app.doctor.report import Check
 from app.facts.kinds import QUEUE, QUEUE_NAMES
-from app.objects.resource import Resource
+from app.objects.resource import CLUSTER_ROLE, Resource
 from app.webhooks.policies import Mode, queue_policies
 from tests.doctor.answering import AnsweringClient
 from tests.kube.memory.client import EVERYTHING
@@ -66,6 +66,65 @@ KNOWN = Check("ok", "the 1 Queues are known to the policies, which warn of other
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
     remedy = f"Print the queue guard with the configuration of the server (grove-admission policies --queues {mode} --kai-namespace {namespace}), and apply it with --prune, as in manifests/guide/queue-guard.md."
     return Check("warning", message, remedy)
+
+
+ASSIGNER = "resource-management/assigner"
+
+
+def bound(verbs: list[str], *subjects: str, group: str = "scheduling.run.ai") -> list[Object]:
+    """A ClusterRole about PodGroups, and its binding to service accounts."""
+    api = "rbac.authorization.k8s.io/v1"
+    rule = {"apiGroups": [group], "resources": ["podgroups"], "verbs": verbs}
+    accounts = (subject.split("/") for subject in subjects)
+    return [
+        {"apiVersion": api, "kind": "ClusterRole", "metadata": {"name": "r"}, "rules": [rule]},
+        {
+            "apiVersion": api,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "b"},
+            "roleRef": {"kind": "ClusterRole", "name": "r"},
+            "subjects": [
+                {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+                for namespace, name in accounts
+            ],
+        },
+    ]
+
+
+ASKED: dict[str, tuple[list[Object], bool]] = {
+    "an assigner with its own namespace": (bound(["patch"], ASSIGNER), True),
+    "it may do everything": (bound(["*"], ASSIGNER), True),
+    "it only reads": (bound(["get", "list"], ASSIGNER), False),
+    "groups of others": (bound(["update"], ASSIGNER, group="scheduling.volcano.sh"), False),
+    "KAI itself": (bound(["update"], "kai-scheduler/podgrouper"), False),
+    "our leader": (bound(["update"], "grove-system/grove-admission"), False),
+    "nobody": (bound(["update"]), False),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
+    objects, is_asked = ASKED[case]
+    said = "the queue guard asks for the right to use a queue when service account resource-management/assigner writes a PodGroup of KAI, and refuses it without"
+    again = warning("").remedy.replace(
+        "--kai-namespace kai-scheduler",
+        "--kai-namespace kai-scheduler --kai-namespace resource-management",
+    )
+    remedy = f"If it only copies names of queues, as that of KAI Resource Management does, let its namespace pass: {again}"
+    found = await checks([*stored(), *objects])
+    assert [check for check in found if check.status == "warning"] == (
+        [Check("warning", said, remedy)] if is_asked else []
+    )
+
+
+async def test_a_namespace_that_passes_is_kept() -> None:
+    guard = queue_policies(CONFIGURATION, "refuse", "kai-scheduler", "resource-management")
+    objects = [*guard, *bound(["patch"], ASSIGNER)]
+    assert await checks(objects) == [REFUSES, KNOWN]
+
+
+async def test_without_the_right_to_read_roles_the_rest_is_said() -> None:
+    assert await checks([*stored(), *bound(["patch"], ASSIGNER)], CLUSTER_ROLE) == [REFUSES, KNOWN]
 
 
 async def test_without_the_guard_nothing_is_said() -> None:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.untraced
 
 CONFIGURATION = load_configuration(MANIFESTS / "base" / "config.yaml")
 KAI = "kai-scheduler"
+OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component")
 NAMES = yaml.safe_load((MANIFESTS / "overlays" / "queue-guard" / "queuenames.yaml").read_text())
 """The CRD of the parameter of policies about queues, which is in no output."""
 
@@ -38,13 +39,14 @@ def test_the_overlays_are_the_output_of_the_command() -> None:
 
 
 def of_chart(component: str, values: Values, namespace: str = "grove-system") -> list[Object]:
-    """The policies of the chart with a component, by name and kind."""
-    objects = render(CHART, values, namespace)
-    return by_name(
-        obj
-        for obj in objects
-        if obj["metadata"].get("labels", {}).get("app.kubernetes.io/component") == component
-    )
+    """The policies of the chart with a component, by name and kind, without labels of releases."""
+    found = []
+    for obj in render(CHART, values, namespace):
+        labels = obj["metadata"].get("labels", {})
+        if labels.get("app.kubernetes.io/component") == component:
+            own = {key: value for key, value in labels.items() if key in OWN_LABELS}
+            found.append({**obj, "metadata": {**obj["metadata"], "labels": own}})
+    return by_name(found)
 
 
 def by_name(objects: Iterable[Object]) -> list[Object]:
@@ -101,6 +103,12 @@ def test_in_another_namespace_policies_are_about_the_account_of_the_release() ->
 def test_the_chart_guards_queues_in_either_mode(mode: Mode) -> None:
     values = {"queueGuard": {"mode": mode, "kaiNamespace": "kai"}}
     expected = [NAMES, *queue_policies(Configuration(), mode, "kai")]
+    assert of_chart("queue-guard", values) == by_name(expected)
+
+
+def test_the_guard_of_the_chart_lets_several_namespaces_pass() -> None:
+    values = {"queueGuard": {"mode": "refuse", "kaiNamespace": ["kai-resources", "kai"]}}
+    expected = [NAMES, *queue_policies(Configuration(), "refuse", "kai", "kai-resources")]
     assert of_chart("queue-guard", values) == by_name(expected)
 
 

@@ -47,6 +47,17 @@ grove-admission-configuration-{{ include "grove-admission.config" . | sha256sum 
 [{{ $quoted | join ", " }}]
 {{- end -}}
 
+{{- /* The groups of the service accounts that only copy names of queues, as texts in CEL. */ -}}
+{{- define "grove-admission.kaiGroups" -}}
+{{- $namespaces := .Values.queueGuard.kaiNamespace -}}
+{{- if not (kindIs "slice" $namespaces) -}}{{- $namespaces = list $namespaces -}}{{- end -}}
+{{- $groups := list -}}
+{{- range $namespaces | sortAlpha -}}
+{{- $groups = append $groups (printf "system:serviceaccounts:%s" . | quote) -}}
+{{- end -}}
+{{ $groups | join ", " }}
+{{- end -}}
+
 {{- define "grove-admission.topology" -}}
 {{- with .Values.config.clusterTopology -}}{{- .name | default "grove-topology" -}}{{- end -}}
 {{- end -}}
