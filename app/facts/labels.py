@@ -57,6 +57,9 @@ GPU_COUNT = "nvidia.com/gpu.count"
 KAI_BACKGROUND = "kai.scheduler/background"
 """The label of pods that KAI evicts for any other pod, from 0.18 on."""
 
+KAI_CORDONED = "kai.scheduler/unschedulable"
+"""The label of nodes that KAI Resource Management has cordoned, to move them to another pool."""
+
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""
 

@@ -18,6 +18,7 @@ from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
+from app.facts.labels import KAI_CORDONED
 from app.facts.named import Place, Ref
 from tests.explain.fleet import (
     GANG_REF,
@@ -46,6 +47,7 @@ from tests.explain.fleet import (
 from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.refused import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
+from tests.explain.table.words import UNBOUND, warned
 
 pytestmark = pytest.mark.untraced
 
@@ -336,6 +338,49 @@ def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
     reasons = answer(facts(**{**CORDONED, **changes})).reasons
     assert (reasons[0].id, reasons[-1].id) == (first, last)
     assert len({reason.id for reason in reasons}) == len(reasons)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "remedy", "commands"),
+    [
+        ((), "Uncordon the nodes", ("kubectl uncordon gpu-00 gpu-01 gpu-02 gpu-03",)),
+        (
+            ("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
+            "Wait until KAI Resource Management has moved the nodes that it has cordoned (label kai.scheduler/unschedulable), or ask who changed their node pool",
+            (),
+        ),
+        (
+            ("gpu-00",),
+            "Uncordon the nodes and wait until KAI Resource Management has moved the nodes that it has cordoned (label kai.scheduler/unschedulable), or ask who changed their node pool",
+            ("kubectl uncordon gpu-01 gpu-02 gpu-03",),
+        ),
+    ],
+)
+def test_nobody_uncordons_what_kai_resource_management_moves(
+    theirs: tuple[str, ...], remedy: str, commands: tuple[str, ...]
+) -> None:
+    marked = tuple(
+        replace(n, labels={**n.labels, KAI_CORDONED: ""}) if n.name in theirs else n
+        for n in CORDONED["nodes"]
+    )
+    reasons = answer(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
+    (unfit,) = [reason for reason in reasons if reason.id == "NodesUnfit"]
+    assert (unfit.remedy, unfit.commands) == (remedy, commands)
+
+
+@pytest.mark.parametrize("labels", [{}, {KAI_CORDONED: ""}])
+def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[str, str]) -> None:
+    marked = tuple(replace(n, labels={**n.labels, **labels}) for n in nodes())
+    waiting = pods(group="", scheduler="volcano")
+    words = tuple(
+        warned(each.ref, each.uid, "FailedScheduling", "16 were unschedulable", "volcano")
+        for each in waiting
+    )
+    reasons = answer(
+        facts(**{**UNBOUND, "nodes": marked, "pods": waiting, "events": words})
+    ).reasons
+    remedies = [reason.remedy for reason in reasons if reason.id == "SchedulerRefuses"]
+    assert [KAI_CORDONED in remedy for remedy in remedies] == [bool(labels)]
 
 
 def test_gangs_that_are_alike_have_holders_of_their_own() -> None:

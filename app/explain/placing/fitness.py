@@ -10,9 +10,19 @@ from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
-from app.facts.labels import MIG_ENABLED, MIG_STRATEGY
+from app.facts.labels import KAI_CORDONED, MIG_ENABLED, MIG_STRATEGY
 
 NAME_FIELD = "metadata.name"
+
+CORDONED = "cordoned"
+BY_KAI = "cordoned by KAI Resource Management"
+"""Its cordon ends when it has moved the node to another pool."""
+
+_CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""Whoever tolerates it may go to cordoned nodes, with KAI from 0.18 on.
+
+Until 0.17, KAI gives cordoned nodes to nobody: `pkg/scheduler/scheduler_util` at d5bc503a.
+"""
 
 
 def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
@@ -69,8 +79,8 @@ def unfit_because(shape: Shape, node: Node) -> str:
     """
     if not node.ready:
         return "not ready"
-    if node.unschedulable:
-        return "cordoned"
+    if node.unschedulable and not tolerates(shape.tolerations, _CORDON):
+        return BY_KAI if KAI_CORDONED in node.labels else CORDONED
     if node.pressure:
         return f"with {node.pressure}"
     for taint in node.taints:

@@ -11,7 +11,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import is_device
 from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
-from app.explain.placing.fitness import is_selected
+from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
 from app.explain.reasons.holders import together, what_frees
 from app.explain.reasons.placement import level_of, parts, resolves_itself
@@ -36,7 +36,7 @@ from app.explain.reasons.room import (
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement
-from app.facts.labels import NODE_POOL
+from app.facts.labels import KAI_CORDONED, NODE_POOL
 
 
 def no_node_matches(gang: Gang) -> Reasons:
@@ -153,7 +153,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     selection = selection_words(obstacle, obstacle.short)
     text = f"{len(closed)} of {number} of {domain} {verb} out: {whys}{selection}"
 
-    cordoned = [node.name for node, why in closed if why == "cordoned"]
+    cordoned = [node.name for node, why in closed if why == CORDONED]
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
     evidence = Evidence(refs[0], "spec, status", closed[0][1])
@@ -162,14 +162,17 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
 
 
 _STEPS = {
-    "cordoned": "uncordon the nodes",
+    CORDONED: "uncordon the nodes",
+    BY_KAI: "wait until KAI Resource Management has moved the nodes that it has cordoned (label"
+    f" {KAI_CORDONED}), or ask who changed their node pool",
     "tainted": "add a toleration to the pod template or have the taint removed",
 }
 
 
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
     """Return what opens nodes, and whether they are free then."""
-    steps = (_STEPS.get(why.partition(" ")[0], "repair the nodes") for why in whys)
+    named = (why if why in _STEPS else why.partition(" ")[0] for why in whys)
+    steps = (_STEPS.get(why, "repair the nodes") for why in named)
     remedy = listed(dict.fromkeys(steps))
     remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:

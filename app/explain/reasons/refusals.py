@@ -32,7 +32,7 @@ from app.explain.reasons.said import (
     waiting_for,
 )
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
 
 SOON = 60.0
 """Seconds after which a scheduler has said something about a pod, if it runs."""
@@ -53,6 +53,11 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text = f"{newest.quoted(gang.facts.now)}"
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
         remedy, who = _what_helps(newest.text)
+        if _UNCORDON in remedy and any(KAI_CORDONED in node.labels for node in gang.index.nodes):
+            remedy += (
+                f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
+                " moves to another node pool."
+            )
         see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
         commands = () if remedy else see
         yield about(
@@ -67,6 +72,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
 
 
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
+_UNCORDON = "Ask the platform team to uncordon nodes: kubectl uncordon NODE."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
@@ -91,7 +97,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
     (
         ("were unschedulable",),
-        "Ask the platform team to uncordon nodes: kubectl uncordon NODE.",
+        _UNCORDON,
         "platform",
     ),
     (

@@ -1,12 +1,15 @@
 """Reasons in the room on nodes."""
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.kai.podgroup import SubGroup
-from app.facts.kubernetes.selectors import Requirement, Taint
+from app.facts.kubernetes.selectors import Requirement, Taint, Toleration
+from app.facts.labels import KAI_CORDONED
 from tests.explain.fleet import (
     NOW,
     RACK,
@@ -58,6 +61,13 @@ HANGING = tuple(
     for pod in placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
 )
 """The gang has its nodes, and two of its pods were never started there."""
+
+
+def tolerating(key: str) -> tuple[Any, ...]:
+    """The pods of the gang, which tolerate a taint."""
+    tolerations = (Toleration(key, "Exists", "", ""),)
+    return tuple(replace(p, shape=replace(p.shape, tolerations=tolerations)) for p in pods())
+
 
 PLACEMENT = (
     Row(
@@ -245,6 +255,51 @@ PLACEMENT = (
         {
             "nodes": changed(("gpu-00",), unschedulable=True),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesUnfit",
+        "KAI Resource Management has cordoned a node, and somebody else another one",
+        {
+            "nodes": tuple(
+                replace(
+                    n,
+                    unschedulable=n.name in ("gpu-00", "gpu-01"),
+                    labels={**n.labels, **({KAI_CORDONED: "true"} if n.name == "gpu-00" else {})},
+                )
+                for n in nodes()
+            ),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
+        },
+        "2 of 4 nodes of zone-a/rack-a1 are out: 1 cordoned and 1 cordoned by KAI Resource Management",
+        "platform",
+        {
+            "nodes": changed(
+                ("gpu-00",), unschedulable=True, labels={**nodes()[0].labels, KAI_CORDONED: ""}
+            ),
+            "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesUnfit",
+        "the pods tolerate the taint of another cordon, but not this one",
+        {
+            "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
+            "pods": (
+                *tolerating("node.kubernetes.io/not-ready"),
+                *fill("rack-a2", "rack-b1", "rack-b2"),
+            ),
+        },
+        "2 of 4 nodes of zone-a/rack-a1 are out: 2 cordoned",
+        "platform",
+        {
+            "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
+            "pods": (
+                *tolerating("node.kubernetes.io/unschedulable"),
+                *fill("rack-a2", "rack-b1", "rack-b2"),
+            ),
         },
         also=("NoDomainFits",),
     ),
