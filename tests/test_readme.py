@@ -286,7 +286,7 @@ NOT_RUN = {
     "Make a release": "builds for minutes, and needs a registry",
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",
-    "Beside a KAI that runs already": "is one command, which integration/test_audit.py has",
+    "With an existing KAI": "is one command, which integration/test_audit.py has",
     "NetworkPolicies": "needs a kubelet, for port-forward",
     "Roll back": "needs the controller of Deployments",
     "The ClusterTopology CRD": "needs a CRD that is refused",

@@ -34,8 +34,8 @@ PAGES = (
     "Rights of people",
     "Rights of its account",
     "Certificates",
-    "Beside Grove and KAI",
-    "When a workload waits",
+    "With Grove and KAI",
+    "When a workload is pending",
     "Before nodes are drained",
 )
 FILLED = {
