@@ -4,12 +4,14 @@ The cluster is made of 936 racks in 39 blocks in 4 zones, 20,000 PodCliques and 
 pods; a node is 12 KB, a pod 3 KB. It is served by a process that only cuts lists into pages, over
 plain HTTP on loopback. Each command is a process of its own, so its seconds include the start.
 `read` reads everything once. `reasons` is the work after reading, for a gang of 1,000 pods that no
-rack has room for.
+rack has room for. `page` is what a page of the console computes after a change of one pod (survey
+and reasons of a gang of 100 pods), with an index that follows the change and with a new one.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from app.explain.answers.answer import explain
+from app.explain.answers.survey import survey
+from app.explain.known.index import Index
+from app.explain.known.snapshot import Snapshot, projected
+from app.facts.named import Ref
 from benches.cluster import (
     CLIQUES,
     NAMESPACE,
@@ -49,6 +58,9 @@ def main() -> int:
         f"load average of the last minutes: {', '.join(f'{load:.1f}' for load in os.getloadavg())}"
     )
     print(f"{f'reasons: 1,000 pods, {RACKS} racks (process time)':44}{reasons(100):9.3f}")
+    following, new = page_after_change(10, changes=9)
+    print(f"{'page after a change, index follows (median)':44}{following:9.3f}")
+    print(f"{'page after a change, new index (median)':44}{new:9.3f}")
     return 0
 
 
@@ -145,17 +157,8 @@ def counts(directory: Path) -> Counter[str]:
     return calls
 
 
-def reasons(gangs: int) -> float:
-    """Process seconds of all reasons of a gang of `gangs` replicas of ten pods, once the facts are
-    joined.
-    """
-    from msgspec.structs import replace
-
-    from app.explain.answers.answer import explain
-    from app.explain.known.index import Index
-    from app.explain.known.snapshot import Snapshot, projected
-    from app.facts.named import Ref
-
+def facts_with(gangs: int) -> Snapshot:
+    """Return the facts of the cluster with one gang of `gangs` replicas of ten pods."""
     workers = [f"{SET}-0-g-{number}-w" for number in range(gangs)]
     documents = [obj | {"apiVersion": "v1", "kind": "Node"} for obj in map(node, range(NODES))]
     busy = [pod("research", f"batch-{n}", 8, f"gpu-{n:05}") for n in range(NODES) if n % 16 < 7]
@@ -191,7 +194,12 @@ def reasons(gangs: int) -> float:
         for w in workers
     ]
     values: dict[str, Any] = {name: tuple(facts) for name, facts in projected(documents).items()}
-    index = Index(replace(Snapshot(**values), now=time.time()))
+    return Snapshot(**values, now=time.time())
+
+
+def reasons(gangs: int) -> float:
+    """Return the process seconds of all reasons of such a gang, once the facts are joined."""
+    index = Index(facts_with(gangs))
     index.used, index.pods_of_clique, index.nodes  # noqa: B018
     begin = time.process_time()
     answer = explain(index, Ref("PodCliqueSet", NAMESPACE, SET))
@@ -199,6 +207,33 @@ def reasons(gangs: int) -> float:
     if answer is None or "NoDomainFits" not in {reason.id for reason in answer.reasons}:
         raise SystemExit(f"not what was to be measured: {answer and answer.headline}")
     return seconds
+
+
+def page_after_change(gangs: int, *, changes: int) -> tuple[float, float]:
+    """Return the process seconds of a page after a change: index follows, new index (medians)."""
+    facts = facts_with(gangs)
+    kept = Index(facts)
+    _page(kept)
+    following, new = [], []
+    for position in range(changes):
+        changed = replace(facts.pods[position], phase="Failed")
+        pods = (*facts.pods[:position], changed, *facts.pods[position + 1 :])
+        facts = replace(facts, pods=pods)
+
+        begin = time.process_time()
+        kept.follow(facts)
+        _page(kept)
+        following.append(time.process_time() - begin)
+
+        begin = time.process_time()
+        _page(Index(facts))
+        new.append(time.process_time() - begin)
+    return statistics.median(following), statistics.median(new)
+
+
+def _page(index: Index) -> None:
+    survey(index)
+    explain(index, Ref("PodCliqueSet", NAMESPACE, SET))
 
 
 if __name__ == "__main__":

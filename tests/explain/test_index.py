@@ -4,7 +4,6 @@ import gc
 import random
 import weakref
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import pytest
@@ -13,10 +12,10 @@ from msgspec.structs import replace
 from app.explain.answers.answer import explain
 from app.explain.answers.survey import domain_reports, find_room, survey
 from app.explain.gangs.assembly import gangs_of_set
-from app.explain.known.index import MADE_OF, Index
+from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
-from app.explain.known.lookup import Join, change
-from app.explain.known.snapshot import Belongings, Snapshot
+from app.explain.known.lookup import GroupedBy, change
+from app.explain.known.snapshot import Snapshot
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.trial import Trial
 from app.facts.kubernetes.node import Node
@@ -25,7 +24,7 @@ from tests.explain import fleet
 from tests.explain.fleet import NAMESPACE, SET_REF, facts, fill, nodes, occupant, placed, pods
 from tests.explain.table.row import event
 
-NUMBERS: Join[int, str] = Join("pods", lambda text: [int(digit) for digit in text], str)
+NUMBERS: GroupedBy[int, str] = GroupedBy("pods", lambda text: [int(digit) for digit in text], str)
 
 
 ONE = "1"
@@ -220,7 +219,14 @@ def test_a_trial_is_freed_without_the_collector() -> None:
     assert freed() is None
 
 
-def test_every_property_that_is_kept_says_what_it_is_made_of() -> None:
-    declared = {**vars(Belongings), **vars(Index)}
-    kept = {name for name, value in declared.items() if isinstance(value, cached_property)}
-    assert kept == MADE_OF.keys()
+def test_an_index_follows_the_time_alone() -> None:
+    """KAI gives up on the room of a pod that should have ended two minutes ago."""
+    ending = replace(OTHERS[0], phase="Running", deleting=fleet.NOW)
+    before = facts(pods=(*WAITING, ending, *OTHERS[1:]))
+    later = replace(before, now=fleet.NOW + 300)
+    index = Index(before)
+    everything(index)
+    soon = index.soon_free(index.gpu_names)
+    index.follow(later)
+    assert everything(index) == everything(Index(later))
+    assert index.soon_free(index.gpu_names) != soon

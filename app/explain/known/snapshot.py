@@ -1,7 +1,7 @@
-"""What is kept of a cluster's objects to explain a workload, by name and by what it belongs to.
+"""A snapshot of the facts that explain workloads, and lookup tables over it.
 
-These are small values, independent of how they were read. What belongs to what is told by labels
-and owner references.
+Facts are small values, independent of how they were read. Labels and owner references say which
+object belongs to which.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from msgspec import field
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.explain.known.lookup import Change, Groups, Join, Naming
+from app.explain.known.lookup import Change, GroupedBy, Groups, NamedBy
 from app.facts import kinds, table
 from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
 from app.facts.grove.podgang import PodGang, PodGangMap
@@ -52,21 +52,21 @@ name_of = attrgetter("name")
 
 
 class PodClique(Namespaced):
-    """A PodClique. `shape` and `claims` are those of its pod template.
-
-    `unclaimed` is what decides whether it should have a claim for MNNVL, None if it has one or
-    can't need one.
-    """
+    """A PodClique."""
 
     kind = "PodClique"
     uid: str = ""
     place: Place = NOWHERE
     replicas: int = 1
     scheduled: int = 0
+    """The number of its scheduled pods, from its status."""
     shape: Shape = ONLY_A_POD
+    """The shape of its pod template."""
     claims: tuple[PodClaim, ...] = ()
+    """The claims of its pod template."""
     errors: tuple[LastError, ...] = ()
     unclaimed: Unclaimed | None = None
+    """What decides whether it lacks a claim for MNNVL. None if it has one or cannot need one."""
 
 
 class _SpecForm(TypedDict, total=False):
@@ -109,12 +109,10 @@ def read_pod_clique(obj: JsonMap) -> PodClique:
 
 
 class Snapshot(Value):
-    """Everything that was read, a tuple for each kind, in any order.
+    """Everything that was read: one tuple per kind, in any order.
 
-    `unseen` are the kinds (names of the fields here, such as `pods`) that could not be read in
-    full, with the cause; what is known of such a kind is kept. `skipped` are kinds that were not
-    asked for, `absent` kinds that the cluster does not serve. They may also have `ROOM` and
-    `CHANNELS`.
+    Kinds are called like the fields here, such as `pods`. `unseen`, `skipped` and `absent` may also
+    have `ROOM` and `CHANNELS`.
     """
 
     topologies: tuple[ClusterTopology, ...] = ()
@@ -141,11 +139,15 @@ class Snapshot(Value):
     storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
+    """The kinds that could not be read in full, with the cause. Their known objects are kept."""
     skipped: frozenset[str] = frozenset()
+    """The kinds that nobody asked for."""
     absent: frozenset[str] = frozenset()
+    """The kinds that the cluster does not serve."""
     now: float = 0.0
+    """The time of the facts, in seconds since 1970."""
 
-    # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster
+    # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster.
     __repr__ = object.__repr__
 
 
@@ -161,100 +163,100 @@ def _node_of(pod: Pod) -> Sequence[str]:
     return [pod.node] if pod.node and not pod.finished else ()
 
 
-PODS_ON = Join[str, Pod]("pods", _node_of, key_of)
-PODS_OF_GROUP = Join[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+PODS_ON = GroupedBy[str, Pod]("pods", _node_of, key_of)
+PODS_OF_GROUP = GroupedBy[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
 
 
 class Belongings:
-    """Lookups over a `Snapshot`, each made when it is first needed."""
+    """Lookup tables over a `Snapshot`, each made when it is first needed."""
 
     def __init__(self, facts: Snapshot) -> None:
         self.facts = facts
         self._lookups: dict[Any, Any] = {}
 
-    def lookup(self, by: Join[K, T]) -> Groups[K, T]:
-        """Return the facts by key, which follow the cluster too."""
+    def lookup(self, by: GroupedBy[K, T]) -> Groups[K, T]:
+        """Return the groups of a declared table, which are updated with the snapshot."""
         if by not in self._lookups:
             self._lookups[by] = by.over(getattr(self.facts, by.field))
         lookup: Groups[K, T] = self._lookups[by]
         return lookup
 
-    def follow_changes(self, changes: Mapping[str, Change]) -> None:
-        """Change the lookups that are made of changed fields of the snapshot."""
+    def update_lookups(self, changes: Mapping[str, Change]) -> None:
+        """Update the tables of the changed fields of the snapshot."""
         for by, lookup in self._lookups.items():
             if by.field in changes:
                 lookup.follow(changes[by.field])
 
-    # By name.
+    # Objects by name.
 
-    sets = Naming[Key, SetWithStatus](key_of)
-    cliques = Naming[Key, PodClique](key_of)
-    gangs = Naming[Key, PodGang](key_of)
-    gang_maps = Naming[Key, PodGangMap](key_of)
-    pod_groups = Naming[Key, KaiPodGroup](key_of)
-    pods = Naming[Key, Pod](key_of)
-    claims = Naming[Key, ResourceClaim](key_of)
-    claim_templates = Naming[Key, ClaimTemplate](key_of)
-    compute_domains = Naming[Key, ComputeDomain](key_of)
-    volume_claims = Naming[Key, VolumeClaim](key_of)
-    workloads = Naming[Key, Workload](key_of)
-    workload_groups = Naming[Key, WorkloadGroup](key_of)
+    sets = NamedBy[Key, SetWithStatus](key_of)
+    cliques = NamedBy[Key, PodClique](key_of)
+    gangs = NamedBy[Key, PodGang](key_of)
+    gang_maps = NamedBy[Key, PodGangMap](key_of)
+    pod_groups = NamedBy[Key, KaiPodGroup](key_of)
+    pods = NamedBy[Key, Pod](key_of)
+    claims = NamedBy[Key, ResourceClaim](key_of)
+    claim_templates = NamedBy[Key, ClaimTemplate](key_of)
+    compute_domains = NamedBy[Key, ComputeDomain](key_of)
+    volume_claims = NamedBy[Key, VolumeClaim](key_of)
+    workloads = NamedBy[Key, Workload](key_of)
+    workload_groups = NamedBy[Key, WorkloadGroup](key_of)
 
-    device_classes = Naming[str, DeviceClass](name_of)
-    storage_classes = Naming[str, StorageClass](name_of)
-    queues = Naming[str, Queue](name_of)
-    priorities = Naming[str, PriorityClass](name_of)
+    device_classes = NamedBy[str, DeviceClass](name_of)
+    storage_classes = NamedBy[str, StorageClass](name_of)
+    queues = NamedBy[str, Queue](name_of)
+    priorities = NamedBy[str, PriorityClass](name_of)
 
-    # Who belongs to whom: by labels and owner references.
+    # Objects by the object that they belong to.
 
-    gangs_of_set = Join[Key, PodGang]("gangs", _set_of, key_of)
-    cliques_of_set = Join[Key, PodClique]("cliques", _set_of, key_of)
-    pods_of_set = Join[Key, Pod]("pods", _set_of, key_of)
-    _pods_of_clique = Join[Key, Pod](
+    gangs_of_set = GroupedBy[Key, PodGang]("gangs", _set_of, key_of)
+    cliques_of_set = GroupedBy[Key, PodClique]("cliques", _set_of, key_of)
+    pods_of_set = GroupedBy[Key, Pod]("pods", _set_of, key_of)
+    _pods_of_clique = GroupedBy[Key, Pod](
         "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
     )
-    _pods_of_owner = Join[str, Pod](
+    _pods_of_owner = GroupedBy[str, Pod](
         "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
     )
     pods_of_group = PODS_OF_GROUP
-    """By the annotation that names the KAI PodGroup."""
-    pods_of_claim = Join[Key, Pod](
+    """The pods by the annotation that names their KAI PodGroup."""
+    pods_of_claim = GroupedBy[Key, Pod](
         "pods",
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
         key_of,
     )
-    events = Join[str, Event](
+    events = GroupedBy[str, Event](
         "events",
         lambda event: [event.uid] if event.uid else (),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
-    """By the uid of their object, the latest first."""
+    """The events by the uid of their object, the latest first."""
     pods_on = PODS_ON
-    """By node name, without those that have finished."""
-    _terminating_on = Join[str, Pod](
+    """The pods by node name, without finished pods."""
+    _terminating_on = GroupedBy[str, Pod](
         "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
     )
 
-    _sharing_on = Join[str, Pod](
+    _sharing_on = GroupedBy[str, Pod](
         "pods",
         lambda pod: _node_of(pod) if pod.gpu_groups and pod.shape.part else (),
         key_of,
     )
 
     def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
-        """Return the pods whose label names the PodClique, and those without it that it owns."""
+        """Return the pods whose label names the PodClique, and unlabelled pods that it owns."""
         labelled = self._pods_of_clique.get((namespace, name), ())
         clique = self.cliques.get((namespace, name))
         owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
     def map_of(self, gang: PodGang) -> PodGangMap | None:
-        """Return the PodGangMap of a PodGang's replica, None if there is none."""
+        """Return the PodGangMap of a PodGang's replica. None if there is none."""
         place = gang.place
         return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
 
     def workload_of(self, pod: Pod) -> Key:
-        """Return the key of the Workload that a pod names, directly or by a Kubernetes PodGroup."""
+        """Return the key of the Workload that a pod names, itself or by its workload group."""
         group = self.workload_groups.get((pod.namespace, pod.workload_group))
         return pod.namespace, pod.workload or (group.workload if group else "")
 
@@ -309,14 +311,14 @@ _ROWS: tuple[Row[Any], ...] = (
 )
 
 BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}
-"""What is read to explain a workload, with the rows of the table."""
+"""The resources that are read to explain a workload, with their rows of the table."""
 
 TITLES: Mapping[str, str] = {
     **{row.name: row.title for row in _ROWS},
     ROOM: "pods of all namespaces",
     CHANNELS: "ResourceClaims of all namespaces",
 }
-"""Kinds of facts in plain words."""
+"""The titles of the kinds of facts."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 """All that may be read: of a scaling group, only the labels."""
@@ -324,16 +326,16 @@ RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
 OF_KIND: Mapping[str, Resource] = {
     resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
 }
-"""All that may be asked about, by kind: KAI's PodGroup, not that of Workloads."""
+"""The resources that people can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
 
 _BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 
 
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
-    """Return facts by field, of objects of any kinds; those that explain nothing are left out.
+    """Return the facts of objects by field of the snapshot. Objects of other kinds are skipped.
 
-    If an object is there more than once, such as in two dumps, the last one counts.
+    If an object occurs more than once, such as in two dumps, the last one counts.
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):

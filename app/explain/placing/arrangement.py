@@ -1,12 +1,15 @@
-"""Whether gangs have places at the same time.
+"""Search for places of several demands at the same time.
 
-First as KAI looks for them, which is quick, then by trying every placement, which is only possible
-for few pods. So "there is a placement" is always true, and "there is none" is either certain or
-said to be not ruled out.
+The search first places them as KAI would, which is quick. If that fails, it tries every placement,
+which is only possible for few pods. So a placement that is found is always real, and "there is no
+placement" is either certain or marked as uncertain.
 
-Of all placements, a part with a required level goes into one domain of it; where pods of it run
-already, into one of theirs. Preferred levels decide only which domains are tried first. Parts with
-a constraint get only nodes with the labels of all levels, as in KAI.
+The second search is needed: without it, what-if is wrong about 6 of 200 small random clusters and
+uncertain about 71 (tests/explain/whatif/test_brute_force.py).
+
+In every placement, a part with a required level goes into one domain of that level, and into a
+domain where its pods already run, if any run. Preferred levels only decide which domains are tried
+first. Parts with a constraint only get nodes that have the labels of all levels, as in KAI.
 """
 
 import itertools
@@ -22,48 +25,55 @@ from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, ful
 from app.explain.placing.packer import Packer, Rules
 from app.facts.kubernetes.pod import Shape
 
-# Every placement.
+# Search for any placement.
 
 
 MOST_PODS = 100
-"""More pods are not tried in every placement: each is a step of a recursion."""
+"""The most pods that are searched for in this way: each may add a level of recursion."""
 
 _MOST_TAKERS = 300
-"""Of more nodes that have room, the fullest are tried."""
+"""The most nodes that are tried for pods of one shape. If more have room, the fullest are tried."""
 
 _ONE_SEARCH = 2_000_000
-"""Nodes that one search looks at, about half a second."""
+"""The most nodes that one search looks at, which takes about half a second."""
 
 Placing = tuple[Ground, Demand]
-"""A demand, and the ground that it is to be placed on."""
+"""A demand, and the ground on which it is to be placed."""
 
 Ways = Iterator[None]
-"""One way after the other to place something, which stays placed until the next one."""
+"""The ways to place something. At each step, it is placed in one way, until the next step.
+
+An iterator that waits at a step remembers the alternatives that were not tried. With plain
+recursion, everything that is placed would stay on the call stack: 100 pods in nested parts would
+exceed Python's recursion limit.
+"""
 
 
 class Exhausted(Exception):
-    """The search was ended before all placements were tried."""
+    """The search ended before all placements were tried."""
 
 
 class Search(Board):
     """A search for places of all demands at once, each on its ground.
 
-    All grounds have the same free amounts. `looked` is at how many nodes it has looked, of which it
-    looks at no more than `most`.
+    All grounds have the same free amounts. The search looks at `most` nodes at most.
     """
 
     def __init__(self, pairs: Sequence[Placing], most: int) -> None:
         super().__init__(pairs[0][0])
         self.looked = 0
+        """The number of nodes that were looked at."""
         self._most = min(most, _ONE_SEARCH)
         self._is_cut = False
+        """Whether nodes with room were left out because there were too many."""
         self._pairs = pairs
         self._starts = [0] * len(pairs)
+        """The mark at which the placing of each demand began."""
 
     def find(self) -> list[frozenset[int]] | None:
-        """Place everything, and return the nodes of each demand; None if there is no placement.
+        """Place everything, and return the nodes of each demand. None if there is no placement.
 
-        Raise Exhausted if not all were tried.
+        Raise Exhausted if no placement was found, but not all were tried.
         """
         if sum(demand.count for _, demand in self._pairs) > MOST_PODS:
             raise Exhausted
@@ -75,7 +85,7 @@ class Search(Board):
         return None
 
     def _from(self, number: int) -> Ways:
-        """Place a demand and all after it."""
+        """Place this demand and all later ones."""
         if number == len(self._pairs):
             yield
             return
@@ -86,7 +96,7 @@ class Search(Board):
             yield from self._from(number + 1)
 
     def _place(self, ground: Ground, demand: Demand, scope: Domain) -> Ways:
-        """Place a demand in a domain of `scope`: its parts before its pods, the heaviest first."""
+        """Place a demand in a domain of `scope`: parts before pods, and the largest first."""
         parts = sorted(demand.bound, key=lambda part: part.count)[::-1]
         pods = sorted(demand.loose, key=lambda pods: ground.asks[pods[0]])[::-1]
         for domain in _candidates(ground, demand, scope):
@@ -97,14 +107,15 @@ class Search(Board):
             yield from _in_turn(ways)
 
     def _fill(self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]) -> Ways:
-        """Place pods on nodes that have room, the fullest first."""
+        """Place pods of one shape on nodes that have room, the fullest first."""
         asks = ground.takes[shape]
         part = ground.part_of(shape)
         able = self._able(ground, shape, count, nodes)
+        # from_here[n] is the room on the nodes from the n-th on.
         from_here = list(itertools.accumulate(room for room, _ in reversed(able)))[::-1]
 
         def spread(start: int, left: int) -> Ways:
-            """Put what is left on nodes from `start` on, in every way."""
+            """Place the remaining pods on the nodes from `start` on, in every way."""
             if not left:
                 yield
             for index in range(start, len(able)):
@@ -123,7 +134,7 @@ class Search(Board):
     def _able(
         self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]
     ) -> Sequence[Taker]:
-        """Return the nodes that take pods, the fullest first; none if there is room for fewer."""
+        """Return the nodes that take pods, the fullest first. None if not all pods have room."""
         self._look(len(nodes))
         able = self._takers(ground, shape, nodes)
         if sum(room for room, _ in able) < count:
@@ -132,13 +143,14 @@ class Search(Board):
         return fullest_first(able, self._free)[:_MOST_TAKERS]
 
     def _look(self, count: int) -> None:
+        """Count nodes that are looked at. Raise Exhausted if they are too many."""
         self.looked += count
         if self.looked > self._most:
             raise Exhausted
 
 
 def _in_turn(ways: Sequence[Callable[[], Ways]]) -> Ways:
-    """Place the first in every way, and the others in every way beside it."""
+    """Try each way of the first, and for each of these all ways of the others."""
     if not ways:
         yield
         return
@@ -147,7 +159,7 @@ def _in_turn(ways: Sequence[Callable[[], Ways]]) -> Ways:
 
 
 def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domain]:
-    """Yield the domains that a demand may go to, those of its preferred level first."""
+    """Yield the domains that a demand may use, those of its preferred level first."""
     domains = ground.domains.by(demand.levels)
     levels = demand.depths(domains)
     if not (demand.key or demand.preferred):
@@ -164,32 +176,32 @@ def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domai
                 yield domains.part(domain.path, scope)
 
 
-# One gang after the other.
+# Place one gang after the other.
 
 
 _FREELY = Rules(sizes=False, shared=False)
-"""Without what KAI refuses although there is a placement."""
+"""KAI's rules without those by which it rejects placements that exist."""
 
 MOST_TRIED = 40_000_000
-"""Nodes that all searches of one arrangement look at, which takes about ten seconds."""
+"""The most nodes that all searches of an arrangement look at, which takes about ten seconds."""
 
 
 class Wish(Value, dict=True):
-    """A demand that needs a place.
-
-    `freed` is what each node (position) gets back first, because pods of the gang leave it.
-    """
+    """A demand that needs a place."""
 
     demand: Demand
     domains: Domains
+    """The tree of the nodes that it may use."""
     fit: Mapping[Shape, Sequence[bool]]
+    """Whether each node may take pods of a shape."""
     freed: tuple[tuple[int, Vector], ...]
+    """What pods of the gang free first, because they leave: (position of the node, amounts)."""
 
 
 class Arrangement:
     """Wishes that have places at the same time, and what is then free.
 
-    `names` are the resources that are counted; `free` is what each node has of them.
+    `names` are the resources that count, and `free` are their free amounts on each node.
     """
 
     def __init__(
@@ -199,6 +211,7 @@ class Arrangement:
         shares: Mapping[int, Shares] = MappingProxyType({}),
     ) -> None:
         self.is_certain = True
+        """Whether the last answer of `add` is certain."""
         self._names = names
         self._start = list(free)
         self._free = list(free)
@@ -206,26 +219,27 @@ class Arrangement:
         self._shares = shares
         self._wishes: list[Wish] = []
         self.used: list[frozenset[int]] = []
-        """The nodes (positions) that each wish has, in their order."""
+        """The nodes (positions) of each wish, in the order of the wishes."""
         self._budget = MOST_TRIED
+        """The number of nodes that further searches may look at."""
 
     def add(self, wish: Wish) -> bool:
-        """Give a wish its place, beside all before it, which may get other places for that.
+        """Place a wish in addition to the earlier ones, which may be moved for that.
 
-        False if there is no placement of all; `is_certain` is then false if there could be one.
+        Return False if no placement of all was found. Then `is_certain` says whether there is none.
         """
         self.is_certain = True
         wishes = [*self._wishes, wish]
-        if self._as_kai(wish) or self._anew(wishes):
+        if self._place_as_kai(wish) or self._place_all_again(wishes):
             self._wishes = wishes
             return True
         return False
 
-    def _as_kai(self, wish: Wish) -> bool:
-        """Give a wish its place nearly as KAI does, and leave all others theirs."""
+    def _place_as_kai(self, wish: Wish) -> bool:
+        """Place a wish as KAI would, or nearly so, without moving the earlier ones."""
         packer = Packer(self._ground(wish, _with(self._free, wish), self._shares), Rules())
         if not packer.places(wish.demand):
-            # the same one, which has summed up what domains have
+            # The same packer is used again, because it has already added up the room of domains.
             packer.undo(0)
             packer.rules = _FREELY
             if not packer.places(wish.demand):
@@ -239,14 +253,15 @@ class Arrangement:
     def _ground(self, wish: Wish, free: Sequence[Vector], shares: Mapping[int, Shares]) -> Ground:
         return Ground(wish.domains, self._names, free, wish.fit, shares=shares)
 
-    def _anew(self, wishes: Sequence[Wish]) -> bool:
-        """Look for a placement of all: of the last one alone first, which says no more often."""
+    def _place_all_again(self, wishes: Sequence[Wish]) -> bool:
+        """Search for any placement of all wishes, and move the earlier ones accordingly."""
         free = reduce(_with, wishes, self._start)
         shares = self._first_shares
         pairs = [(self._ground(wish, free, shares), wish.demand) for wish in wishes]
         if _is_too_much(pairs):
             return False
         try:
+            # Most often, the last wish has no place even alone. This is quicker to find out.
             found = self._search(pairs[-1:]) and self._search(pairs)
         except Exhausted:
             self.is_certain = False
@@ -259,7 +274,7 @@ class Arrangement:
     def _search(
         self, pairs: Sequence[Placing]
     ) -> tuple[list[frozenset[int]], list[Vector], dict[int, Shares]] | None:
-        """Try every placement of demands. Raise Exhausted if there are too many."""
+        """Try every placement of some demands. Raise Exhausted if there are too many."""
         search = Search(pairs, self._budget)
         try:
             used = search.find()
@@ -269,7 +284,7 @@ class Arrangement:
 
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
-    """Return whether all together ask for more than there is on nodes that any can use."""
+    """Return whether all request more than is free on the nodes that any of them can use."""
     asked = sum_of((ground.taken(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)
@@ -279,7 +294,7 @@ def _is_too_much(pairs: Sequence[Placing]) -> bool:
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
-    """Return what is free once the pods of a wish have left."""
+    """Return what is free once the pods that a wish moves have left."""
     after = list(free)
     for position, more in wish.freed:
         pairs = zip(after[position], more, strict=True)
