@@ -8,6 +8,8 @@ a short time. The next pages continue.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
+from math import inf
+from operator import attrgetter
 
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
@@ -39,12 +41,19 @@ class _KeptRow(Value):
     """A row of the list.
 
     `parts` are the facts that the row was made of. `state` is the number of the state of the
-    cluster, 0 if the workload was not explained yet.
+    cluster, 0 if the workload was not explained yet. Then `order` is its first place in KAI's line.
     """
 
     row: WorkloadRow
     parts: Parts
     state: int
+    order: float = inf
+
+    @property
+    def place(self) -> tuple[int, float, float, Ref]:
+        """Its place among other rows."""
+        state, order, since, ref = place(self.row)
+        return state, min(order, self.order), since, ref
 
 
 class WaitingList:
@@ -64,7 +73,7 @@ class WaitingList:
     @property
     def rows(self) -> list[WorkloadRow]:
         """Pending workloads first, in the order of KAI's line."""
-        return sorted((kept.row for kept in self._kept.values()), key=place)
+        return [kept.row for kept in sorted(self._kept.values(), key=attrgetter("place"))]
 
     @property
     def waiting(self) -> int:
@@ -103,7 +112,8 @@ class WaitingList:
         )
         parts = dict(_parts(index))
         self._kept = {
-            ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0) for ref in parts
+            ref: self._kept.get(ref) or _KeptRow(_counted(index, ref), (), 0, _order(index, ref))
+            for ref in parts
         }
         return parts
 
@@ -133,9 +143,9 @@ class WaitingList:
         others = {ref for ref, row in kept if row.state != self._state} - changed
         return [*sorted(changed, key=self._urgency), *sorted(others, key=self._urgency)]
 
-    def _urgency(self, ref: Ref) -> tuple[bool, int, Ref]:
+    def _urgency(self, ref: Ref) -> tuple[bool, int, float, Ref]:
         kept = self._kept[ref]
-        return kept.row.state != "waits", kept.state, ref
+        return kept.row.state != "waits", kept.state, kept.order, ref
 
 
 def answered(index: Index, ref: Ref) -> Answer | None:
@@ -154,6 +164,14 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
             yield ref, (index.pod_groups[key], index.pods_of_group.get(key))
     for ref, pods in waiting_alone(index).items():
         yield ref, tuple(pods)
+
+
+def _order(index: Index, ref: Ref) -> float:
+    """Return the first place of a workload in KAI's line."""
+    gangs = [gang.ref for gang in index.gangs_of_set.get(ref.key, ())]
+    line = line_of(index)
+    own = gangs if ref.kind == "PodCliqueSet" else [ref]
+    return min((line[gang].order for gang in own if gang in line), default=inf)
 
 
 def _counted(index: Index, ref: Ref) -> WorkloadRow:

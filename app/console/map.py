@@ -18,6 +18,9 @@ MOST_CELLS = 1024
 MOST_NAMED = 300
 """If there are more cells, they have no names and are no links: their groups are."""
 
+_WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
+"""The class of cells that have names of so many letters."""
+
 
 class Cell(Value):
     """A domain on the map: its CSS classes, words and path.
@@ -72,6 +75,7 @@ def drawn(
         "named": named,
         "linked": named and depth < len(topology.keys),
         "fills_room": asked.depth == depth,
+        "width": _width(report.path[-1] for report in reports) if named else "",
     }
 
 
@@ -219,6 +223,12 @@ def _share(report: DomainReport) -> int:
     if not report.free or not report.gpus:
         return 0
     return max(1, round(16 * report.free / report.gpus))
+
+
+def _width(names: Iterable[str]) -> str:
+    """Return the CSS class of cells that are wide enough for the longest name in one line."""
+    longest = max(map(len, names), default=0)
+    return next((name for most, name in _WIDTHS if longest <= most), "widest")
 
 
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:

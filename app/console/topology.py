@@ -3,6 +3,7 @@
 It shows levels and their coverage, what is not a tree, where room is, and a map of what is free.
 """
 
+from collections import Counter
 from urllib.parse import urlencode
 
 from app.console.map import drawn
@@ -107,7 +108,18 @@ def _order(query: Query) -> Values:
 
 def _defaults(topology: Topology) -> Values:
     narrow = topology.names[-2:]
-    return {"pods": "", "gpus": "8", "level": narrow[0] if narrow else ""}
+    return {
+        "pods": "",
+        "gpus": _usual_gpus(topology.index),
+        "level": narrow[0] if narrow else "",
+    }
+
+
+def _usual_gpus(index: Index) -> str:
+    """Return how many GPUs most nodes have that have any; 8 if there is none."""
+    counts = Counter(gpus_of(node.allocatable) // 1000 for node in index.nodes)
+    del counts[0]
+    return str(min(counts, key=lambda gpus: (-counts[gpus], -gpus), default=8))
 
 
 def _unseen(examined: Survey, index: Index) -> list[str]:

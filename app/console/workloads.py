@@ -1,8 +1,10 @@
 """Workloads: a list in the columns of the command, and the explanation of one object."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 from app.base.groups import by_key
 from app.console import stored
@@ -16,7 +18,7 @@ from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import listed
 from app.explain.shown.text import folded, without_pods
-from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
+from app.explain.shown.waiting_text import COLUMNS, STATES, cells, first_reason
 from app.facts.named import Ref
 from app.stores.around import ASKED
 
@@ -28,6 +30,10 @@ MOST_ROWS = 200
 MOST_EQUAL = 20
 """Rows of equal workloads. Fewer than FOLDED are not folded."""
 FOLDED = 3
+MOST_CAUSES = 6
+"""The list can be narrowed to each of so many causes, the most frequent ones."""
+OPTIONS = ("namespace", "who", "cause")
+"""The options that narrow the list to rows that have a value."""
 MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
@@ -61,32 +67,88 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
     namespaces = sorted({row.ref.namespace for row in all_rows})
     asked = query.get("object", "")
     ref = reference(asked, ASKED)
-    namespace = query.get("namespace", "")
-    options = {"namespace": namespace in namespaces, "object": ref is not None, "q": True}
-    if not options["namespace"]:
-        namespace = ""
-    text = query.get("q", "")
-    rows = [
-        row
-        for row in all_rows
-        if namespace in ("", row.ref.namespace)
-        and text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
-    ]
+    narrowed = _Narrowed(all_rows, query)
     if not asked:
-        ref = listing.selected(rows)
+        ref = listing.selected(narrowed.rows)
+    means = {name: name in narrowed.options for name in OPTIONS}
 
     return {
-        **_of_list(rows, ref, facts),
+        **_of_list(narrowed.rows, ref, facts),
         "total": len(all_rows),
         "complete": listing.complete,
         "namespaces": namespaces,
-        "namespace": namespace,
-        "q": text,
+        "narrowed": narrowed.options,
+        "chips": narrowed.chips,
+        "q": query.get("q", ""),
+        "asked": bool(asked),
         **_of_object(index, ref, asked),
         "sees_sets": facts.unseen.get("sets", ""),
         "absent": "sets" in facts.absent,
-        "options": options,
+        "options": {**means, "object": ref is not None, "q": True},
     }
+
+
+class Chip(NamedTuple):
+    """A link that narrows the list, or makes it as wide as before if it is `current`."""
+
+    words: str
+    number: int
+    query: str
+    current: bool
+
+
+class _Narrowed:
+    """The rows that a query asks for, and links to narrow them by who can act and by cause.
+
+    `options` are those of the query that mean something.
+    """
+
+    def __init__(self, rows: Sequence[WorkloadRow], query: Query) -> None:
+        text = query.get("q", "")
+        self.options = {"q": text} if text else {}
+        found = [
+            row for row in rows if text.lower() in f"{row.ref.namespace}/{row.ref.name}".lower()
+        ]
+        found = self._only("namespace", found, query, {row.ref.namespace for row in rows})
+        within = [row for row in found if row.id]
+        found = self._only("who", found, query, {row.who for row in rows if row.who})
+        self.rows = self._only("cause", found, query, {row.id for row in rows if row.id})
+        self.chips = [*self._by_who(within), *self._by_cause(within)]
+
+    def _only(
+        self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
+    ) -> list[WorkloadRow]:
+        """Return the rows that have the value of an option, all if the value means nothing."""
+        value = query.get(option, "")
+        if value not in values:
+            return rows
+        self.options[option] = value
+        return [row for row in rows if _value(row, option) == value]
+
+    def _by_who(self, rows: Sequence[WorkloadRow]) -> Iterator[Chip]:
+        mine = sum(row.who == "you" for row in rows)
+        if mine or self.options.get("who"):
+            yield self._chip("who", "you", "What I can do", mine)
+
+    def _by_cause(self, rows: Sequence[WorkloadRow]) -> Iterator[Chip]:
+        who = self.options.get("who", "")
+        counts = Counter(row.id for row in rows if who in ("", row.who))
+        most = counts.most_common(MOST_CAUSES)
+        chosen = self.options.get("cause", "")
+        if chosen and chosen not in dict(most):
+            most.append((chosen, counts[chosen]))
+        if len(counts) > 1 or chosen:
+            yield from (self._chip("cause", cause, cause, number) for cause, number in most)
+
+    def _chip(self, option: str, value: str, words: str, count: int) -> Chip:
+        current = self.options.get(option) == value
+        others = {name: known for name, known in self.options.items() if name != option}
+        query = others if current else {**others, option: value}
+        return Chip(words, count, urlencode(sorted(query.items())), current)
+
+
+def _value(row: WorkloadRow, option: str) -> str:
+    return {"namespace": row.ref.namespace, "who": str(row.who), "cause": row.id}[option]
 
 
 def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
@@ -118,7 +180,11 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 def _alike(row: WorkloadRow) -> str:
     """Return what the other workloads of a group have in common with `row`."""
-    return f"more {NOT_EXAMINED}" if row.reason == NOT_EXAMINED else "more with the same reason"
+    if row.reason == NOT_EXAMINED:
+        return f"more {NOT_EXAMINED}"
+    if not row.reason:
+        return f"more {STATES[row.state]}"
+    return "more with the same reason" if row.id else "more like it"
 
 
 def _groups(

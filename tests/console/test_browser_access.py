@@ -27,8 +27,11 @@ STUCK = "PodCliqueSet/inference/llm-serve"
 RACK = "topology.kubernetes.io/rack"
 PAGES = {
     "workloads": f"workloads?object={STUCK}",
+    "list": "workloads",
     "nothing found": "workloads?q=nothing-like-it&colour=red",
     "topology": "topology?pods=4&gpus=8&level=rack",
+    "queues": "queues",
+    "what if": "what-if?if=drain+rack%3Drack-a1",
     "domain": "topology?at=zone-a/block-a1/rack-a1",
     "findings": "findings",
     "playground": "playground?example",
@@ -87,12 +90,48 @@ async def test_a_note_is_laid_out_as_any_reason(browser: "Browser", path: str) -
     assert ways == [["block", "inline"]] * len(ways)
 
 
-async def test_on_a_phone_the_answer_comes_before_the_list(browser: "Browser") -> None:
-    places = ("h1", "section.reason", "aside")
-    async with opened(browser, "workloads", 390) as page:
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("list", ("aside", "h1", "section.reason")),
+        ("workloads", ("h1", "section.reason", "aside")),
+    ],
+)
+async def test_on_a_phone_the_list_comes_first_until_a_workload_is_chosen(
+    browser: "Browser", name: str, places: tuple[str, ...]
+) -> None:
+    async with opened(browser, name, 390) as page:
         tops = [await page.locator(place).first.evaluate(TOP) for place in places]
-    assert tops == sorted(tops)
-    assert tops[0] < 200
+        assert tops == sorted(tops)
+        assert tops[0] < 200
+        back = page.get_by_role("link", name="All workloads")
+        assert await back.count() == (name == "workloads")
+        if name == "workloads":
+            await back.click()
+            await page.wait_for_url("**/workloads")
+
+
+async def test_one_tab_leads_into_the_tree_and_the_next_ones_to_the_links_of_its_row(
+    browser: "Browser",
+) -> None:
+    async with opened(browser, "workloads", 1440) as page:
+        inside = "document.activeElement.closest('[role=treegrid]') !== null"
+        stops = 0
+        await page.locator("[role=treegrid] tbody tr").first.focus()
+        for _ in range(40):
+            if not await page.evaluate(inside):
+                break
+            stops += 1
+            await page.keyboard.press("Tab")
+        # the row, and the link to its YAML
+        assert stops == 2
+        await page.locator("[role=treegrid] tbody tr").first.focus()
+        await page.keyboard.press("ArrowDown")
+        assert await page.evaluate("document.activeElement.ariaLevel") == "2"
+        links = await page.evaluate(
+            "[...document.activeElement.querySelectorAll('a')].map((link) => link.tabIndex)"
+        )
+        assert set(links) == {0}
 
 
 async def test_a_page_is_read_from_another_origin_by_nobody(browser: "Browser") -> None:

@@ -1,6 +1,6 @@
 """The list of workloads: what is explained when, and which workload is selected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -11,12 +11,14 @@ from app.explain.answers.waiting import WorkloadRow
 from app.explain.known.index import Index
 from app.explain.known.snapshot import Snapshot, projected
 from app.facts.named import Ref
+from app.kube.api import Object
+from scripts.fleet import Workload, fleet
 from tests.console.fake import NOW
-from tests.console.objects import objects
+from tests.console.objects import by_plural, objects
 
 
-def snapshot() -> Snapshot:
-    fields = projected(obj for of_kind in objects().values() for obj in of_kind)
+def snapshot(made: Mapping[str, Sequence[Object]] | None = None) -> Snapshot:
+    fields = projected(obj for of_kind in (made or objects()).values() for obj in of_kind)
     return Snapshot(**{name: tuple(facts) for name, facts in fields.items()}, now=NOW)  # type: ignore[arg-type]
 
 
@@ -78,6 +80,29 @@ def test_workloads_are_shown_as_not_examined_until_they_are() -> None:
     assert not listing.examine(index)
     index.follow(replace(facts, queues=()))
     assert not listing.examine(index)
+
+
+def test_workloads_stand_in_the_order_of_the_line_before_they_are_examined() -> None:
+    """Of equal gangs, the oldest is first in the line, whose name is the last."""
+    made = [*fleet()]
+    for number in range(4):
+        for obj in Workload("research", f"train-{number}", "rack", {"w": (2, 16)}).objects():
+            obj["metadata"]["creationTimestamp"] = f"2027-01-15T07:{50 - number}:00Z"
+            made.append(obj)
+    index = Index(snapshot(by_plural(made)))
+    seconds = count()
+    listing = WaitingList(lambda: float(next(seconds)))
+    orders, reasons = [], []
+    while True:
+        more = listing.examine(index)
+        rows = [row for row in listing.rows if row.ref.name.startswith("train")]
+        orders.append([row.ref.name for row in rows])
+        reasons.append([row.reason == NOT_EXAMINED for row in rows])
+        if not more:
+            break
+    assert [True] * 3 in [unexamined[1:] for unexamined in reasons]
+    assert orders[0] == [f"train-{number}" for number in (3, 2, 1, 0)]
+    assert [order for order in orders if order != orders[0]] == []
 
 
 def test_the_selection_stays_while_the_order_changes() -> None:

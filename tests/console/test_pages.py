@@ -72,6 +72,33 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
     assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
 
 
+async def test_the_list_is_narrowed_by_who_can_act_and_by_cause() -> None:
+    """Twelve trainings wait because no node has 16 GPUs; of the fleet, one set needs its user."""
+    async with console(with_trainings(12)) as (client, _):
+        while NOT_EXAMINED in (await client.get("workloads")).text:
+            pass
+        everything = await page(client, "workloads")
+        index_of = {link.text: link.attributes["href"] for link in everything.all("a")}
+        mine = await page(client, index_of["What I can do 13"])
+        never = await page(client, index_of["NeverFits 12"])
+        both = await page(client, "workloads?who=you&cause=NoDomainFits&namespace=inference")
+        unknown = await page(client, "workloads?who=me&cause=Nothing")
+    assert [rows_in(parsed) for parsed in (mine, never, both)] == [13, 12, 1]
+    back = [link.attributes["href"] for link in never.all("a", aria_current="true")]
+    assert "workloads?" in back
+    hidden = {field.attributes["name"] for field in both.all("input", type="hidden")}
+    assert hidden == {"who", "cause"}
+    links = [link.attributes["href"] for link in both.all("a") if "object=" in str(link.attributes)]
+    assert "who=you" in str(links)
+    assert unknown.texts("div", cls="note")[0].endswith("who=me , cause=Nothing .")
+
+
+def rows_in(parsed: Parsed) -> int:
+    """How many workloads the list has, by its last line."""
+    (foot,) = [text for text in parsed.texts("p", cls="foot") if "pending first" in text]
+    return int(foot.split()[0])
+
+
 def with_trainings(count: int) -> Lists:
     """The fleet, with equal workloads that wait: no node has 16 GPUs. The last was made first."""
     made = [*fleet()]
@@ -435,6 +462,28 @@ async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
     assert shown.heading == "chat-70b-0 is placed as asked, 3 of 3 pods placed"
     outside = everything.all("a", href="object?object=Node//gpu-c-15")
     assert [link.text for link in outside] == ["gpu-c-15"]
+
+
+@pytest.mark.parametrize(("gpus", "usual"), [("4", "4"), ("0", "8")])
+async def test_room_is_asked_for_with_the_gpus_of_most_nodes(gpus: str, usual: str) -> None:
+    lists = Lists(objects())
+    nodes = lists.objects["nodes"]
+    for node in nodes if gpus == "0" else nodes[: len(nodes) // 2 + 1]:
+        node["status"]["allocatable"]["nvidia.com/gpu"] = gpus
+    parsed = await shown("topology", lists)
+    (field,) = parsed.all("input", name="gpus")
+    assert field.attributes["value"] == usual
+
+
+async def test_cells_are_named_for_readers_of_the_screen() -> None:
+    async with console(Lists(objects())) as (client, _):
+        waiting = await page(client, f"workloads?object={STUCK}")
+        topology = await page(client, "topology")
+    rooms = [cell.attributes for cell in waiting.all("i", role="img")]
+    assert {"rack-a3: room for 4 pods"} < {room["aria-label"].split("/")[-1] for room in rooms}
+    assert [room for room in rooms if room["aria-label"] != room["title"]] == []
+    cells = [cell.attributes for cell in topology.all("i", role="img")]
+    assert "gpu-d-03: 0 of 8 GPUs free, 1 closed" in {cell["aria-label"] for cell in cells}
 
 
 # Queues.

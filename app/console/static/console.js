@@ -148,6 +148,11 @@ function show() {
     row.hidden = level(row) > closed;
     if (!row.hidden) closed = isClosed(row) ? level(row) : 99;
   }
+  tabs();
+}
+// One Tab leads into the tree: of its links, only those of the row that has focus are on the way.
+function tabs() {
+  for (const row of rows()) row.querySelectorAll("a").forEach((link) => { link.tabIndex = row.tabIndex; });
 }
 function expand(row, yes) {
   row.ariaExpanded = yes;
@@ -155,6 +160,7 @@ function expand(row, yes) {
 }
 function go(row) {
   if (row) rows().forEach((other) => { other.tabIndex = other === row ? 0 : -1; });
+  tabs();
   row?.focus();
 }
 function inTree(row, key) {
