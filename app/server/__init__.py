@@ -1,4 +1,1 @@
-"""The running process.
-
-It has a listener, endpoints, metrics and logs, and an order of its start and stop.
-"""
+"""The running process: its listeners, endpoints, metrics and logs, and their start and stop."""

@@ -1,4 +1,4 @@
-"""What stands before the endpoints for people: who may use them."""
+"""The restriction of endpoints for people to clients with a certificate."""
 
 from starlette.responses import JSONResponse
 
@@ -14,13 +14,13 @@ PATHS = {
 
 
 def protected_paths(server: Server) -> frozenset[str]:
-    """Return the paths that need a certificate; none without `server.clientCaFile`."""
+    """Return the paths that need a certificate. Without `server.clientCaFile`, there are none."""
     names = server.client_certificate_for if server.client_ca_file else ()
     return frozenset(path for name in names for path in PATHS[name])
 
 
 def for_known_callers(app: App, paths: frozenset[str]) -> App:
-    """Return `app`, whose `paths` are only for callers with a certificate."""
+    """Return `app`, restricted on `paths` to callers with a certificate."""
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         is_protected = scope["type"] == "http" and scope["path"] in paths
@@ -29,8 +29,8 @@ def for_known_callers(app: App, paths: frozenset[str]) -> App:
             return
 
         problem = (
-            f"{scope['path']} is for callers that show a client certificate (server.clientCaFile,"
-            " server.clientCertificateFor)"
+            f"{scope['path']} needs a client certificate: use one that a CA in server.clientCaFile"
+            " signed, or ask the platform team to change server.clientCertificateFor"
         )
         await JSONResponse({"error": problem}, 401)(scope, receive, send)
 

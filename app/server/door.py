@@ -1,9 +1,9 @@
 """The connections whose TLS handshake is not complete.
 
-Whoever reaches the port can begin handshakes and never end them. There are therefore lines with
-limits, and the oldest of a line goes if it is too long: a handshake takes milliseconds, so that the
-oldest is the least likely one to be completed. Hellos are answered while a part of each turn of the
-event loop lasts, because each takes 0.4 ms, and their number is up to strangers.
+Any client that reaches the port can begin handshakes and never complete them. So these connections
+stand in queues with limits. If a queue is too long, its oldest connection is closed: a handshake
+takes milliseconds, so the oldest one is the least likely to be completed. Each ClientHello takes
+0.4 ms, and clients choose their number, so they get only a part of each turn of the event loop.
 """
 
 import asyncio
@@ -14,11 +14,14 @@ from app.server.process import MemoryReturn
 from app.server.tls import TlsTransport
 
 HELLO_SECONDS = 0.01
-"""Of one turn of the event loop, for answers to ClientHellos."""
+"""The time in one turn of the event loop for answers to ClientHellos."""
 
 
 class Line:
-    """Connections by age, at most `most`. `closed_early` counts those that were closed for that."""
+    """A queue of at most `most` connections, oldest first.
+
+    `closed_early` counts the connections that were closed because the queue was too long.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -29,7 +32,7 @@ class Line:
         return len(self._waiting)
 
     def pop(self) -> TlsTransport:
-        """Remove and return the oldest."""
+        """Remove and return the oldest connection."""
         oldest = next(iter(self._waiting))
         del self._waiting[oldest]
         return oldest
@@ -53,14 +56,16 @@ class Line:
 class Handshakes:
     """The `Door` of a listener that serves at most `connections`.
 
-    A client that has said nothing takes 2 KiB, and one in its handshake 47 KiB.
+    A client that has sent nothing takes 2 KiB, and one in its handshake 47 KiB.
     """
 
     def __init__(self, connections: int) -> None:
         self.silent = Line(2 * connections)
+        """Connections whose client has sent nothing yet."""
         self.asking = Line(max(connections // 4, 16))
-        """Those whose hello waits to be answered."""
+        """Connections whose ClientHello has not been answered yet."""
         self.begun = Line(self.asking.most)
+        """Connections whose handshake has begun."""
         self._is_planned = False
         self._memory = MemoryReturn(time.monotonic, give_back)
 
@@ -83,7 +88,7 @@ class Handshakes:
             asyncio.get_running_loop().call_soon(self._answer)
 
     def _answer(self) -> None:
-        """Answer hellos, the oldest first, while there is time."""
+        """Answer ClientHellos, the oldest first, for HELLO_SECONDS."""
         end = time.perf_counter() + HELLO_SECONDS
         while len(self.asking) and time.perf_counter() < end:
             self.asking.pop().shake_hands()
@@ -103,6 +108,6 @@ class Handshakes:
         self._memory.freed_some()
 
     def end(self) -> None:
-        """Close all of them, because the server stops."""
+        """Close all connections, because the server stops."""
         for line in (self.silent, self.asking, self.begun):
             line.abort()

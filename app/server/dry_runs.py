@@ -1,4 +1,4 @@
-"""The endpoint for dry runs: verdicts on the documents of a request. Nothing is written."""
+"""The endpoint /dry-run, which returns verdicts on YAML or JSON documents and writes nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,22 +18,25 @@ from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
 
 MAX_DRY_RUN = 2 * 1024 * 1024
+"""The most bytes of a body."""
 WAITING_DRY_RUNS = 16
-"""The most dry runs that are read, wait for their turn, or are judged.
+"""The most dry runs in progress, including those that wait for their turn.
 
-One is judged at a time, because its documents may take 50 MiB for as long as their verdicts wait
-for the API server.
+One dry run is judged at a time, because its documents may take 50 MiB while their verdicts wait for
+the API server.
 """
 MAX_ANSWER = 8 * 1024 * 1024
-"""Bytes. Some documents that a body may have are less than half of it, with all patches."""
+"""The most bytes of an answer. Typical documents in a body of the largest size need less than half.
+"""
 MAX_INDENTED = 64 * 1024
 """The most bytes of JSON that is indented.
 
-With 240,000 zeros below 180 lists, a body of 480 KB would have an answer of 90 MB.
+With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answer of 90 MB.
 """
 JUDGING_SECONDS = 100.0
-"""A little less than the time after which the connection of a dry run is closed."""
+"""The time limit of a dry run, a little less than that of its connection."""
 DRY_RUN_USER = "dry-run"
+"""The default user name."""
 
 
 class BodyTooLarge(UnusableInput):
@@ -41,35 +44,37 @@ class BodyTooLarge(UnusableInput):
 
 
 class Parameters(BaseModel):
-    """The query of a dry run."""
+    """The query parameters of a dry run."""
 
     operation: Literal["CREATE", "UPDATE", "DELETE"] = Field(
-        "CREATE", description="what is asked for"
+        "CREATE", description="the operation of the requests"
     )
-    user: str = Field(DRY_RUN_USER, description="who asks")
-    old: str = Field("", description="the document that an UPDATE replaces, as YAML or JSON")
-    output: Literal["json", "text"] = Field("json", description="for programs or for people")
+    user: str = Field(DRY_RUN_USER, description="the name of the user who sends the requests")
+    old: str = Field("", description="the documents that an UPDATE replaces, as YAML or JSON")
+    output: Literal["json", "text"] = Field(
+        "json", description="json for programs, text for people"
+    )
 
 
 class DryRuns:
-    """Dry runs with the verdicts of `routes`, one after the other.
+    """The endpoint for dry runs with the verdicts of `routes`.
 
-    They take processor time and memory that verdicts on reviews need.
+    It judges one dry run at a time, because verdicts on reviews need the same processor and memory.
     """
 
     def __init__(self, routes: Mapping[str, Route]) -> None:
         self._routes = routes
         self._turn = asyncio.Lock()
         self._waiting = 0
-        """The number of dry runs without an answer."""
+        """The number of dry runs in progress."""
 
     async def answer(self, request: Request, parameters: Parameters) -> Response:
         unknown = sorted(set(request.query_params) - set(Parameters.model_fields))
         if unknown:
             known = ", ".join(sorted(Parameters.model_fields))
-            return _error(400, f"there is no parameter {', '.join(unknown)}; there are {known}")
+            return _error(400, f"unknown parameter: {', '.join(unknown)}; use {known}")
         if self._waiting >= WAITING_DRY_RUNS:
-            busy = _error(503, "too many dry runs at once: try again in a moment")
+            busy = _error(503, "too many dry runs at once: try again in a second")
             busy.headers["Retry-After"] = "1"
             return busy
 
@@ -82,7 +87,7 @@ class DryRuns:
                     asker = Asker(parameters.user, parameters.operation, tuple(replaced))
                     return await self._judged(documents, asker, parameters.output)
         except TimeoutError:
-            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: give fewer documents")
+            return _error(503, f"no verdicts within {JUDGING_SECONDS:g} s: send fewer documents")
         except ClientDisconnect:
             return Response(status_code=499)
         except BodyTooLarge as problem:
@@ -93,7 +98,7 @@ class DryRuns:
             self._waiting -= 1
 
     async def _judged(self, documents: Sequence[Object], asker: Asker, output: str) -> Response:
-        """Return the verdicts on some documents. Other requests are answered between two."""
+        """Return the verdicts on `documents`. Other requests are answered between two of them."""
         shown = []
         size = 0
         is_allowed = True
@@ -104,7 +109,7 @@ class DryRuns:
             size += len(shown[-1])
             if size > MAX_ANSWER:
                 raise UnusableInput(
-                    f"the answer is larger than {MAX_ANSWER // MIB} MiB: give fewer documents"
+                    f"the answer is larger than {MAX_ANSWER // MIB} MiB: send fewer documents"
                 )
         if output == "text":
             return Response(b"".join(shown), media_type="text/plain")
@@ -116,7 +121,7 @@ def _error(code: int, problem: str) -> Response:
 
 
 def _read(text: str, old: str) -> tuple[list[Object], list[Object]]:
-    """Return the documents of both texts, which share a budget."""
+    """Return the documents in `text` and in `old`, which share a budget of values and time."""
     budget = Budget(OF_REQUEST)
     documents = read_documents(text, budget)
     replaced = read_documents(old, budget) if old else []

@@ -1,8 +1,8 @@
 """The FastAPI application: webhooks, health, metrics, dry runs and docs.
 
-Our server has it on its second port, and any ASGI server can serve it (`app/asgi.py`). Without
-`server.clientCaFile`, nothing here needs credentials. A NetworkPolicy limits who can reach the
-port. The README of this folder has a table.
+Our server serves it on the tools port, and any other ASGI server can serve it (`app/asgi.py`).
+Without `server.clientCaFile`, no endpoint needs credentials: a NetworkPolicy limits who can reach
+the port. The README of this folder has a table of paths.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ _ENDPOINTS = (
 TEXT = "text/plain; charset=utf-8"
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _ERROR: dict[str, Any] = {
-    "description": "What is wrong with the request",
+    "description": "The problem of the request",
     "content": {
         "application/json": {
             "schema": {
@@ -47,27 +47,27 @@ _ERROR: dict[str, Any] = {
         }
     },
 }
-_NOT_READY: dict[str, Any] = {"description": "A check fails, and which", "content": _TEXT}
-_BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs wait already"}
+_NOT_READY: dict[str, Any] = {"description": "The failing checks", "content": _TEXT}
+_BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs are in progress"}
 
 Checks = Callable[[], Mapping[str, str | None]]
-"""Returns the problem of each check by its name; None if there is none."""
+"""Returns the problem of each check by its name, or None for a check that passes."""
 
 Notes = Callable[[], Mapping[str, str]]
-"""Returns information by name, which is not a problem."""
+"""Returns information by name that is not a problem."""
 
 
 class Reports(Value):
-    """What the endpoints tell of the server, and where its verdicts are recorded.
-
-    `ready` is called for each request to `/readyz`, and `notes` for `/readyz?verbose`. Without a
-    `log`, verdicts are only counted.
-    """
+    """The state of the server for endpoints, and the records of its verdicts."""
 
     metrics: Metrics
+    """Counts verdicts."""
     log: VerdictLog | None
+    """Logs verdicts, unless it is None."""
     ready: Checks
+    """Is called for each request to `/readyz`."""
     notes: Notes = dict
+    """Is called for `/readyz?verbose` and if a check fails."""
 
     def record(
         self,
@@ -82,9 +82,9 @@ class Reports(Value):
             self.log.record(path, uid, request, verdict, seconds)
 
     def health(self, path: str, *, verbose: bool = False) -> tuple[str, Answer] | None:
-        """Return the content type and the answer for a path that probes use, None for others.
+        """Return the content type and the answer for a path of probes, or None for other paths.
 
-        Both ports answer with it.
+        Both ports use it.
         """
         if path == "/healthz":
             return TEXT, (200, b"ok\n")
@@ -99,9 +99,9 @@ class Reports(Value):
 
 
 def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = frozenset()) -> App:
-    """Return the ASGI app, whose webhooks answer with `exchange`.
+    """Return the ASGI app, whose webhooks get their verdicts from `exchange`.
 
-    Only callers with a certificate get an answer on the paths of `protected`.
+    The `protected` paths are only for callers with a certificate.
     """
     api = FastAPI(
         title="grove-admission",
@@ -122,7 +122,7 @@ def build_app(exchange: Exchange, reports: Reports, protected: frozenset[str] = 
 
 
 def _add_webhook(api: FastAPI, exchange: Exchange, path: str) -> None:
-    """Add the webhook at `path`, whose verdicts are those of the port for API servers."""
+    """Add the webhook at `path`, with the same verdicts as on the port for API servers."""
     described = webhook(exchange.routes[path])
 
     @api.post(path, **described)
@@ -157,7 +157,7 @@ def _add_health(api: FastAPI, reports: Reports) -> None:
 
 
 def _readiness(checks: Mapping[str, str | None], notes: Notes, *, verbose: bool) -> Answer:
-    """Return checks and notes, one in each line. Without `verbose`, only if a check fails."""
+    """Return the status and, with `verbose` or if a check fails, a line for each check and note."""
     is_failing = any(problem is not None for problem in checks.values())
     lines = []
     if is_failing or verbose:
@@ -176,7 +176,7 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
 
     @api.post(
         "/dry-run",
-        summary="The verdict on YAML or JSON documents; nothing is written",
+        summary="Return verdicts on YAML or JSON documents, and write nothing",
         openapi_extra={
             "requestBody": {"content": {"application/yaml": {"schema": {"type": "object"}}}}
         },
@@ -187,7 +187,7 @@ def _add_dry_run(api: FastAPI, routes: Mapping[str, Route]) -> None:
 
 
 def _add_errors(api: FastAPI) -> None:
-    """Add the handlers of errors: all have the same form, and list the endpoints."""
+    """Add handlers that give all errors the same form. A wrong path lists the endpoints."""
 
     @api.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -200,5 +200,5 @@ def _add_errors(api: FastAPI) -> None:
     @api.exception_handler(StarletteHTTPException)
     async def other(request: Request, error: StarletteHTTPException) -> Response:
         path = split_token(request.url.path)[1]
-        hint = f"{error.detail}: {request.method} {path}. There are {_ENDPOINTS}"
+        hint = f"{error.detail}: {request.method} {path}. The endpoints are {_ENDPOINTS}"
         return JSONResponse({"error": hint}, status_code=error.status_code, headers=error.headers)

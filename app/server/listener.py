@@ -1,4 +1,4 @@
-"""The first door: the HTTPS listener for API servers and probes."""
+"""The HTTPS listener for API servers and probes."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,7 @@ _ABORT_SECONDS = 1.0
 
 
 class Listener:
-    """A listener on `sock` over TLS, until `stop` is called.
-
-    Reviews are answered by `exchange`, and probes by `report`.
-    """
+    """A listener on `sock` over TLS. `exchange` answers reviews, and `report` answers probes."""
 
     def __init__(
         self,
@@ -47,15 +44,11 @@ class Listener:
 
     @property
     def most_connections(self) -> int:
-        """The most connections that are open at a time, with unfinished handshakes."""
+        """The most connections that are open at a time, including unfinished handshakes."""
         return self.serving.limits.connections + self.handshakes.most
 
     async def run_until_stopped(self) -> None:
-        """Run until `stop` is called.
-
-        If it is cancelled, because another task has failed, it ends in the same way: requests are
-        finished.
-        """
+        """Run until `stop` is called or another task fails, then finish open requests."""
         server = await asyncio.get_running_loop().create_server(
             self._accepted, sock=self._sock, backlog=_BACKLOG
         )
@@ -74,7 +67,7 @@ class Listener:
         yield gauge("connections", text, handshakes, state="handshake")
         yield gauge("connections", text, len(crowd), state="open")
 
-        text = "Connections that were closed because there were too many, or held too many bytes."
+        text = "Connections closed because there were too many or they held too many bytes."
         closed_early = self.handshakes.closed_early + crowd.closed_early
         yield counter("connections_closed_total", text, closed_early)
 
@@ -92,8 +85,8 @@ class Listener:
     def renew(self) -> None:
         """End each connection that is open now with its next response.
 
-        Its client may have shown a certificate of a CA that is no longer trusted. Connections
-        whose handshake has begun and is not complete end in the same way, see `_entered`.
+        Its client may have presented a certificate of a CA that is no longer trusted. Connections
+        whose handshake is not complete yet end in the same way, see `_entered`.
         """
         for connection in self.serving.connections:
             connection.retire()
@@ -109,7 +102,7 @@ class Listener:
         return TlsTransport(context, make, self.handshakes, seconds)
 
     def _entered(self, context: ssl.SSLContext) -> Connection:
-        """Return the connection of a handshake that began with `context`, and is complete now."""
+        """Return the connection of a complete handshake that began with `context`."""
         connection = Connection(self.serving)
         if context is not self._certificate.context:
             connection.retire()
@@ -136,10 +129,10 @@ EVERY_ADDRESS = "::"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket; with port 0, at a free port.
+    """Return a socket that is bound to `host` and `port`, or to a free port if `port` is 0.
 
-    With EVERY_ADDRESS it takes connections of IPv6 and of IPv4, or only of IPv4 if the machine has
-    no IPv6. Raise OSError if the address is not available.
+    With EVERY_ADDRESS, it accepts IPv6 and IPv4, or only IPv4 if the machine has no IPv6. Raise
+    OSError if the address is not available.
     """
     if host == EVERY_ADDRESS and not socket.has_dualstack_ipv6():
         host = "0.0.0.0"  # noqa: S104 - a Service has to reach it
@@ -159,6 +152,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def authority(host: str, port: int) -> str:
-    """Return `host:port`, as it is written in a URL."""
+    """Return `host:port` as in a URL, with brackets around an IPv6 address."""
     bracketed = f"[{host}]" if ":" in host else host
     return f"{bracketed}:{port}"

@@ -1,7 +1,7 @@
-"""Metrics.
+"""Prometheus metrics.
 
-The counters of the admission path are integers, which a scrape converts to Prometheus samples. The
-locks of a client library would take as long as a rule.
+The counters of the admission path are plain integers, which a scrape converts to samples. The locks
+of the Prometheus client library would take as long as a rule.
 """
 
 from bisect import bisect_left
@@ -45,10 +45,10 @@ BUCKETS = (
 PREFIX = "grove_admission"
 
 _Counts = Mapping[Any, int]
-"""Numbers by the values of labels."""
+"""Counts by the values of labels."""
 
 Samples = Callable[[], Iterable[Sample]]
-"""Returns the figures of a part of the server, at a scrape."""
+"""Returns the samples of a part of the server for a scrape."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class _Series:
 
 
 class Metrics(Collector):
-    """Counters of verdicts and of steps of reconcilers. A scrape also has the samples of `add`."""
+    """The counters of verdicts and of reconcilers' steps, and the samples of all added parts."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, str, int, bool, str]] = Counter()
@@ -104,14 +104,14 @@ class Metrics(Collector):
             ["path", "operation", "verdict", "code", "dry_run", "caller"],
             self._requests,
         )
-        yield _histogram("request", "the whole request read to its answer", "path", self._durations)
+        yield _histogram("request", "reading the request to its answer", "path", self._durations)
         text = "Requests whose handler raised an exception."
         yield _counts(f"{PREFIX}_panics", text, ["path"], self._panics)
         text = "Steps of the reconcilers by result."
         yield _counts(f"{PREFIX}_reconcile", text, ["reconciler", "result"], self._steps)
         yield _histogram(
             "reconcile",
-            "a step's begin to its end",
+            "the beginning to the end of a step",
             "reconciler",
             self._step_durations,
         )
@@ -128,7 +128,7 @@ class Metrics(Collector):
 
 
 def _counts(name: str, text: str, labels: list[str], counts: _Counts) -> Metric:
-    """Return counts as samples. A boolean label is `true` or `false`."""
+    """Return `counts` as samples. Values of boolean labels are `true` and `false`."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, count in counts.items():
         words = [str(value).lower() if isinstance(value, bool) else str(value) for value in values]

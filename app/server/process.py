@@ -8,13 +8,13 @@ import signal
 from collections.abc import Callable
 
 FREED_CONNECTIONS = 256
-"""After so many, memory is given back to the system."""
+"""The number of closed connections after which free memory is given back to the system."""
 
 RETURN_SECONDS = 10.0
-"""The least time between two times of that."""
+"""The shortest time between two returns of memory."""
 
 _OTHER_FILES = 256
-"""Open files beside accepted connections: of the client, logs, certificates and libraries."""
+"""The open files besides accepted connections: of the client, logs, certificates and libraries."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ def settle_garbage_collector() -> None:
 
 
 async def signalled() -> None:
+    """Wait for SIGTERM or SIGINT."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -37,7 +38,7 @@ async def signalled() -> None:
 
 
 async def drain(seconds: float) -> None:
-    """Wait until the endpoints of the Service have been removed. A second signal ends the wait."""
+    """Wait until this Pod is removed from the Service's endpoints, or for a second signal."""
     try:
         async with asyncio.timeout(seconds):
             await signalled()
@@ -46,9 +47,9 @@ async def drain(seconds: float) -> None:
 
 
 def allow_files(connections: int) -> None:
-    """Raise the limit of open files of this process, if it is too low for `connections`.
+    """Raise this process's limit of open files if it is too low for `connections`.
 
-    A server that has no file left accepts nobody, an API server no more than others.
+    A server without a free file descriptor accepts no connection, not even of an API server.
     """
     needed = connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -59,8 +60,8 @@ def allow_files(connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
     if possible < needed:
         logger.warning(
-            "at most %d files can be open, and server.maxConnections needs %d: raise the limit of"
-            " the container runtime, or lower maxConnections",
+            "the limit of open files is %d, but server.maxConnections needs %d: raise the limit"
+            " (ulimit -n) in the container runtime, or lower server.maxConnections",
             possible,
             needed,
         )
@@ -77,7 +78,7 @@ class MemoryReturn:
         self._timer: asyncio.TimerHandle | None = None
 
     def freed_some(self) -> None:
-        """Take note that a connection was closed."""
+        """Count a closed connection, and plan a return of memory after enough of them."""
         self._freed += 1
         if self._freed < FREED_CONNECTIONS or self._timer is not None:
             return

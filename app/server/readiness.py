@@ -1,4 +1,4 @@
-"""The parts of the server: their checks and notes, for /readyz and /healthz, and their samples."""
+"""The checks and notes of the server's parts, for /readyz, and their metrics."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,15 +32,12 @@ class Readiness:
         return {name: note for part in self.parts for name, note in part.notes().items()}
 
     def samples(self) -> Iterator[Sample]:
-        yield gauge("ready", "Whether /readyz is well.", self.is_ready)
+        yield gauge("ready", "1 if /readyz reports no problem.", self.is_ready)
         for part in self.parts:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they have changed.
-
-        The log then has the responses of probes.
-        """
+        """Log the failing checks if they have changed, so that the log shows what probes got."""
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
         }

@@ -1,8 +1,8 @@
-"""The HTTP API as people see it: `/openapi.json`, and `/docs`, where each path can be tried.
+"""The documentation of the HTTP API: `/openapi.json`, and `/docs`, where each path can be tried.
 
-The page is our own, because a cluster may reach no other host. Its files are in `static/`. The
-reviews in `reviews/` were recorded from an API server, or are of the same form, with the answers of
-this version; they have no `managedFields`.
+The page loads nothing from other hosts, because a cluster may have no internet access. Its files
+are in `static/`. The reviews in `reviews/` were recorded from an API server or have the same form,
+without `managedFields`, and with the answers of this version.
 """
 
 from functools import cache
@@ -78,7 +78,7 @@ _ANSWERED = _whole(
 
 
 def add_reference(api: FastAPI) -> None:
-    """Add the page."""
+    """Add the page and its files to `api`."""
     for path, (name, media_type) in _FILES.items():
         _add_file(api, path, name, media_type)
 
@@ -94,20 +94,20 @@ def _add_file(api: FastAPI, path: str, name: str, media_type: str) -> None:
 
 
 def webhook(route: Route) -> dict[str, Any]:
-    """Return the description of a webhook for FastAPI, with a review and what it answers."""
+    """Return the description of a webhook for FastAPI, with an example review and its answer."""
     operations = ", ".join(sorted(route.operations))
     example = recorded_review(route.path)
     content = {"schema": _ASKED, "example": example["asked"]}
     return {
         "summary": f"Judge {operations} of a {route.kind}",
-        "description": "API servers call it. Here, nothing is written.",
+        "description": "API servers call this webhook. Reviews sent from this page write nothing.",
         "tags": ["webhooks"],
         "openapi_extra": {
             "requestBody": {"required": True, "content": {"application/json": content}}
         },
         "responses": {
             200: _answer("The verdict", _ANSWERED, example=example["answered"]),
-            **{code: _answer("No review can be answered", _STATUS) for code in (400, 413, 415)},
+            **{code: _answer("The review can't be read", _STATUS) for code in (400, 413, 415)},
         },
     }
 
@@ -119,7 +119,7 @@ def _answer(description: str, schema: JsonMap, **more: object) -> Object:
 
 @cache
 def recorded_review(path: str) -> Object:
-    """Return a review for the webhook at `path`, and the answer to it: `asked` and `answered`."""
+    """Return an example review for the webhook at `path` (`asked`) and its answer (`answered`)."""
     name = path.strip("/").replace("/", "-")
     content: Object = from_json(
         files("app.server").joinpath("reviews", f"{name}.json").read_bytes()

@@ -1,7 +1,7 @@
-"""The composition root: creates all parts of the server, and starts and stops them in order.
+"""The composition root, which creates the parts of the server, and starts and stops them in order.
 
-Start: certificate, caches and listener, work of the leader, whose writes our own webhooks admit.
-Stop: not ready, release of the lease, drain, listener, log.
+Start: certificate, caches and listener, then the leader's work, because our own webhooks admit its
+writes. Stop: not ready, release of the Lease, drain, listener, log.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ FLUSH_SECONDS = 0.2
 logger = logging.getLogger(__name__)
 
 Duties = Callable[[HttpClient, Recorder], Sequence[Duty]]
-"""Makes further duties of the leader, which write through its client and record its events."""
+"""Creates further duties of the leader, which use its client and its recorder of events."""
 
 Connection = contextlib.AbstractAsyncContextManager[tuple[Cluster, HttpClient | None]]
 
@@ -56,22 +56,22 @@ def no_duties(client: HttpClient, events: Recorder) -> Sequence[Duty]:
 
 
 class Extras(Value):
-    """What a command adds to a server. A `readable` log of verdicts is for people."""
+    """The parts of a server that depend on the command."""
 
     readable: bool = False
+    """Whether the log of verdicts is for people instead of JSON."""
     duties: Duties = no_duties
+    """Creates further duties of the leader."""
 
 
 async def serve(
     configuration: Configuration, certificates: Path, connection: Connection, extras: Extras
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT, or until a task fails.
 
-    `connection` is that of `connected`. If any task fails, the process ends.
-
-    Raise OSError if the port is in use or the certificate is not usable, ClusterError if there are
-    no credentials for a cluster, and CreationFailed if the managed ClusterTopology cannot be
-    created.
+    `connection` is the result of `connected`. Raise OSError if the port is in use or the
+    certificate can't be used, ClusterError if there are no credentials for a cluster, and
+    CreationFailed if the managed ClusterTopology can't be created.
     """
     server = configuration.server
     with alone(CreationFailed):
@@ -92,10 +92,7 @@ async def serve(
 
 @contextlib.contextmanager
 def alone(kind: type[Exception]) -> Iterator[None]:
-    """Raise the only exception of the tasks in the block without exception groups.
-
-    This applies if it is of `kind`.
-    """
+    """Raise an exception of `kind` without its exception groups if it is the only one in them."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -108,25 +105,25 @@ def alone(kind: type[Exception]) -> Iterator[None]:
 
 
 class Running(Value):
-    """A server that listens.
-
-    It has the cluster that it reads, and its candidate for leader election (None without a
-    cluster).
-    """
+    """A running server."""
 
     cluster: Cluster
+    """The cluster that it reads."""
     listener: Listener
+    """The port for API servers and probes."""
     tools: ToolsDoor
+    """The tools port."""
     certificate: CertificateSource
+    """The source of the serving certificate."""
     readiness: Readiness
+    """The checks of all parts."""
     leader: Leader | None
+    """The candidate for leader election, or None without a cluster."""
     leading: "asyncio.Task[None] | None"
+    """The task of the candidate, or None without a cluster."""
 
     async def stop_leading(self) -> None:
-        """End the work of the leader and release the lease.
-
-        Another replica can then continue at once.
-        """
+        """End the leader's work and release the Lease, so that another replica leads at once."""
         if self.leading is not None:
             self.leading.cancel()
             await asyncio.wait({self.leading})
@@ -146,7 +143,7 @@ class Server(Value):
     tools: ToolsDoor
 
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Yield what runs beside the listener, by its name, and add it to the readiness."""
+        """Yield the tasks besides the listener, with their names, and add them to the readiness."""
         yield "log", _flush(self.log)
         yield "tools", self.tools.run()
         yield "certificate", self.certificate.run()
@@ -177,10 +174,10 @@ async def serving(
     client: HttpClient | None = None,
     extras: Extras = Extras(),
 ) -> AsyncIterator[Running]:
-    """Run the server over `cluster`.
+    """Run the server with the facts of `cluster` while the block runs.
 
-    With `client`, its watches fill the caches, and this process can lead. If a task of the server
-    ends, the block ends.
+    With `client`, its watches fill the caches, and this process can become the leader. If a task of
+    the server fails, the block is cancelled.
     """
     metrics = Metrics()
     source = certificate_source(configuration, certificates, client, metrics)
@@ -240,7 +237,7 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
 
 
 def exchange_of(configuration: Configuration, cluster: Cluster, reports: Reports) -> Exchange:
-    """Return the verdicts of all webhooks over `cluster`, which are counted and logged."""
+    """Return the exchange that gives, counts and logs the verdicts of all webhooks."""
     endpoint = configuration.tracing.endpoint
     return Exchange(
         served_routes(configuration, cluster),
@@ -258,9 +255,9 @@ async def leading(
     metrics: Metrics,
     duties: Duties,
 ) -> AsyncIterator[Leader | None]:
-    """Yield the candidate for leader election.
+    """Yield the candidate for leader election, or None without a client.
 
-    It has its own client, so that the calls of reconcilers do not delay verdicts.
+    It has its own client, so that the calls of reconcilers don't delay verdicts.
     """
     if not client:
         yield None
@@ -281,8 +278,8 @@ async def connected(
 ) -> AsyncIterator[tuple[Cluster, HttpClient | None]]:
     """Yield the cluster of `kubeconfig` and `context`, or of this Pod, and its client.
 
-    The client knows `resources`. Its connections are closed at the end. With `objects`, these are
-    the facts, and there is no cluster and no client.
+    The client discovers `resources`, and closes its connections at the end. With `objects`, these
+    are the facts instead of a cluster, and there is no client.
     """
     if objects is not None:
         yield cluster_of(configuration, objects), None
@@ -294,7 +291,7 @@ async def connected(
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """Return the source of the serving certificate. Raise OSError if there is no usable one."""
+    """Return the source of the serving certificate. Raise OSError if it has no usable one."""
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""
     if client_ca_file:
@@ -302,7 +299,9 @@ def certificate_source(
     if configuration.certificates.mode == "files":
         return file_source(directory, client_cas)
     if not client:
-        raise OSError("certificates.mode self-managed needs a cluster; without one, use files")
+        raise OSError(
+            "certificates.mode self-managed needs a cluster: set certificates.mode to files"
+        )
     return self_managed_source(configuration.certificates, client, metrics.reconciled, client_cas)
 
 

@@ -1,10 +1,10 @@
-"""TLS on an accepted connection: between its socket and the protocol that reads requests.
+"""TLS on an accepted connection, between its socket and the protocol that reads requests.
 
-The TLS of asyncio and uvloop tells nobody of a connection before its handshake is complete, takes
-50 KiB for a client that says nothing, and closes a connection as soon as its client has nothing
-more to say, even if the answer is still being made. With this transport, unfinished handshakes can
-be counted and closed, a silent client takes 2 KiB, and a client that half-closes gets its answer. A
-verdict takes as much processor time as with uvloop's (`./scripts/bench verdicts`).
+The TLS of asyncio and uvloop does not report a connection before its handshake is complete, takes
+50 KiB for a silent client, and closes a connection as soon as its client half-closes it, even if
+the answer is not written yet. With this transport, unfinished handshakes can be counted and closed,
+a silent client takes 2 KiB, and a client that half-closes gets its answer. A verdict takes as much
+processor time as with uvloop (`./scripts/bench verdicts`).
 """
 
 import asyncio
@@ -18,10 +18,10 @@ _RECORD = 16 * 1024
 """The most bytes that one TLS record contains."""
 
 _TURN = _RECORD
-"""What is decrypted of a connection before others have their turn, in bytes of ciphertext.
+"""The most bytes of ciphertext of a connection that are decrypted in one turn of the event loop.
 
-uvloop reads up to 8 MiB of one connection at once. While 100 clients sent 500 requests each,
-another one waited for 3 s. Bytes of plaintext can't be counted instead, because messages such as
+uvloop reads up to 8 MiB of one connection at once: while 100 clients sent 500 requests each,
+another one waited for 3 s. Ciphertext is counted instead of plaintext, because messages such as
 KeyUpdate have none: one connection that sent 48,000 of them in a second stopped a server.
 """
 
@@ -29,46 +29,46 @@ _FRUITLESS = 2 * _RECORD
 """The most bytes of ciphertext without enough plaintext. A record of data is shorter."""
 
 _LENGTHS = 9
-"""The first bytes of a client: the head of a record, and that of a ClientHello."""
+"""The number of first bytes that have the lengths of the first record and of the ClientHello."""
 
 _LONGEST_HELLO = _RECORD + 1024
-"""A client sends nothing after its hello before that is answered."""
+"""The most bytes before the ClientHello is answered. A client sends nothing after it until then."""
 
 _SHAKING_HANDS = 128 * 1024
 """The most bytes of a handshake. A chain of certificates takes a few thousand."""
 
 _ENOUGH = 0.8
-"""The least part of the ciphertext that has to be plaintext, on the whole.
+"""The least share of plaintext in the ciphertext, over the whole connection.
 
-A record has 22 bytes of its own. It takes a microsecond even if it contains a single byte, and a
-KeyUpdate ten.
+A record has an overhead of 22 bytes. It takes a microsecond even if it contains a single byte, and
+a KeyUpdate takes ten.
 """
 
 
 class Door(Protocol):
-    """What is told of each connection of a listener up to the end of its handshake."""
+    """The observer of a listener's connections until the end of their handshakes."""
 
     def came(self, transport: "TlsTransport") -> None:
-        """Take note that a connection was accepted. Its client has said nothing yet."""
+        """Handle an accepted connection. Its client has sent nothing yet."""
 
     def asked(self, transport: "TlsTransport") -> None:
-        """Call `transport.shake_hands` as soon as there is time: its client has said hello."""
+        """Handle a ClientHello: call `transport.shake_hands` as soon as there is time."""
 
     def began(self, transport: "TlsTransport") -> None:
-        """Take note that TLS has begun, and takes memory."""
+        """Handle the beginning of TLS, which takes memory from now on."""
 
     def entered(self, transport: "TlsTransport") -> None:
-        """Take note that the handshake is complete."""
+        """Handle a complete handshake."""
 
     def left(self, transport: "TlsTransport") -> None:
-        """Take note that the connection is closed."""
+        """Handle a closed connection."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """The protocol of an accepted connection, and the transport of the protocol above it.
 
-    `make` makes the protocol above when the handshake is complete. `seconds` is the time for the
-    handshake, and for the end of TLS.
+    `make` returns the protocol above, once the handshake is complete. `seconds` is the time limit
+    of the handshake, and of the end of TLS.
     """
 
     # slots are read faster than a dict, as in `Connection`
@@ -116,13 +116,13 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_paused = False
         self._is_next_turn = False
         self._has_answered = False
-        """Whether the ClientHello was answered, which is what a handshake costs."""
+        """Whether the ClientHello was answered, which is the costly part of a handshake."""
         self._has_ended = False
         self._undecrypted: memoryview | bytes = b""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
-        """Bytes of ciphertext without enough plaintext.
+        """The bytes of ciphertext without enough plaintext.
 
-        It begins below zero, because a handshake may have more.
+        It starts below zero, because a handshake may have more of them.
         """
         self._timer: asyncio.TimerHandle | None = None
 
@@ -140,11 +140,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         if self._is_open:
             self._is_open = False
             self._above.connection_lost(exc)
-            del self._above  # which refers to this transport: a cycle would stay in memory
+            del self._above  # it refers to this transport: the cycle would stay in memory
 
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
-            return  # read on, but only so that the client isn't reset before it has our answer
+            return  # read and dropped, so that the client isn't reset before it has our answer
         if self._undecrypted:
             data = b"".join((self._undecrypted, data))
         if self._tls is not None and self._has_answered:
@@ -159,7 +159,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
                 self._door.asked(self)
 
     def shake_hands(self) -> None:
-        """Read what the client has said, and answer its hello if that is complete."""
+        """Read the ClientHello, and answer it if it is complete."""
         if self._is_closing:
             return
         if self._tls is None:
@@ -170,7 +170,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._go_on(self._tls, self._undecrypted)
 
     def eof_received(self) -> bool:
-        """Return whether the socket stays open, because there is an answer to write."""
+        """Return whether the socket must stay open, because there is an answer to write."""
         if self._is_open and not self._has_ended:
             self._end()
         return self._is_open and not self._is_closing
@@ -191,7 +191,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._raw.write(self._outgoing.read())
 
     def close(self) -> None:
-        """Write what was given to `write`, say that this is the end, and wait for the client.
+        """Flush all writes, end TLS, and wait until the client closes the connection.
 
         If the socket was closed while the client is still sending, the client would be reset, and
         lose answers that it hasn't read.
@@ -205,7 +205,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         with contextlib.suppress(ssl.SSLError):
             self._tls.unwrap()
         self._send()
-        # 40 KiB, which are not needed while we wait for the client
+        # free 40 KiB, which are not needed while we wait for the client
         self._tls = None
         del self._incoming, self._outgoing
 
@@ -216,7 +216,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def abort(self) -> None:
         self._is_closing = True
-        self._undecrypted = b""  # at once: the end of the connection is told in the next turn
+        self._undecrypted = b""  # at once, because connection_lost comes only in the next turn
         self._raw.abort()
 
     def is_closing(self) -> bool:
@@ -236,7 +236,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._above = protocol  # type: ignore[assignment]
 
     def pause_reading(self) -> None:
-        """Stop receiving. What has arrived already is still passed on, so that it is counted."""
+        """Stop receiving. Bytes that have arrived are still passed on, so that they are counted."""
         self._is_paused = True
         if not self._raw.is_closing():
             self._raw.pause_reading()
@@ -254,8 +254,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def _go_on(self, tls: ssl.SSLObject, data: bytes | memoryview) -> None:
         """Decrypt as much of `data` as belongs to one turn. The rest waits for the next one.
 
-        Of an API server, that is all: its review would wait for a turn of all others with each
-        piece.
+        For a connection of an API server, decrypt everything. Otherwise, each piece of its review
+        would wait for a turn of all other connections.
         """
         if len(data) > _TURN and not (self._is_open and getattr(self._above, "is_caller", False)):
             whole = memoryview(data)
@@ -300,9 +300,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._read(tls, 0)
 
     def _read(self, tls: ssl.SSLObject, size: int) -> None:
-        """Pass on the plaintext of this turn, in one piece however small its records are.
+        """Pass on the plaintext of this turn in one piece, even if its records are small.
 
-        `size` is that of the ciphertext in bytes.
+        `size` is the number of bytes of ciphertext.
         """
         pieces: list[bytes] = []
         failure = None
@@ -311,7 +311,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as problem:
-            failure = problem  # what came before it counts
+            failure = problem  # raised only after the plaintext before it was passed on
 
         if self._outgoing.pending:
             self._send()
@@ -326,11 +326,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._end()
 
     def _decrypt(self, tls: ssl.SSLObject, pieces: list[bytes]) -> None:
-        """Append the plaintext of this turn to `pieces`; an empty one is the end of TLS."""
+        """Append the plaintext of this turn to `pieces`. An empty piece is the end of TLS."""
         while True:
             data = tls.read(_RECORD)
             pieces.append(data)
-            # a read of nothing raises an error, which takes 4 us
+            # a read without data raises an error, which takes 4 us
             if not data or (len(data) < _RECORD and not self._incoming.pending):
                 return
 
@@ -352,7 +352,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._go_on(self._tls, self._undecrypted)
 
     def _end(self) -> None:
-        """Take note that the client sends nothing more."""
+        """Handle the end of the client's data."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -376,10 +376,10 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
 
 def _is_too_long(first: bytes) -> bool:
-    """Return whether a connection begins with more than a record, or says that it will.
+    """Return whether a connection begins with more than a record, or announces a longer hello.
 
-    OpenSSL takes memory for the stated length of a ClientHello at once, up to 175 KB. The first
-    record must not be so short that the length comes later.
+    OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. The
+    first record must not be so short that the length comes later.
     """
     if len(first) > _LONGEST_HELLO:
         return True
@@ -390,8 +390,8 @@ def _is_too_long(first: bytes) -> bool:
 
 
 def _has_expired(certificate: Mapping[str, Any]) -> bool:
-    """Return whether a certificate has expired after it was shown.
+    """Return whether a certificate has expired since the client presented it.
 
-    A client that resumes a session shows none again.
+    A client that resumes a session does not present it again.
     """
     return ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time()

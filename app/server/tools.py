@@ -1,9 +1,9 @@
-"""The second door: uvicorn with the FastAPI application, on a port for people and monitoring.
+"""The tools port for people and monitoring: uvicorn's protocol with the FastAPI application.
 
-It shares the event loop with the first door, so it must not be able to stop that: few connections
-are open at a time, each of them for one request, and costly requests are answered one at a time.
-uvicorn itself has no limit for the number of its connections and for unfinished handshakes, so its
-protocol is used on connections that are accepted here.
+It shares the event loop with the port for API servers, and must not delay that. So few connections
+are open at a time, each for one request, and costly requests are answered one at a time. uvicorn
+has no limit for the number of connections and of unfinished handshakes. So connections are accepted
+here, and only uvicorn's protocol is used on them.
 """
 
 import asyncio
@@ -21,28 +21,29 @@ from app.server.door import Handshakes, Line
 from app.server.tls import TlsTransport
 
 CONNECTIONS = 64
-"""With a complete handshake. If there are more, the oldest one is closed."""
+"""The most connections with a complete handshake. If there are more, the oldest one is closed."""
 
 CONNECTION_SECONDS = 120.0
-"""From the handshake of a connection to its end. Each is for one request."""
+"""The longest life of a connection after its handshake. Each connection is for one request."""
 
 UNREAD = 4
-"""Connections whose client doesn't read the answer, which may have 8 MiB."""
+"""The most connections whose client hasn't read the whole answer, which may have 8 MiB."""
 
 POSTS = 4
-"""Requests with a body that are read, judged or wait for their turn. Others get 503."""
+"""The most requests with a body in progress. Further ones get 503."""
 
 MOST_PARAMETERS = 16
-"""Of a query. Splitting one of 63 KB, with 31,000 parameters, takes 48 ms."""
+"""The most parameters of a query. Splitting 31,000 of them (63 KB) takes 48 ms."""
 
 _HEAD = 64 * 1024
 """The most bytes of a head. The query of a dry run may contain a document."""
 
 _FREE = frozenset({"/healthz", "/readyz", "/version"})
+"""The paths that never wait for other requests."""
 
 
 class InTurns:
-    """An ASGI app that takes one request at a time, and few with a body."""
+    """An ASGI app that answers one request at a time, and limits requests with a body."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -51,16 +52,16 @@ class InTurns:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
-            problem = f"a query has at most {MOST_PARAMETERS} parameters"
+            problem = f"too many parameters: use at most {MOST_PARAMETERS} in a query"
             await JSONResponse({"error": problem}, 400)(scope, receive, send)
         elif scope["path"] in _FREE:
             await self._app(scope, receive, send)
         elif scope["method"] != "POST":
             async with self._turn:
-                await asyncio.sleep(0)  # one of them in each turn of the event loop
+                await asyncio.sleep(0)  # so that each turn of the event loop has at most one
                 await self._app(scope, receive, send)
         elif self._posting >= POSTS:
-            busy = {"error": "too many requests at once: try again in a moment"}
+            busy = {"error": "too many requests at once: try again in a second"}
             await JSONResponse(busy, 503, {"retry-after": "1"})(scope, receive, send)
         else:
             self._posting += 1
@@ -71,7 +72,7 @@ class InTurns:
 
 
 class ToolsDoor:
-    """The listener of the second door, which serves `app` on `sock` over TLS."""
+    """The listener of the tools port, which serves `app` on `sock` over TLS."""
 
     def __init__(self, app: App, sock: socket.socket, certificate: ServingCertificate) -> None:
         config = uvicorn.Config(
@@ -102,7 +103,7 @@ class ToolsDoor:
 
     @property
     def most_connections(self) -> int:
-        """The most connections that are open at a time, with unfinished handshakes."""
+        """The most connections that are open at a time, including unfinished handshakes."""
         return CONNECTIONS + self.handshakes.most
 
     async def run(self) -> None:
@@ -121,7 +122,7 @@ class ToolsDoor:
 
 
 class _Connection(H11Protocol):
-    """A connection of uvicorn within the limits of its door."""
+    """A uvicorn connection within the limits of the tools port."""
 
     def __init__(self, door: ToolsDoor, **options: Any) -> None:
         super().__init__(**options)
@@ -142,7 +143,7 @@ class _Connection(H11Protocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection open for the answer, which ends it."""
+        """Keep the connection open until the answer is written."""
         return True
 
     def pause_writing(self) -> None:

@@ -1,7 +1,7 @@
 """Spans of verdicts for OpenTelemetry, if `tracing.endpoint` is configured.
 
-Without it, nothing of OpenTelemetry is imported. A span belongs to the trace of the API server's
-request, and is made only if the API server samples that.
+Without an endpoint, OpenTelemetry is not imported. A span belongs to the trace of the API server's
+request, and is created only if the API server samples that trace.
 """
 
 import time
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 _EXPORT_SECONDS = 5
 _MISSING = (
-    "tracing.endpoint needs the packages of grove-admission[tracing]; the image has them if it was"
-    " built with --build-arg EXTRAS=tracing"
+    "tracing.endpoint needs the packages of grove-admission[tracing]: install them, or build the"
+    " image with --build-arg EXTRAS=tracing"
 )
 
 
 def tracing(endpoint: str) -> Trace:
     """Return a function that sends a span of each verdict to the OTLP collector at `endpoint`.
 
-    `endpoint` is the URL before `/v1/traces`. Spans are sent by a thread, and are dropped if the
-    collector does not take them. Raise OSError if OpenTelemetry is not installed.
+    `endpoint` is the URL without `/v1/traces`. A thread sends the spans, and drops them if the
+    collector does not accept them. Raise OSError if OpenTelemetry is not installed.
     """
     try:
         from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -47,7 +47,7 @@ def tracing(endpoint: str) -> Trace:
             path,
             context=propagator.extract({"traceparent": traceparent}),
             kind=SpanKind.SERVER,
-            # what identifies the request in the log, and no value of an object
+            # they identify the request in the log; values of objects may be confidential
             attributes={
                 "k8s.namespace.name": request.namespace[:MOST_CHARACTERS],
                 "admission.uid": request.uid[:MOST_CHARACTERS],
@@ -65,7 +65,7 @@ def tracing(endpoint: str) -> Trace:
 
 
 def _tracer(url: str) -> "Tracer":
-    """Return a tracer that sends spans to `url`. Raise ImportError without OpenTelemetry."""
+    """Return a tracer that sends spans to `url`. Raise ImportError if packages are missing."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -1,20 +1,21 @@
-"""Tokens in the paths of our webhooks, so that reviews of API servers can be told from others.
+"""Tokens in the paths of our webhooks, which distinguish API servers from other callers.
 
-All replicas do this. The token is in the webhook configuration only: who may read that can learn
-it, and nobody else. Where API servers use no other path, a review without a token is refused;
-elsewhere, it gets its verdict, and only its writes are left to the leader. Rules:
+All replicas run this. The token is only in the webhook configurations, so only users who may read
+those can learn it. While API servers use only paths with a token, a review without one is refused.
+Otherwise it gets a verdict, but its writes are left to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
-  rolled back, the paths are without one, because that version answers 404 to others.
-- A configuration is changed at the resourceVersion that was read. Of several replicas that make a
-  token at once, one succeeds, and the others read its token.
-- The former token is valid for some time, because API servers get a changed configuration with a
-  delay. For the same time, reviews without a token get a verdict after both configurations have
-  one.
-- Reviews without a token get a verdict again before a path without one is written, and while what
-  we know of the configurations is not fresh.
-- A token that somebody else knows is replaced at once: an API server never sends a review over a
-  path of another webhook. API servers show the URL in the errors of failed calls, also to tenants.
+  rolled back, the paths have none, because that version answers 404 to a path with a token.
+- A configuration is written only with the resourceVersion that was read. If several replicas create
+  a token at once, one of them succeeds, and the others read its token.
+- The previous token stays valid for some time, because API servers get a changed configuration with
+  a delay. For the same time after both configurations have a token, reviews without one still get a
+  verdict.
+- Reviews without a token get a verdict again before a path without one is written, and while our
+  knowledge of the configurations is not fresh.
+- A leaked token is replaced at once. A leak shows when a review arrives on the path of another
+  webhook, which an API server never does. Tokens can leak because API servers show the URL in the
+  errors of failed calls, also to tenants.
 """
 
 import asyncio
@@ -51,22 +52,22 @@ from app.webhooks.paths import (
 )
 
 FORMER_SECONDS = 60.0
-"""The time for which a token is valid after it was replaced."""
+"""The time for which a token stays valid after it was replaced."""
 
 BARE_SECONDS = 0.5
-"""The time between the acceptance of paths without a token and their being written.
+"""The time for which paths without a token are accepted before they are written.
 
-The other replicas learn of the Pod that needs them in this time.
+In this time, the other replicas learn of the Pod that needs them.
 """
 
 FRESH_SECONDS = 150.0
-"""The most seconds since the last sign of the watches of the configurations: two bookmarks.
+"""The longest age of our knowledge of the configurations: two bookmarks of their watches.
 
-With older knowledge, an API server may use a token that this replica doesn't know.
+If it is older, API servers may already use a token that this replica doesn't know.
 """
 
 LEAK_SECONDS = 300.0
-"""The least time between two tokens that are replaced because somebody else knows them."""
+"""The shortest time between two replacements of leaked tokens."""
 
 OUR_PODS = f"{APP_LABEL}={NAME}"
 
@@ -74,30 +75,30 @@ logger = logging.getLogger(__name__)
 
 
 def root_route(routes: Mapping[str, Route]) -> Route:
-    """Return the route of `/`, which API servers call until a path is written.
+    """Return the route of `/`, which API servers call until the server has written the paths.
 
-    It is that of all webhooks whose path is written by the server.
+    It stands for all webhooks whose paths the server writes.
     """
     others = tuple(routes[path] for path in PATHS.values())
     return replace(others[0], path="/", others=others, parse=parse)
 
 
 def _token_after(configuration: Object) -> float:
-    """Return the time after which the token of `configuration` must be made; 0 if it has none."""
+    """Return the time after which the token of `configuration` must be created, or 0."""
     return seconds_since_1970(annotations_of(configuration).get(TOKEN_AFTER)) or 0.0
 
 
 def takes_tokens(pod: Object) -> bool:
-    """Return whether a Pod knows tokens in all paths, or has ended."""
+    """Return whether `pod` knows tokens in all paths, or has ended."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return True
     return annotations_of(pod).get(TAKES_TOKENS) == "all"
 
 
 class ReviewTokens(Part):
-    """The token in the webhook configurations, and the paths with it in the routes of `exchange`.
+    """A reconciler of the token in the webhook configurations and in the routes of `exchange`.
 
-    `now` is the time in seconds since the epoch. `clock` is monotonic, in seconds.
+    `now` returns the seconds since the epoch, and `clock` the monotonic time in seconds.
     """
 
     name = "review-tokens"
@@ -128,11 +129,11 @@ class ReviewTokens(Part):
         self._rewrites = Rewrites(window=60.0, clock=clock)
         self._current: frozenset[str] = frozenset()
         self._valid: dict[str, float] = {}
-        """When each token that is valid was last in the configuration, as far as we know."""
+        """The time at which each valid token was last seen in a configuration."""
         self._bare_until: float | None = None
-        """Until when API servers may use paths without a token. None if there is no such time."""
+        """The time until which API servers may use paths without a token, or None for no limit."""
         self._leaked_at = 0.0
-        """When somebody else knew a token, in seconds since the epoch."""
+        """The time of the last leak, in seconds since the epoch."""
         self._note = "no webhook configuration has been read"
         self._loop = Loop(self, observe=observe)
 
@@ -160,14 +161,16 @@ class ReviewTokens(Part):
         managed = self._managed()
         if not managed:
             self._accept(())
-            self._note = "reviews cause no writes: no webhook configuration of ours asks for tokens"
+            self._note = (
+                "reviews cause no writes: the paths of the webhook configurations are not managed"
+            )
             return FORMER_SECONDS
 
         stored = set[str]().union(*map(tokens_in, managed.values())) - {""}
         token = self._wanted(stored, map(_token_after, managed.values()))
         if token is None:
             self._accept(stored)
-            self._note = "our Pods have not been listed"
+            self._note = "our Pods have not been listed yet"
             return None
 
         self._accept({*stored, token} - {""})
@@ -177,14 +180,14 @@ class ReviewTokens(Part):
 
         for resource, configuration in managed.items():
             if not await self._write(resource, configuration, token):
-                self._note = "somebody keeps changing the paths of a webhook configuration"
+                self._note = "another writer keeps changing the paths of a webhook configuration"
                 return FORMER_SECONDS
         if token and self._bare_until is None and len(managed) == len(self._configurations):
             self._bare_until = self._clock() + FORMER_SECONDS
         return self._wait(token)
 
     def _managed(self) -> dict[Resource, Object]:
-        """Return our configurations whose paths we write."""
+        """Return the configurations whose paths we manage."""
         name = self._settings.webhook_configurations
         found = {resource: store.get("", name) for resource, store in self._configurations.items()}
         return {
@@ -200,7 +203,7 @@ class ReviewTokens(Part):
         self._loop.add_all()
 
     def _needs_token(self) -> bool:
-        """Return whether API servers use paths with a token only."""
+        """Return whether API servers now use only paths with a token."""
         if self._bare_until is None or self._clock() < self._bare_until:
             return False
         return all(
@@ -209,17 +212,20 @@ class ReviewTokens(Part):
         )
 
     def _replace_token(self) -> None:
-        """Replace the token, because somebody else knows it."""
+        """Replace the token, because it has leaked."""
         now = self._now()
         if now - self._leaked_at > LEAK_SECONDS:
             self._leaked_at = now
-            logger.warning("a request that is not of an API server has our token: replacing it")
+            logger.warning(
+                "a caller that is not an API server knows the token in our webhook paths:"
+                " replacing it"
+            )
             self._loop.add_all()
 
     def _wanted(self, stored: Iterable[str], after: Iterable[float]) -> str | None:
-        """Return the token that the paths should have, which was made `after` some times.
+        """Return the token that the paths should have, which was created after all of `after`.
 
-        "" if a Pod doesn't know tokens, None if our Pods are not known.
+        Return "" if a Pod doesn't know tokens, and None if our Pods are not known yet.
         """
         if not self._pods.synced:
             return None
@@ -232,7 +238,7 @@ class ReviewTokens(Part):
         return max(usable, default="") or new_token(now)
 
     async def _write(self, resource: Resource, configuration: Object, token: str) -> bool:
-        """Write the paths if they differ. Returns False if somebody keeps changing them."""
+        """Write the paths if they differ. Return False if another writer keeps changing them."""
         webhooks = with_token(configuration, token)
         if webhooks == configuration.get("webhooks"):
             return True
@@ -249,9 +255,9 @@ class ReviewTokens(Part):
         return True
 
     def _wait(self, token: str) -> float | None:
-        """Return the seconds until the next step."""
+        """Return the seconds until the next step, and set the note for /readyz."""
         if not token:
-            self._note = "reviews cause no writes: a Pod of ours runs a version without tokens"
+            self._note = "reviews cause no writes: one of our Pods runs a version without tokens"
             return FORMER_SECONDS
 
         self._note = "reviews of API servers have a token"
@@ -261,7 +267,7 @@ class ReviewTokens(Part):
         return seconds
 
     def _accept(self, tokens: Collection[str]) -> None:
-        """Make `tokens` valid, and those that were in the configuration a moment ago."""
+        """Make `tokens` valid, in addition to those that were in a configuration a moment ago."""
         at = self._clock()
         self._valid |= dict.fromkeys((*self._current, *tokens), at)
         self._current = frozenset(tokens)
@@ -283,13 +289,13 @@ class ReviewTokens(Part):
 
     @property
     def trusts(self) -> bool:
-        """Whether there is a token with which a review may cause writes."""
+        """Whether a review with a valid token may cause writes."""
         return bool(self._valid)
 
     def notes(self) -> dict[str, str]:
-        others = "; others are refused" if self._needs_token() else ""
+        others = "; other reviews are refused" if self._needs_token() else ""
         return {"callers": f"{self._note}{others}"}
 
     def samples(self) -> Iterator[Sample]:
-        text = "Whether reviews of API servers have a token, so that they may cause writes."
+        text = "1 if reviews of API servers have a token, so that they may cause writes."
         yield gauge("review_tokens", text, self.trusts)

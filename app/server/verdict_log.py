@@ -18,28 +18,30 @@ from app.base.sample import Sample, counter
 from app.base.visible import visible
 
 MOST_CHARACTERS = 1000
-"""Characters of each text of a line. Whoever reaches the port chooses the names in a review."""
+"""The most characters of each text in a line, because any client can choose names in a review."""
 
 STRANGE_BYTES = 2**20
-"""The most bytes of lines about reviews of strangers at once.
+"""The most bytes of lines in a burst about reviews of unknown callers.
 
-A log that is rotated at some size would otherwise lose the lines about others: lines of 10 KB can
-be caused at 2 MB/s.
+They can cause lines of 10 KB at 2 MB/s. A log that is rotated by size would then lose the lines
+about API servers' reviews.
 """
 
 STRANGE_RATE = 2**16
-"""Bytes of such lines in a second, after these."""
+"""The bytes per second of such lines after a burst."""
 
 _FLUSH_LINES = 256
+"""The number of lines after which they are formatted and written."""
 
 _WAITING_CHUNKS = 200
+"""The most chunks of lines that wait for the writing thread. Further ones are dropped."""
 
 
 class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
-    """A line of the log. It has no user and no object if the review can't be read."""
+    """A line of the log, in the order of its keys. An unreadable review has no user and object."""
 
     time: str
-    """When the verdict was given. "" until the line is written."""
+    """The time of the verdict, or "" until the line is formatted."""
     level: str
     logger: str
     path: str
@@ -57,11 +59,11 @@ class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):
 
 
 _UNREAD: Any = UNSET
-"""A field of a review that can't be read."""
+"""The value of fields that an unreadable review doesn't have."""
 
 
 class VerdictLog:
-    """The writer of a line for each verdict to `stream`.
+    """A writer of a line for each verdict to `stream`.
 
     A line has the user, the name of the object and the verdict, but never the object, the patch or
     a secret. A thread writes the lines, so that a slow reader does not delay responses.
@@ -77,19 +79,20 @@ class VerdictLog:
         readable: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`readable` lines are short, for a terminal. Otherwise each line is JSON."""
+        """Start the writing thread. `readable` lines are short, for a terminal; others are JSON."""
         self._stream = stream
         self._form = self._readable if readable else self._line
         self._records: list[tuple[bool, float, _Record]] = []
-        """With whether each is about a review of a stranger, and the time of the verdict."""
+        """(whether the caller is unknown, time of the verdict, record) of each next line."""
         self._clock = clock
         self._flushed_at = clock()
         self._strange_left: float = STRANGE_BYTES
         self._queue: queue.Queue[bytes | None] = queue.Queue(_WAITING_CHUNKS)
         self.lost = 0
-        """The number of lines that were dropped.
+        """The number of dropped lines.
 
-        The reader of the log was too slow, or too many were about reviews of strangers.
+        Lines are dropped if the reader of the log is too slow, or too many are about reviews of
+        unknown callers.
         """
         self._millisecond = -1
         self._stamp = ""
@@ -106,7 +109,7 @@ class VerdictLog:
             self.flush()
 
     def flush(self) -> None:
-        """Give the formatted lines to the writing thread."""
+        """Format the lines, and hand them to the writing thread."""
         if self._records:
             records = self._records
             self._records = []
@@ -116,7 +119,7 @@ class VerdictLog:
                 self.lost += len(records)
 
     def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
-        """Yield the lines, and those about reviews of strangers while there is room for them."""
+        """Yield the lines of `records`, without those of unknown callers above their limit."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)
@@ -133,7 +136,7 @@ class VerdictLog:
     def _readable(self, at: float, record: _Record) -> bytes:
         place = "/".join(filter(None, (record.namespace or "", record.name or "")))
         kind = record.path.rpartition("/")[2]
-        who = f"{record.operation or 'a request'} {kind} {place} by {record.user or 'somebody'}"
+        who = f"{record.operation or 'a request'} {kind} {place} by {record.user or 'unknown user'}"
         line = f"{time_of_day(at)}  {record.verdict:8} {who}"
         line += " (dry run)" if record.dry_run else ""
         line += f": {record.message}" if record.message else ""
@@ -148,14 +151,14 @@ class VerdictLog:
             return to_json(msgspec.to_builtins(record))
 
     def close(self) -> None:
-        """Write all lines and end the thread."""
+        """Write all lines, and end the thread."""
         self.flush()
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=5)
         self._thread.join(timeout=5)
 
     def _timestamp(self, at: float) -> str:
-        """Return `timestamp(at)`, which many lines share under load."""
+        """Return `timestamp(at)`. It is cached, because many lines share it under load."""
         millisecond = int(at * 1000)
         if millisecond != self._millisecond:
             self._millisecond = millisecond
@@ -168,20 +171,20 @@ class VerdictLog:
                 self._stream.write(chunk)
                 self._stream.flush()
             except (OSError, ValueError):
-                # the reader has closed the stream: the server continues without a log
+                # The reader has closed the stream. The server must continue without a log.
                 continue
 
     def samples(self) -> Iterable[Sample]:
-        text = "Verdicts that were not logged, for a slow reader or many strangers."
+        text = "Verdicts not logged because of a slow reader or many unknown callers."
         yield counter("log_lines_lost_total", text, self.lost)
 
 
 UNKNOWN = "unknown"
-"""The caller of a review that came without a token and a certificate. It may be an API server."""
+"""The caller of a review without a token and a certificate. It may be an API server."""
 
 
 def caller_of(request: Request | None) -> str:
-    """Return who has sent a review: an API server, or somebody who may be one."""
+    """Return the kind of the caller of a review: `api-server` or `unknown`."""
     return "api-server" if request is not None and request.trusted else UNKNOWN
 
 

@@ -271,7 +271,7 @@ async def test_one_dry_run_is_judged_at_a_time_and_none_for_long(
     asked = [served.request("POST", "/dry-run", content="kind: Thing") for _ in range(8)]
     answers = await asyncio.gather(*asked)
     assert {answer.status_code for answer in answers} == {503}
-    assert answers[0].json()["error"] == "no verdicts within 0.1 s: give fewer documents"
+    assert answers[0].json()["error"] == "no verdicts within 0.1 s: send fewer documents"
 
 
 async def test_an_answer_is_not_much_larger_than_its_documents() -> None:
@@ -285,7 +285,7 @@ async def test_an_answer_has_a_limit() -> None:
     text = "\\x01" * 200_000
     content = f'{CLIQUE}texts: [&text "{text}"{", *text" * 15}]\n'
     answer = await Served().request("POST", "/dry-run", content=content)
-    said = "the answer is larger than 8 MiB: give fewer documents"
+    said = "the answer is larger than 8 MiB: send fewer documents"
     assert (answer.status_code, answer.json()) == (400, {"error": said})
 
 
@@ -313,7 +313,7 @@ async def test_an_odd_question_is_named(query: str, loc: str) -> None:
 
 async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() -> None:
     answer = await Served().request("POST", "/dry-run?operaton=UPDATE", content=CLIQUE)
-    said = {"error": "there is no parameter operaton; there are old, operation, output, user"}
+    said = {"error": "unknown parameter: operaton; use old, operation, output, user"}
     assert (answer.status_code, answer.json()) == (400, said)
 
 

@@ -132,7 +132,7 @@ async def test_a_path_that_there_is_not_says_what_there_is(
 ) -> None:
     answer = await Served().request(method, path)
     assert answer.status_code == code
-    assert "There are POST /dry-run, GET /healthz" in answer.json()["error"]
+    assert "The endpoints are POST /dry-run, GET /healthz" in answer.json()["error"]
 
 
 async def test_there_is_only_get_for_probes_and_post_for_dry_runs() -> None:

@@ -292,7 +292,7 @@ def test_nothing_is_written_before_our_pods_are_known() -> None:
             world.client.fail_next("watch", POD, Unavailable("not now", code=503))
         async with world.running():
             assert world.client.writes() == []
-            assert world.replicas[0][0].notes() == {"callers": "our Pods have not been listed"}
+            assert world.replicas[0][0].notes() == {"callers": "our Pods have not been listed yet"}
             await asyncio.sleep(120)
             assert world.paths() == PATHS
 
@@ -306,7 +306,7 @@ def test_another_writer_of_the_paths_is_not_fought_for_ever() -> None:
             for _ in range(20):
                 await world.change(applied)
             assert len(world.client.writes()) < 40
-            assert "somebody keeps changing" in world.replicas[0][0].notes()["callers"]
+            assert "another writer keeps changing" in world.replicas[0][0].notes()["callers"]
 
     virtual.run(story())
 
@@ -378,7 +378,7 @@ def test_reviews_without_a_token_are_refused_once_api_servers_have_had_time_to_u
             await asyncio.sleep(2)
             for number, (tokens, _) in enumerate(world.replicas):
                 assert not verdict_without_a_token(world, number)
-                assert tokens.notes()["callers"].endswith("; others are refused")
+                assert tokens.notes()["callers"].endswith("; other reviews are refused")
             assert world.trusts(world.token()) == [True, True]
 
     virtual.run(story())

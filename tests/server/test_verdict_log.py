@@ -210,5 +210,5 @@ def test_a_readable_verdict_says_who_what_and_why_on_one_line() -> None:
     first, second = stream.getvalue().decode().splitlines()
     assert first[8:] == "  refused  UPDATE clustertopology grove-topology by alice: no\\x0away"
     assert second[8:].startswith(
-        "  failed   a request clustertopology  by somebody: grove-admission failed"
+        "  failed   a request clustertopology  by unknown user: grove-admission failed"
     )
