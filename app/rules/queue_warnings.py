@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from app.facts.grove.template import Template
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.gpus import GPU
+from app.facts.labels import KAI_SCHEDULER
 from app.objects.fields import FieldPath, listed
 from app.objects.shape import JsonMap, map_at, text_at
 
@@ -20,17 +21,28 @@ def warnings_of_set(
     """Return warnings about the queues that a PodCliqueSet and its cliques name.
 
     `queues` are the names of those that exist. Without any, nothing is known of them. Unless they
-    are known to be all (`is_whole`), another one may exist.
+    are known to be all (`is_whole`), another one may exist. Cliques whose pods go to another
+    scheduler than KAI, such as Kueue's, need none, nor does a set that has only such cliques.
     """
     if not queues:
         return []
+    of_others = [each for each in template.cliques if _is_of_another(each.scheduler)]
+    if of_others and len(of_others) == len(template.cliques):
+        return []
+    others = {clique.parts[0].owner for clique in of_others}
     named: dict[str, FieldPath] = {}
     for part in template.parts:
-        if part.queue is not None and part.owner[0] != "group":
+        if part.owner[0] == "group" or part.owner in others:
+            continue
+        if part.queue is not None:
             path, name = part.queue
             named.setdefault(name, path)
 
     return _warnings(named, queues, is_whole=is_whole)
+
+
+def _is_of_another(scheduler: str) -> bool:
+    return scheduler not in ("", KAI_SCHEDULER)
 
 
 def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool = True) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from app.config.schema import Configuration
 from app.facts.grove.template import read_template
-from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP
+from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import POD, Resource
 from app.rules.queue_warnings import warnings_of_group, warnings_of_set
 from app.webhooks.policies import queue_policies
@@ -89,6 +89,20 @@ CASES: dict[str, tuple[Resource, Object, list[str]]] = {
     "no queue": (JOB, controlled(JOB), []),
     "an empty name": (JOB, controlled(JOB, {QUEUE: ""}), []),
 }
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "texts"),
+    [(KAI, missing("b")), ("", missing("b")), ("kueue", []), ("team-scheduler", [])],
+)
+def test_a_clique_of_another_scheduler_needs_no_queue_of_kai(
+    scheduler: str, texts: list[str]
+) -> None:
+    clique = copy.deepcopy(ways("b")["a PodClique"].obj)
+    clique["spec"]["podSpec"]["schedulerName"] = scheduler
+    assert KNOWN.said(POD_CLIQUE, clique) == texts
+    whole = cliques({"labels": {QUEUE: "b"}}, scheduler=scheduler)
+    assert len(warnings_of_set(read_template(whole), ["a"])) == len(texts)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -17,6 +17,12 @@ def pod_clique_set(metadata: Any, *cliques: Any) -> Any:
     return {"metadata": metadata, "spec": {"template": {"cliques": list(cliques)}}}
 
 
+def of(scheduler: Any, **fields: Any) -> Any:
+    """A clique whose pods go to a scheduler."""
+    spec = {"podSpec": {"schedulerName": scheduler}}
+    return {"name": str(scheduler), "spec": spec, **fields}
+
+
 def missing(path: str) -> list[str]:
     return [
         f'{path}[{QUEUE}]: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: here, there'
@@ -42,6 +48,23 @@ def missing(path: str) -> list[str]:
             pod_clique_set({"labels": GONE}, {"labels": GONE}),
             missing("metadata.labels"),
         ),
+        ("only Kueue", pod_clique_set({"labels": GONE}, of("kueue", labels=GONE), of("kueue")), []),
+        (
+            "a profile that is not Grove's own",
+            pod_clique_set({"labels": GONE}, of("team-scheduler")),
+            [],
+        ),
+        (
+            "Kueue beside KAI",
+            pod_clique_set({}, of("kueue", labels=GONE), of("kai-scheduler", labels=GONE)),
+            missing("spec.template.cliques[1].labels"),
+        ),
+        (
+            "the set, for the clique of Grove's default",
+            pod_clique_set({"labels": GONE}, of("kueue"), of("")),
+            missing("metadata.labels"),
+        ),
+        ("an odd scheduler", pod_clique_set({"labels": GONE}, of(7)), missing("metadata.labels")),
         (
             "odd values",
             pod_clique_set({"labels": [1]}, {"labels": 7}, {"annotations": {QUEUE: 1}}),

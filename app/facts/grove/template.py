@@ -108,7 +108,8 @@ class CliqueTemplate(Value):
     those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
     which Grove counts. `parts` are those whose annotations count, the most specific first.
     `group` is its scaling group or None. `mnnvl_group` is the group of Grove that it is in,
-    or "". `claims` are the names in its resourceClaims, with their paths.
+    or "". `claims` are the names in its resourceClaims, with their paths. `scheduler` is that of
+    its pods, "" for the default one of Grove.
     """
 
     name: str
@@ -119,6 +120,7 @@ class CliqueTemplate(Value):
     group: GroupTemplate | None
     mnnvl_group: str
     claims: tuple[tuple[FieldPath, str], ...]
+    scheduler: str = ""
 
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique.
@@ -331,6 +333,7 @@ def _read_clique(
         group,
         mnnvl_group,
         _claims(pod_spec, own),
+        text_at(pod_spec, "schedulerName"),
     )
 
 
