@@ -105,7 +105,7 @@ QUESTIONS = (
     Question(
         "what `edit` in one namespace shows of others",
         (RIGHTS, "#what-people-may-see"),
-        "as `edit` and `admin` may too",
+        "a user with `view`, `edit` or `admin` in one namespace",
     ),
     Question(
         "can a tenant get round it, by a label or a PodGang",
