@@ -16,10 +16,10 @@ from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, 
 from app.kube.events import Notices, Regarding
 from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
-from app.objects.shape import JsonMap
+from app.objects.shape import JsonMap, map_at
 from app.reconcilers.writing import soonest
 from app.rules.workload.groups import DefinedGroup
-from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, is_of_group
+from app.rules.workload.kai_podgroup import LabelKeys, Remark, difference, forms, is_of_group
 
 INVALID = 422
 """The status code of an object that the schema of its CRD rejects."""
@@ -55,14 +55,17 @@ class PodGroupWriter(Value):
         next try. The first value is None if a PodGroup of that name exists that was not created for
         `group`.
         """
-        try:
-            return await self._put(namespace, group, desired)
-        except Rejected as rejection:
-            if rejection.code != INVALID or desired["spec"]["minMember"]:
-                raise
-        # KAI before 0.17 has no elastic PodGroups: its CRD rejects a minMember of 0.
-        desired = {**desired, "spec": {**desired["spec"], "minMember": 1}}
-        return await self._put(namespace, group, desired)
+        cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
+        stored = map_at(cached.view(), "spec") if cached else {}
+        whole, *older = forms(desired["spec"], stored)
+        for spec in older:
+            try:
+                return await self._put(namespace, group, {**desired, "spec": whole})
+            except Rejected as rejection:
+                if rejection.code != INVALID:
+                    raise
+            whole = spec
+        return await self._put(namespace, group, {**desired, "spec": whole})
 
     async def _put(
         self, namespace: str, group: DefinedGroup, desired: Object

@@ -126,11 +126,14 @@ def pod_of(name: str, instance: str) -> Object:
 
 
 class Cluster(SlowMemory):
-    """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, and without PodGroups if
+    """With the PodGroup CRD of KAI before 0.17, if `elastic` is False, or before 0.18, if `semi`
+    is False, with a webhook that refuses changes of specs if `fixed`, and without PodGroups if
     `refusing`. Writes wait for `turns`.
     """
 
     elastic = True
+    semi = True
+    fixed = False
     refusing = False
     turns: TokenBucket
 
@@ -157,6 +160,11 @@ class Cluster(SlowMemory):
             raise Rejected(
                 "spec.minMember: should be greater than or equal to 1", code=422, reason="Invalid"
             )
+        if resource == POD_GROUP and self.fixed and "spec" in written:
+            raise Rejected("spec.minMember: must not be raised", code=422, reason="Invalid")
+        preemptibility = written.get("spec", {}).get("preemptibility")
+        if resource == POD_GROUP and not self.semi and preemptibility == "semi-preemptible":
+            raise Rejected("spec.preemptibility: Unsupported value", code=422, reason="Invalid")
 
 
 class World:
@@ -1077,6 +1085,56 @@ def test_a_gang_that_needs_nobody_is_elastic_if_kai_serves_that(
             assert (world.pod_groups(), world.happened()) == ({"w-g-0": minimum}, [])
 
     virtual.run(story())
+
+
+@pytest.mark.parametrize(
+    ("semi", "elastic", "minimum"),
+    [
+        pytest.param(True, True, 0, id="KAI since 0.18"),
+        pytest.param(False, True, 0, id="KAI 0.17"),
+        pytest.param(False, False, 1, id="KAI before 0.17"),
+    ],
+)
+def test_a_gang_is_semi_preemptible_if_kai_serves_that_and_stays_so(
+    semi: bool, elastic: bool, minimum: int
+) -> None:
+    async def story() -> None:
+        world = World(pod("p", "w", "g", "0"))
+        world.client.semi, world.client.elastic = semi, elastic
+        groups = [{"name": "g", "policy": {"gang": {"minCount": 0}}}]
+        label = {"labels": {"kai.scheduler/preemptibility": "semi-preemptible"}}
+        world.client.load(
+            [stored(WORKLOAD, "w", version="v1alpha1", metadata=label, spec={"podGroups": groups})]
+        )
+        said = "semi-preemptible" if semi else None
+        async with world.leading():
+            assert (world.pod_groups(), world.told()) == ({"w-g-0": minimum}, {"p": "w-g-0"})
+            groups[0]["policy"] = policy(2)
+            await world.client.patch(
+                ObjectRef(WORKLOAD, "w", "ns"), {"spec": {"podGroups": groups}}
+            )
+            await asyncio.sleep(SOON)
+            assert world.pod_groups() == {"w-g-0": 2}
+            (group,) = world.client.objects(POD_GROUP)
+            assert (group["spec"].get("preemptibility"), world.happened()) == (said, [])
+
+    virtual.run(story())
+
+
+async def test_a_refused_minimum_takes_no_preemptibility_away() -> None:
+    """KAI 0.18 may refuse to raise the minimum of a semi-preemptible PodGroup that runs."""
+    label = {"kai.scheduler/preemptibility": "semi-preemptible"}
+    world = World(workload("w", {"g": 2}, labels=label), pod("p", "w", "g"))
+    for fact, store in world.caches.stores:
+        fill(store, world.client.objects(fact.resource) if fact.resource in (POD, WORKLOAD) else ())
+    key = ("ns", "w/w/g/")
+    await world.reconciler.reconcile(key)
+    fill(world.caches.workloads, [workload("w", {"g": 3}, labels=label)])
+    world.client.fixed = True
+    with pytest.raises(Rejected):
+        await world.reconciler.reconcile(key)
+    (group,) = world.client.objects(POD_GROUP)
+    assert (group["spec"]["minMember"], group["spec"]["preemptibility"]) == (2, "semi-preemptible")
 
 
 def test_the_minimum_of_a_podgroup_of_1_37_follows_it_and_not_its_template() -> None:

@@ -8,7 +8,7 @@ and, for queue, priority class, project, node pool and user, KAI's own podgroupe
 https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podgrouper/plugins/defaultgrouper
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.base.value import Value
@@ -35,7 +35,10 @@ A copy is removed when its original is removed.
 
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
-PREEMPTIBILITIES = ("preemptible", "non-preemptible")
+SEMI_PREEMPTIBLE = "semi-preemptible"
+"""Preemptible but for the minimum. The CRD of KAI before 0.18 refuses it."""
+
+PREEMPTIBILITIES = ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE)
 
 DEFAULT_PRIORITY_CLASS = "train"
 DEFAULT_PRIORITY_CLASSES = {
@@ -46,6 +49,7 @@ DEFAULT_PRIORITY_CLASSES = {
 """KAI's priority classes by API group and kind of the top owner."""
 
 _FIELDS = ("minMember", "priorityClassName", "preemptibility", "topologyConstraint")
+_OF_CONSTRAINT = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
 _MAPS = ("labels", "annotations")
 
 
@@ -280,6 +284,21 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
     )
 
 
+def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
+    """Yield the spec of a PodGroup, and then what is left of it with CRDs of older releases of KAI.
+
+    Before 0.18, none is semi-preemptible: its PriorityClass then says whether it is preemptible, as
+    in KAI where a label has a value that it doesn't know. If the spec that is `stored` has the
+    value, the CRD knows it. Before 0.17, none is elastic, with a `minMember` of 0.
+    """
+    yield spec
+    if spec.get("preemptibility") == SEMI_PREEMPTIBLE != stored.get("preemptibility"):
+        spec = {key: value for key, value in spec.items() if key != "preemptibility"}
+        yield spec
+    if not spec["minMember"]:
+        yield {**spec, "minMember": 1}
+
+
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
 
@@ -287,12 +306,12 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
     administrators. So does its project, which would lead to a queue if the queue beside it was not
     copied. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the
-    two.
+    two. A preemptibility that somebody else has set stays while no label names another.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):
         metadata["ownerReferences"] = []
-    spec = _spec_difference(stored, desired)
+    spec = _spec_difference(stored, desired, keys)
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
 
 
@@ -319,21 +338,30 @@ def _metadata_difference(
 
 def _copied(stored: JsonMap, name: str) -> list[str]:
     """Return the keys of those labels or annotations of `stored` that are copies."""
-    entries = str(annotations_of(stored).get(COPIED, "")).split(",")
+    entries = _copies(stored)
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
 
-def _spec_difference(stored: JsonMap, desired: JsonMap) -> Object:
+def _copies(stored: JsonMap) -> list[str]:
+    return str(annotations_of(stored).get(COPIED, "")).split(",")
+
+
+def _spec_difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     current = stored.get("spec") or {}
     values = desired["spec"]
-    fields = [
-        field for field in _FIELDS if field != "minMember" or current.get("minSubGroup") is None
-    ]
+    kept = set()
+    if current.get("minSubGroup") is not None:
+        kept.add("minMember")
+    was_copied = f"labels/{keys.preemptibility}" in _copies(stored)
+    if not values.get("preemptibility") and not was_copied:
+        kept.add("preemptibility")
     spec = {
-        field: values.get(field) for field in fields if _value(current, field) != values.get(field)
+        field: values.get(field)
+        for field in _FIELDS
+        if field not in kept and _value(current, field) != values.get(field)
     }
     if spec.get("topologyConstraint"):
-        former = dict.fromkeys(current.get("topologyConstraint") or ())
+        former = dict.fromkeys(_value(current, "topologyConstraint") or ())
         spec["topologyConstraint"] = former | spec["topologyConstraint"]
 
     return spec
@@ -342,9 +370,11 @@ def _spec_difference(stored: JsonMap, desired: JsonMap) -> Object:
 def _value(spec: JsonMap, field: str) -> Any:
     """Return the value of `field`, or None if it is missing or empty.
 
-    A `minMember` of 0 is not empty.
+    A `minMember` of 0 is not empty. Of a topologyConstraint, only what we write counts.
     """
     value = spec.get(field)
+    if field == "topologyConstraint" and isinstance(value, dict):
+        value = {key: value[key] for key in _OF_CONSTRAINT if value.get(key)}
     return None if value in ("", {}) else value
 
 

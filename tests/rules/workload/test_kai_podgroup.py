@@ -15,6 +15,7 @@ from app.rules.workload.kai_podgroup import (
     Sources,
     desired_pod_group,
     difference,
+    forms,
     is_of_group,
     named_queue,
     remarks,
@@ -173,6 +174,14 @@ POOL = "kai.scheduler/node-pool"
             "preemptibility",
             "preemptible",
             id="preemptibility: the Workload's",
+        ),
+        pytest.param(
+            {},
+            {PREEMPTIBILITY: "semi-preemptible"},
+            {PREEMPTIBILITY: "preemptible"},
+            "preemptibility",
+            "semi-preemptible",
+            id="preemptibility: semi-preemptible, which the owner says",
         ),
         pytest.param(
             {PREEMPTIBILITY: "perhaps"},
@@ -368,6 +377,61 @@ def test_a_minimum_of_subgroups_excludes_one_of_members() -> None:
         "subGroups": [{"name": "a"}],
     }
     assert difference(stored, desired(DefinedGroup("w", "g", 5, NOTHING)), LabelKeys()) == {}
+
+
+LABELLED = DefinedGroup("w", "g", 4, MetadataLayer({PREEMPTIBILITY: "semi-preemptible"}, {}))
+
+
+@pytest.mark.parametrize("value", ["semi-preemptible", "non-preemptible", "of-a-later-release"])
+def test_the_preemptibility_that_somebody_else_has_set_stays(value: str) -> None:
+    stored = desired(DefinedGroup("w", "g", 4, NOTHING))
+    stored["spec"] |= {"preemptibility": value, "ofALaterRelease": {"a": 1}}
+    assert difference(stored, desired(DefinedGroup("w", "g", 5, NOTHING)), LabelKeys()) == {
+        "spec": {"minMember": 5}
+    }
+    patch = difference(stored, desired(LABELLED), LabelKeys())
+    written = {} if value == "semi-preemptible" else {"preemptibility": "semi-preemptible"}
+    assert patch.get("spec", {}) == written
+
+
+def test_the_preemptibility_of_a_label_goes_with_it() -> None:
+    patch = difference(desired(LABELLED), desired(replace(LABELLED, layer=NOTHING)), LabelKeys())
+    assert patch["spec"] == {"preemptibility": None}
+
+
+def test_fields_of_a_constraint_that_are_not_known_stay() -> None:
+    group = DefinedGroup("w", "g", 4, NOTHING, topology_key="rack")
+    stored = desired(group)
+    stored["spec"]["topologyConstraint"]["ofALaterRelease"] = 1
+    assert difference(stored, desired(group), LabelKeys()) == {}
+    wider = difference(stored, desired(replace(group, topology_key="zone")), LabelKeys())
+    assert wider["spec"]["topologyConstraint"] == {
+        "topology": "grove-topology",
+        "requiredTopologyLevel": "zone",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "stored", "expected"),
+    [
+        ({"minMember": 2}, {}, []),
+        ({"minMember": 2, "preemptibility": "preemptible"}, {}, []),
+        ({"minMember": 0, "queue": "q"}, {}, [{"minMember": 1, "queue": "q"}]),
+        ({"minMember": 2, "preemptibility": "semi-preemptible"}, {}, [{"minMember": 2}]),
+        (
+            {"minMember": 0, "preemptibility": "semi-preemptible"},
+            {"preemptibility": "preemptible"},
+            [{"minMember": 0}, {"minMember": 1}],
+        ),
+        (
+            {"minMember": 2, "preemptibility": "semi-preemptible"},
+            {"preemptibility": "semi-preemptible"},
+            [],
+        ),
+    ],
+)
+def test_what_is_left_for_older_releases(spec: Any, stored: Any, expected: list[Any]) -> None:
+    assert list(forms(spec, stored)) == [spec, *expected]
 
 
 def test_an_elastic_podgroup_is_not_one_without_a_minimum() -> None:
