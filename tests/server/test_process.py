@@ -59,4 +59,4 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_is_needed_and_possible(
     with caplog.at_level(logging.WARNING):
         allow_files(hard)
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
-    assert f"at most {hard} files" in caplog.text
+    assert f"the limit of open files is {hard}" in caplog.text
