@@ -1,4 +1,4 @@
-"""The admission wire protocol: bytes to request, verdict to response.
+"""The admission protocol: from bytes to a request, and from a verdict to a response.
 
-It does not depend on any kind.
+It knows no rules and no kinds of objects.
 """

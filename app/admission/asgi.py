@@ -1,4 +1,4 @@
-"""A review that comes over ASGI, with the answer that `connection` would give."""
+"""Answer a review that arrives over ASGI, with the same answer as `connection`."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -19,12 +19,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 KNOWN_CALLER = "known_caller"
-"""The key in `scope["state"]` for known clients.
+"""The key in `scope["state"]` that tells whether the client has presented a certificate.
 
-It is true if the client has shown a certificate of a configured client CA.
+The certificate must be signed by a configured client CA.
 """
 
-_HUNG_UP = "the caller hung up before its request was whole"
+_HUNG_UP = "the client closed the connection before its request was complete"
 
 
 async def answer_review(exchange: Exchange, route: Route, scope: Scope, receive: Receive) -> Answer:

@@ -1,4 +1,4 @@
-"""The body of one request, collected from the pieces in which it arrives, up to a limit."""
+"""The body of one request, which is collected from the received pieces up to a limit."""
 
 import httptools
 
@@ -6,23 +6,23 @@ from app.admission.exchange import MAX_BODY, SALVAGED
 from app.admission.head import NotHttp
 
 MAX_TRAILER = 64 * 1024
-"""The most bytes of a chunked request beside its body, such as trailers.
+"""The most bytes of a chunked request besides its body, such as chunk headers and trailers.
 
-A quarter of the bytes of the body are not counted, so that chunks of 20 bytes or more are free.
+A quarter of the body's size is not counted, so that chunks of 20 bytes or more never exceed it.
 """
 
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-"""What the parser of a chunked body is told of its request, whose head has been checked already."""
+"""A head for the parser of the chunked body. The real head was already checked."""
 
 _STEP = 4096
 _BLOCK = 64 * 1024
 
 
 class _Blocks:
-    """Collected bytes.
+    """Collected bytes in blocks of 64 KiB.
 
-    They are not in one buffer, because a growing buffer is copied and needs twice its memory. They
-    are not in the received pieces either, because each small piece would need many times its size.
+    A single growing buffer would be copied and need twice its memory. The received pieces, if they
+    are small, would need many times their size.
     """
 
     def __init__(self) -> None:
@@ -40,14 +40,12 @@ class _Blocks:
 
 
 class Body:
-    """The bytes of a body that have arrived.
-
-    `complete` is true after the last byte. `too_large` is true as soon as the body is known to be
-    too large and enough of it is there to contain a uid.
-    """
+    """A body of which some bytes have arrived."""
 
     complete = False
+    """Whether the last byte has arrived."""
     too_large = False
+    """Whether the body is too large, and enough bytes have arrived to contain the uid."""
     _kept: _Blocks
 
     @property
@@ -56,9 +54,9 @@ class Body:
         return self._kept.size
 
     def read(self, data: bytes, position: int) -> int:
-        """Read the bytes from `position` in `data` that belong to the request.
+        """Read the bytes of the request from `position` in `data`, and return the position after.
 
-        Returns the position after them.
+        Raise NotHttp if they are invalid.
         """
         raise NotImplementedError
 
@@ -85,10 +83,10 @@ class Sized(Body):
 
 
 class Chunked(Body):
-    """A chunked body, which API servers don't send, but proxies before us may.
+    """A chunked body. API servers don't send one, but a proxy in front of us may.
 
-    httptools reports the end of the request, but not its position in the data. Bytes after
-    a chunked request are therefore not read, and its connection ends with the answer.
+    httptools reports the end of the request, but not its position in the data. Therefore, bytes
+    after a chunked request are not read, and its connection ends with the answer.
     """
 
     def __init__(self) -> None:
@@ -100,7 +98,7 @@ class Chunked(Body):
     def read(self, data: bytes, position: int) -> int:
         """Read as in `Body`.
 
-        NotHttp for an invalid chunk, and for more than MAX_TRAILER bytes beside the body.
+        Raise NotHttp for an invalid chunk, and for more than MAX_TRAILER bytes besides the body.
         """
         while position < len(data) and not self.complete:
             step = data[position : position + _STEP]

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection of the port for API servers.
 
-It takes AdmissionReviews by POST, and GET of the few paths that probes use. All other requests get
-404 and the end of the connection.
+It accepts POST of AdmissionReviews, and GET of the few paths of probes. All other requests get 404,
+and their connection is closed.
 
 The README of this folder has the states, the limits and their reasons. Requests that arrive in one
 turn of the event loop are judged together (`Serving.ask`). A task is created only for a verdict
@@ -23,36 +23,39 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 16 * 1024
-"""The most bytes of a head, and of those that are kept while a verdict is awaited.
+"""The most bytes of a head, and of the data that is buffered while a verdict is awaited.
 
 API servers send a few hundred.
 """
 
 ELSEWHERE = status(
     404,
-    "this port takes AdmissionReviews by POST, and GET of /healthz, /readyz and /version without a"
-    " query; dry runs, metrics and docs are on the tools port (server.toolsPort)",
+    "not found: this port accepts POST of AdmissionReviews, and GET of /healthz, /readyz and"
+    " /version without a query. Dry runs, metrics and docs are on the tools port"
+    " (server.toolsPort)",
 )
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class State(enum.Enum):
+    """The state of a connection."""
+
     IDLE = "waits for a request"
     HEAD = "waits for the rest of a head"
     BODY = "waits for the rest of a body"
     WAIT = "waits for a verdict"
-    END = "is closing: what arrives is dropped"
+    END = "is closing, and drops all received data"
 
 
-# globals, because reading an attribute of an enum is slower
+# globals, because reading an enum's attribute is slower
 _IDLE, _AT_HEAD, _IN_BODY, _WAITING, _ENDED = State
 
 
 class Connection(asyncio.Protocol):
     """A connection, which handles one request at a time.
 
-    Bytes that arrive meanwhile are kept. If there are too many, reading is paused.
+    Data that arrives meanwhile is buffered. If there is too much, reading is paused.
     """
 
     # slots are read faster than a dict: without TLS, a verdict takes 2 % less time
@@ -98,7 +101,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._state = State.IDLE
         self._since = self._loop.time()
-        """When the request in progress began, or when the last one ended."""
+        """The time at which the current request began or the last one ended."""
         self._kept = b""
         self._is_last = False
         self._is_paused = False
@@ -107,7 +110,7 @@ class Connection(asyncio.Protocol):
         self._has_ended = False
         self._unread_at: float | None = None
         self.is_caller = False
-        """Whether its client may be an API server, by what it has sent."""
+        """Whether the client may be an API server, judging by its requests."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
@@ -128,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._read(self._kept + data if self._kept else data)
 
     def eof_received(self) -> bool:
-        """Return whether the connection stays open, because there are answers to write."""
+        """Return whether the connection must stay open, because there are answers to write."""
         self._has_ended = True
         return self._owes_answers()
 
@@ -192,7 +195,7 @@ class Connection(asyncio.Protocol):
             self._fail()
 
     def _read(self, data: bytes) -> None:
-        """Answer the requests in `data`, and keep the rest if one has to wait or is incomplete."""
+        """Answer the requests in `data`, and buffer the rest if one must wait or is incomplete."""
         self._kept = b""
         position = -1
         behind = 0
@@ -221,13 +224,13 @@ class Connection(asyncio.Protocol):
             self._hold()
 
     def _begin(self, state: State) -> None:
-        """Begin to read a head or a body. The time counts from the first byte of the request."""
+        """Begin to read a head or a body. Its time limit starts with the request's first byte."""
         if self._state is _IDLE:
             self._since = self._loop.time()
         self._state = state
 
     def _hold(self) -> None:
-        """Count the bytes that are held for this connection."""
+        """Report the number of bytes that this connection holds."""
         size = len(self._kept) + self._transport.get_extra_info("undecrypted", 0)
         if self._state is _IN_BODY:
             size += self._body.size
@@ -240,21 +243,21 @@ class Connection(asyncio.Protocol):
             self._serving.crowd.hold(self, size)
 
     def _read_kept(self) -> None:
-        """Continue after an answer was written, or after the client has read it."""
+        """Continue with buffered data after an answer was written or read by the client."""
         if self._is_paused and self._state is not State.END:
             self._is_paused = False
             self._transport.resume_reading()
         self._read(self._kept)
 
     def _read_head(self, data: bytes, position: int) -> int:
-        """Return the position after the head, or after the request if that is complete.
+        """Read a head, and answer the request if it is complete.
 
-        `position` if the head is incomplete.
+        Return the position after the data that was read, or `position` if the head is incomplete.
         """
         end = data.find(END, position)
         if end < 0 or end - position > MAX_HEAD:
             if len(data) - position > MAX_HEAD:
-                reason = f"The head of a request has at most {MAX_HEAD // 1024} KiB here."
+                reason = f"The head of the request has more than {MAX_HEAD // 1024} KiB."
                 self._reject(NotHttp(reason))
             return position
 
@@ -289,7 +292,7 @@ class Connection(asyncio.Protocol):
         return self._begin_body(head, data, end)
 
     def _answer_other(self, head: Head) -> None:
-        """Answer a request that is not for a verdict, as the last one of its connection."""
+        """Answer a request that needs no verdict, as the last one of its connection."""
         content_type, (code, body) = "application/json", ELSEWHERE
         if head.method in (b"GET", b"HEAD") and not head.query:
             report = self._serving.report(head.path)
@@ -302,17 +305,14 @@ class Connection(asyncio.Protocol):
     def _answer_last(self, answer: Answer) -> None:
         """Answer a request whose body is not read, as the last one of its connection.
 
-        The transport drops what the client still sends, so that it can read the answer.
+        The transport drops the rest of the body, so that the client can read the answer.
         """
         self._is_last = True
         self._write(answer)
         self._close()
 
     def _begin_body(self, head: Head, data: bytes, end: int) -> int:
-        """Begin to read a review that is incomplete or chunked, behind its head.
-
-        Returns the position after the bytes that were read.
-        """
+        """Begin to read an incomplete or chunked body, and return the position after it."""
         self._body = Chunked() if head.is_chunked else Sized(head.length)
         self._is_last |= head.is_chunked
         self._begin(State.BODY)
@@ -338,7 +338,7 @@ class Connection(asyncio.Protocol):
         return position
 
     def _decide(self, review: bytes, is_at_end: bool) -> None:
-        """Judge a request now, or later, with those of other connections."""
+        """Judge a complete request, now or later together with those of other connections."""
         self._state = _WAITING
         self._review = review
         self._review_bytes = len(review)
@@ -347,7 +347,7 @@ class Connection(asyncio.Protocol):
         self._serving.ask(self, is_at_end)
 
     def _welcome(self) -> None:
-        """Take note that the client may be an API server."""
+        """Take the client for an API server from now on."""
         self.is_caller = True
         self._serving.crowd.welcome(self)
 
@@ -361,9 +361,9 @@ class Connection(asyncio.Protocol):
         self.take(answer)
 
     def _fail(self) -> None:
-        """End the connection after a bug.
+        """Abort the connection after a bug in this program.
 
-        `decide` turns every failure of a webhook into a verdict.
+        Failures of webhooks don't get here, because `decide` turns them into verdicts.
         """
         log.exception("no answer")
         self.abort()
@@ -382,11 +382,11 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _owes_answers(self) -> bool:
-        """Return whether a request waits for its verdict, or until answers before it are read."""
+        """Return whether a request waits for its verdict, or for the client to read answers."""
         return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
 
     def _close_if_done(self) -> None:
-        """Close the connection after the last answer to a client that sends nothing more."""
+        """Close the connection after the last answer if the client has half-closed it."""
         if self._state is not _ENDED and not self._owes_answers():
             self._close()
 
@@ -399,27 +399,26 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def _reject(self, refusal: NotHttp) -> None:
-        """Close the connection after bytes that are no valid HTTP, or too many."""
+        """Answer an invalid or too long request, and close the connection."""
         self._transport.write(refused(refusal))
         self._close()
 
     def _look(self) -> None:
-        """Close the connection if it has been idle for too long.
+        """Close the connection if it is idle, or a request or reading an answer takes, too long.
 
-        It is also closed if a request or the reading of an answer takes too long. A certificate of
-        the caller may have expired.
+        The client's certificate is checked again too, because it may have expired.
         """
         self._has_certificate = bool(self._transport.get_extra_info("peercert"))
         self._watch = self._loop.call_later(self._limits.watch_seconds, self._look)
         now = self._loop.time()
         if self._unread_at is not None:
             if now - self._unread_at > self._limits.answer_seconds:
-                self.abort()  # a close would wait for the same client
+                self.abort()  # close() would wait for the same client
         elif now - self._since > self._most_seconds():
             self._close()
 
     def _most_seconds(self) -> float:
-        """Return how long the connection may stay in its state."""
+        """Return the longest time in seconds for the current state."""
         if self._state is _IDLE:
             return self._limits.idle_seconds
         return math.inf if self._state is _WAITING else self._limits.request_seconds

@@ -1,7 +1,7 @@
-"""The open connections of one listener, and which of them is closed if there are too many.
+"""The open connections of one listener, and the choice which one is closed if there are too many.
 
-API servers must get their verdicts however many other connections there are. Connections that have
-not shown that they may be of an API server are therefore closed first.
+API servers must get their verdicts even if there are many other connections. Therefore, connections
+that have not shown that they may belong to an API server are closed first.
 """
 
 from typing import Protocol
@@ -13,7 +13,7 @@ class Open(Protocol):
     def finish(self) -> None:
         """Close the connection if it is idle.
 
-        Otherwise, it ends with the next answer, because the server drains.
+        Otherwise it ends with its next answer, because the server drains.
         """
 
     def retire(self) -> None:
@@ -23,11 +23,11 @@ class Open(Protocol):
         """Close the connection at once."""
 
     def idle_since(self) -> float | None:
-        """Return the time of the event loop of the last request. None if one is in progress."""
+        """Return the event loop's time of the last request, or None if one is in progress."""
 
 
 class Holders:
-    """Connections, the oldest first, and the bytes that each of them holds."""
+    """Connections, oldest first, with the bytes that each of them holds."""
 
     def __init__(self) -> None:
         self.sizes: dict[Open, int] = {}
@@ -49,10 +49,10 @@ class Holders:
 class Crowd:
     """At most `most` connections, which hold at most `most_held` bytes together.
 
-    A connection is of a stranger until it has sent the head of a request that only an API server
-    can send, or a complete review where all may ask. Strangers may hold half of the bytes, so that
-    the rest is always left for callers. `closed_early` is the number of connections that were
-    closed because there were too many, or held too much.
+    A connection belongs to a stranger until it has sent the head of a request that only an API
+    server can send, or a complete review if any client may send one. Strangers may hold half of the
+    bytes, so that the other half is always left for callers. `closed_early` counts the connections
+    that were closed because there were too many or they held too many bytes.
     """
 
     def __init__(self, most: int, most_held: int) -> None:
@@ -75,15 +75,15 @@ class Crowd:
             self._close(self._least_useful())
 
     def welcome(self, connection: Open) -> None:
-        """Take note that `connection` may be of an API server."""
+        """Take `connection` for one of an API server from now on."""
         if connection in self._strangers.sizes:
             self._callers.hold(connection, self._strangers.remove(connection))
 
     def hold(self, connection: Open, size: int) -> None:
-        """Take note of the bytes that `connection` holds now.
+        """Record the number of bytes that `connection` holds now.
 
-        If too many are held, the connections that hold most are closed, strangers first. An API
-        server sends a request at once and reads its answer, so that it holds few bytes for a short
+        If too many bytes are held, close the connections that hold the most, strangers first. An
+        API server sends its request quickly and reads its answer, so it holds few bytes for a short
         time.
         """
         for line in (self._strangers, self._callers):
@@ -106,9 +106,9 @@ class Crowd:
         connection.abort()
 
     def _least_useful(self) -> Open:
-        """Return the oldest stranger, else the caller that has been idle for longest.
+        """Return the oldest stranger, otherwise the caller that has been idle for the longest time.
 
-        The newest connection is a stranger, so that it is closed only if all others are busy.
+        The newest connection is always a stranger. It is closed only if all others are busy.
         """
         oldest, *others = self._strangers.sizes
         if others:

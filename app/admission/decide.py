@@ -1,6 +1,6 @@
-"""The verdict of one route on one request.
+"""Decide on one request by one route.
 
-Kind and shape are checked, and every failure becomes a verdict.
+The kind and shape of the request are checked first, and every failure becomes a verdict.
 """
 
 import asyncio
@@ -26,48 +26,55 @@ from app.objects.jsonpatch import applies
 from app.objects.names import is_label
 
 Handler = Callable[[Request], Verdict | Later]
-"""A webhook. It returns a verdict if all facts are cached."""
+"""The function of a webhook. It returns a Verdict if all facts are cached."""
 
 Failure = Callable[[Exception], Verdict | None]
-"""Returns the verdict if a webhook has raised an exception. None if that is a bug."""
+"""Returns the verdict on an exception of a webhook, or None if the exception is a bug."""
 
 log = logging.getLogger(__name__)
 
 
 def _no_verdict(_: Exception) -> None:
-    """Take each exception for a bug."""
+    """Treat every exception as a bug."""
 
 
 class Route(Value):
-    """The route of one path: `operations` on `resource` of `group`, whose objects are of `kind`.
-
-    `also` are further pairs of kind and resource of the same group. If the route is `on_trial`, it
-    warns in place of refusing. Only API servers know the path of a `trusted` route. `others` are
-    further routes of the same path, for other kinds. A route that `needs_namespace` refuses
-    requests without a valid one. If it `guards_spec`, its handler also judges updates of objects
-    that are being deleted, unless their spec stays the same. `failure` judges exceptions of
-    `handler`, and `parse` reads its requests.
-    """
+    """A path of the server, and the requests that its webhook judges."""
 
     path: str
+    """The path."""
     group: str
+    """The API group of the objects."""
     kind: str
+    """The kind of the objects."""
     resource: str
+    """The plural of the kind."""
     subresource: str
+    """The subresource, or ""."""
     operations: frozenset[str]
+    """The operations that are judged."""
     handler: Handler
+    """The function of the webhook."""
     also: tuple[tuple[str, str], ...] = ()
+    """Further pairs of kind and plural in the same group."""
     on_trial: bool = False
+    """Whether the webhook warns instead of refusing."""
     trusted: bool = False
+    """Whether only API servers know the path, because it has a token."""
     others: tuple["Route", ...] = ()
+    """Further routes of the same path, for other kinds."""
     needs_namespace: bool = False
+    """Whether requests without a valid namespace are refused."""
     guards_spec: bool = False
+    """Whether updates of objects that are being deleted are judged if they change the spec."""
     failure: Failure = _no_verdict
+    """Returns the verdict on an exception of `handler`."""
     parse: Parse = parse
+    """Reads the requests."""
 
     @property
     def plurals(self) -> tuple[str, ...]:
-        """The plurals of all its resources."""
+        """The plurals of all kinds."""
         return (self.resource, *(plural for _, plural in self.also))
 
     def for_request(self, request: Request) -> "Route":
@@ -79,7 +86,7 @@ class Route(Value):
         return next(iter(taking), self)
 
     def takes(self, request: Request) -> bool:
-        """Return whether objects of this group and kind are judged.
+        """Return whether this route judges the group and kind of `request`.
 
         The resource of `request` is the plural, or "" if it is not known.
         """
@@ -97,7 +104,7 @@ def decide(
 ) -> Verdict | Coroutine[Any, Any, Verdict]:
     """Return the verdict of `route` on `request` if all facts are cached.
 
-    Otherwise, return a coroutine that returns it within `seconds`. Neither raises any error except
+    Otherwise, return a coroutine that returns it within `seconds`. The coroutine raises only
     CancelledError.
     """
     try:
@@ -124,14 +131,14 @@ async def _awaited(route: Route, request: Request, later: Later, seconds: float)
         return _checked(route, request, answer)
     except TimeoutError:
         return unavailable(
-            f"no verdict within {seconds:g} s: the cluster was too slow to answer; try again"
+            f"no verdict within {seconds:g} s, because the API server was too slow: try again"
         )
     except Exception as problem:
         return _failed(route, request, problem)
 
 
 def _judge_envelope(route: Route, request: Request) -> Verdict | None:
-    """Return a verdict if the request needs no rule of the webhook, else None."""
+    """Return a verdict if none of the webhook's rules is needed for it, otherwise None."""
     if not route.takes(request) or request.subresource != route.subresource:
         return bad_request(_misplaced(route, request))
 
@@ -148,14 +155,14 @@ def _judge_envelope(route: Route, request: Request) -> Verdict | None:
             return judged(findings)
     if route.needs_namespace and not is_label(request.namespace):
         return bad_request(
-            f"request.namespace must be the name of a namespace: a {route.kind} is in one"
+            f"request.namespace must be the name of a namespace, because {route.kind} is namespaced"
         )
 
     return None
 
 
 def _checked(route: Route, request: Request, verdict: Verdict) -> Verdict:
-    """Return `verdict`, or another one if it refuses in a trial period or its patch is wrong."""
+    """Return `verdict`, adapted to a trial period, or a failure if its patch can't be applied."""
     if not verdict.allowed:
         return on_trial(verdict) if route.on_trial else verdict
     if not verdict.patch or applies(request.object, verdict.patch):

@@ -1,4 +1,4 @@
-"""One admission request, from the bytes of its body to those of its answer.
+"""The path of an admission request from the bytes of its body to those of its answer.
 
 `connection` and `asgi` read the request and call `Exchange`, so that both give the same answers.
 """
@@ -17,60 +17,62 @@ from app.objects.time import duration
 from app.objects.tokens import split_token
 
 MAX_BODY = 7 * 1024 * 1024
-"""Bytes.
+"""The most bytes of a body.
 
 The limit of an API server is 3 MiB for an object, and a review of an UPDATE contains two.
 """
 
 MAX_VALUES = 500_000
-"""Maps, lists and members of them in one review.
+"""The most values in one review, which are maps, lists and their members.
 
-Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist of nothing but
-short fields. Each may take 100 bytes of memory.
+Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist only of short
+fields. Each may take 100 bytes of memory.
 """
 
 FEW_BYTES = 256 * 1024
-"""The values in a body up to this size are not counted, because there can't be too many."""
+"""The size up to which the values in a body are not counted, because there can't be too many."""
 
 SALVAGED = 4096
-"""The number of bytes at the beginning of a body that is too large in which its uid is searched."""
+"""The number of first bytes of a too large body that are searched for the uid."""
 
 MOST_WAITING = MAX_VALUES
-"""The values in all reviews that wait for their verdict and may come from anybody.
+"""The most values in all reviews of unknown callers that wait for their verdicts.
 
 While a verdict is awaited, its review stays in memory.
 """
 
 DEFAULT_TIMEOUT = 10.0
+"""The deadline in seconds of a request without one, which is the default of API servers."""
 JSON = b"application/json"
 
 Headers = Mapping[bytes, bytes]
-"""The values of the headers of a request by name in lower case."""
+"""The values of a request's headers by lowercase name."""
 
 Answer = tuple[int, bytes]
-"""HTTP status and body, which is always JSON."""
+"""The HTTP status and the body, which is always JSON."""
 
 _MARGIN = 0.9
+"""The share of the deadline for the verdict. The rest is for the transfer."""
 
 
 Observer = Callable[[str, str, Request | None, Verdict, float], None]
-"""Called once for every verdict.
+"""Is called once for every verdict.
 
-It gets the path, the uid, "" if there is none, the request, None if the envelope could not be read,
-the verdict, and the seconds from the complete request to its answer.
+The arguments are the path, the uid (or ""), the request (None if it could not be read), the
+verdict, and the seconds from the complete request to its answer.
 """
 
 Trace = Callable[[str, str, Request, Verdict, float], None]
-"""Called for each verdict of a request with a `traceparent`.
+"""Is called for each verdict on a request with a `traceparent`.
 
-It gets that, the path, the request, the verdict and its time in seconds.
+The arguments are the traceparent, the path, the request, the verdict and its time in seconds.
 """
 
 
 class Exchange:
-    """The answers to requests to the paths of `routes`.
+    """The answers to requests on the paths of `routes`.
 
-    If `only_known` is true, callers must have shown a certificate of a configured client CA.
+    With `only_known`, callers must have presented a certificate of a configured client CA.
     """
 
     __slots__ = (
@@ -100,18 +102,15 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers ask over paths with a token only.
-
-        All others are then refused.
-        """
+        """Returns whether API servers use only paths with a token, so that others are refused."""
         self.on_leak: Callable[[], None] = lambda: None
-        """Called if a request shows that somebody knows a valid token who is not an API server."""
+        """Is called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0
-        """The number of reviews that were refused because of who sent them."""
+        """The number of reviews that were refused because their caller is unknown."""
         self.waiting = 0
-        """The number of requests whose verdict is awaited at the moment."""
+        """The number of requests that wait for their verdict."""
         self._waiting_values = 0
-        """The values in those of them that are not trusted."""
+        """The number of values in the waiting requests of unknown callers."""
         self._observe = observe
         self._trace = trace
 
@@ -152,9 +151,9 @@ class Exchange:
         return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
     def refusal(self, route: Route, *, has_certificate: bool) -> Answer | None:
-        """Return the answer to a caller that gets no verdict of `route`. None for all others.
+        """Return the answer to a caller that may not get a verdict of `route`, otherwise None.
 
-        It depends on the head of a request, so that nobody reads the body of a stranger.
+        It depends only on the head of a request, so that the body of a stranger is not read.
         """
         if self.only_known:
             refusal = None if has_certificate else UNKNOWN_CALLER
@@ -167,7 +166,7 @@ class Exchange:
     def route(self, path: str) -> Route | None:
         """Return the route of `path`, or None.
 
-        A path with a token that is not valid is the path without one.
+        A path with an invalid token has the same route as the path without a token.
         """
         route = self.routes.get(path)
         if route is None:
@@ -182,22 +181,19 @@ class Exchange:
         return route
 
     def too_large(self, route: Route, content_type: bytes, beginning: bytes) -> Answer:
-        """Return the answer to a body of more than MAX_BODY bytes.
-
-        Only its beginning is known.
-        """
+        """Return the answer to a body of more than MAX_BODY bytes that begins with `beginning`."""
         return self.refuse(route, too_large(content_type, beginning))
 
     def refuse(self, route: Route, bad: BadReview) -> Answer:
-        """Return the answer to a request that is `bad` before its body is read."""
+        """Return the answer to a request whose body can't be read because of `bad`."""
         return self._refused(route, bad, time.perf_counter())
 
     def samples(self) -> Iterator[Sample]:
-        yield gauge("in_flight_requests", "Awaited verdicts.", self.waiting)
+        yield gauge("in_flight_requests", "Verdicts in progress.", self.waiting)
         yield counter("unknown_callers_total", "Refused unknown callers.", self.refused)
 
     async def _counted(self, verdict: Awaitable[Verdict], values: int) -> Verdict:
-        """Await a verdict on a review of so many values."""
+        """Await `verdict`, and release the review's `values` from the count afterwards."""
         try:
             return await verdict
         finally:
@@ -226,7 +222,7 @@ class Exchange:
         try:
             body = encode(request.uid, verdict, request)
         except RecursionError:
-            # the patch has a nested part of the object that can be parsed, but not serialized
+            # the patch has a part of the object that can be parsed, but is too deep to encode
             verdict = bad_request("the object is nested too deeply")
             body = encode(request.uid, verdict, request)
 
@@ -238,7 +234,7 @@ class Exchange:
         return 200, body
 
     def _refused(self, route: Route, bad: BadReview, begin: float) -> Answer:
-        """Return a review if the uid is known, else a Status."""
+        """Return the answer to a bad review: a review if the uid is known, otherwise a Status."""
         verdict = bad_request(bad.message, bad.code)
         answer = (
             (200, encode(bad.uid, verdict)) if bad.uid else status(verdict.code, verdict.message)
@@ -248,7 +244,7 @@ class Exchange:
 
 
 def _traceparent(headers: Headers) -> str:
-    """Return the trace context of a request, "" if it has none."""
+    """Return the trace context of a request, or "" if it has none."""
     return headers.get(b"traceparent", b"").decode("latin-1")
 
 
@@ -274,9 +270,9 @@ def check_content_type(content_type: bytes, body: bytes) -> None:
 
 
 def check_values(body: bytes) -> None:
-    """Raise BadReview with code 413 if parsing the body would take too much memory.
+    """Raise BadReview with code 413 if parsing `body` would take too much memory.
 
-    That is, far more than the body itself.
+    Values take far more memory than their text.
     """
     if values_in(body) > MAX_VALUES:
         raise BadReview(
@@ -285,15 +281,15 @@ def check_values(body: bytes) -> None:
 
 
 def values_in(body: bytes) -> int:
-    """Return the number of maps, lists and members in JSON.
+    """Return the number of maps, lists and members in JSON, or more.
 
-    Each has one of three characters; those in strings are counted too.
+    Each has one of three characters, and those in strings are counted too.
     """
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def status(code: int, message: str) -> Answer:
-    """Return a Kubernetes Status as the answer to a request whose uid is not known."""
+    """Return a Kubernetes Status, which answers a request whose uid is not known."""
     return code, to_json(
         {
             "apiVersion": "v1",
@@ -305,29 +301,30 @@ def status(code: int, message: str) -> Answer:
     )
 
 
-TOO_MANY = "too many large reviews wait for their verdicts: try again"
+TOO_MANY = "too many large reviews are in progress: try again"
 TOO_LARGE = f"the body is larger than the limit of {MAX_BODY // (1024 * 1024)} MiB"
 
 UNKNOWN_CALLER = status(
     401,
-    "verdicts are for API servers that show a client certificate (server.clientCaFile): see their "
-    "--admission-control-config-file",
+    "this request has no valid client certificate (server.clientCaFile): configure the API server"
+    " to present one with --admission-control-config-file",
 )
 """The answer to a caller without a certificate, if certificates are required."""
 
 NO_TOKEN = status(
     401,
-    "verdicts are for API servers, which use the paths in the stored webhook configurations; POST"
-    " objects to /dry-run on the tools port (server.toolsPort) to try them",
+    "this path has no valid token: only API servers get verdicts here, with the paths in the"
+    " stored webhook configurations. To try an object, POST it to /dry-run on the tools port"
+    " (server.toolsPort)",
 )
-"""The answer to a review over a path without a valid token, if tokens are required."""
+"""The answer to a review on a path without a valid token, if tokens are required."""
 
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Return the seconds in which to answer.
+    """Return the seconds for the verdict.
 
-    They are the `?timeout=10s` of the API server, less a margin for the transfer.
+    They are the API server's `?timeout=10s`, less a margin for the transfer.
     """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")

@@ -1,6 +1,6 @@
 """The head of an HTTP/1.1 request, and the head of an answer.
 
-A request is valid if httptools (llhttp) accepts it.
+httptools (llhttp) decides whether a request is valid.
 """
 
 import functools
@@ -12,16 +12,17 @@ import httptools
 END = b"\r\n\r\n"
 
 MOST_LINES = 100
-"""Of a head. API servers send eight. Each header takes time, and 16,000 of them fit into 64 KiB."""
+"""The most lines of a head. API servers send eight. Each line takes time, and a head of 64 KiB can
+have 16,000 of them."""
 
 _SHORT = 1024
-"""The most bytes of a head that is cached. API servers send about 250."""
+"""The most bytes of a head that is cached. Heads of API servers have about 250."""
 
 _KEPT = (b"content-type", b"traceparent")
-"""The headers whose values are needed once the head is read."""
+"""The headers whose values are needed after the head is read."""
 
 _MOST_KEPT = 256
-"""The most bytes of such a value. Whoever reaches the port chooses them."""
+"""The most bytes of such a value, because any client can choose it."""
 
 MOST_QUERY = 1024
 """The most bytes of a query that is read. API servers send `timeout=10s`."""
@@ -36,9 +37,11 @@ _REFUSAL = (
 
 _LONGEST_HOST = 253 + len(":65535")
 
+_ONLY_CHUNKED = "The only supported Transfer-Encoding is chunked."
+
 
 class NotHttp(Exception):
-    """A request that is not HTTP/1.1 or 1.0, or that asks for something that is not implemented.
+    """A request that is not valid HTTP/1.1 or 1.0, or that needs a feature we don't implement.
 
     `code` is the status of its answer, and the message is for its client.
     """
@@ -49,10 +52,10 @@ class NotHttp(Exception):
 
 
 class Head:
-    """A complete head, with the empty line at its end. Raises NotHttp if it is invalid.
+    """A complete head, including the empty line at its end. Raise NotHttp if it is invalid.
 
-    `headers` are the values that are needed later, by name in lower case. All others are dropped,
-    so that a head takes no memory while its body is read. A Head is not changed after it was read:
+    `headers` are the values that are needed later, by lowercase name. All others are dropped, so
+    that a head takes little memory while its body is read. A Head is never changed, because
     requests share it (`read_head`).
     """
 
@@ -71,22 +74,22 @@ class Head:
 
     def __init__(self, data: bytes) -> None:
         if data.count(b"\n") > MOST_LINES:
-            raise NotHttp(f"The head of a request has at most {MOST_LINES} lines here.")
+            raise NotHttp(f"The head of the request has more than {MOST_LINES} lines.")
         fields: dict[bytes, bytes] = {}
         self._fields = fields
-        """All headers. If one was sent several times, its values are joined by commas."""
+        """All headers. Values of a repeated header are joined by commas."""
         self._complete = False
         parser = httptools.HttpRequestParser(self)
         self._parse(parser, data)
 
         self.keep_alive: bool = parser.should_keep_alive()
-        # llhttp keeps a connection of HTTP/1.0 only if a header asks for it
+        # llhttp keeps an HTTP/1.0 connection alive only if a header asks for it
         is_current = self.keep_alive
         if not is_current or b"connection" in fields or b"proxy-connection" in fields:
             is_current = _is_current(parser.get_http_version())
             self.keep_alive &= is_current
         if not _is_host(fields.get(b"host"), is_current):
-            raise NotHttp("A request has one Host, which is a name or an address with a port.")
+            raise NotHttp("The Host header must be one name or address, with or without a port.")
 
         self.method: bytes = parser.get_method()
         self.length = int(fields.get(b"content-length", 0))
@@ -130,25 +133,25 @@ _known_head = functools.lru_cache(maxsize=256)(Head)
 
 
 def read_head(data: bytes) -> Head:
-    """Return the head in `data`. Raises NotHttp if it is invalid.
+    """Return the head in `data`. Raise NotHttp if it is invalid.
 
-    Those of API servers are kept, because they differ by path and length only. If each was parsed,
-    a connection would take a fifth more time (`./scripts/bench verdicts`, our connections alone).
+    Short heads are cached, because those of API servers differ only by path and length. Without the
+    cache, a connection takes a fifth more time (`./scripts/bench verdicts`, our connections alone).
     """
     return _known_head(data) if len(data) <= _SHORT else Head(data)
 
 
 def _is_current(version: str) -> bool:
-    """Return whether a request is of HTTP/1.1. Raise NotHttp if it isn't of HTTP/1.0 either."""
+    """Return whether `version` is 1.1. Raise NotHttp if it is neither 1.1 nor 1.0."""
     if version not in ("1.0", "1.1"):
         raise _wrong_version()
     return version == "1.1"
 
 
 def _is_host(value: bytes | None, is_current: bool) -> bool:
-    """Return whether a value is a name or an address, with or without a port.
+    """Return whether the value of Host is a name or an address, with or without a port.
 
-    A request of HTTP/1.0 may have none.
+    An HTTP/1.0 request may have no Host.
     """
     if value is None:
         return not is_current
@@ -158,32 +161,32 @@ def _is_host(value: bytes | None, is_current: bool) -> bool:
 
 def _check_transfer_encoding(fields: dict[bytes, bytes], is_current: bool) -> None:
     if fields[b"transfer-encoding"].strip().lower() != b"chunked":
-        raise NotHttp("Of transfer codings, only chunked is implemented.", 501)
+        raise NotHttp(_ONLY_CHUNKED, 501)
     if not is_current:
-        raise NotHttp("HTTP/1.0 has no transfer codings.")
+        raise NotHttp("HTTP/1.0 does not support Transfer-Encoding.")
 
 
 def _refusal(data: bytes, fields: dict[bytes, bytes]) -> NotHttp:
-    """Return the reason why llhttp rejects a head, of which it has read `fields`."""
+    """Return the reason why llhttp rejects a head. `fields` are the headers that it has read."""
     first_line = data.strip(b"\r\n").partition(b"\r\n")[0]
     version = first_line[-9:]
     if _VERSION.fullmatch(version) and version not in (b" HTTP/1.0", b" HTTP/1.1"):
         return _wrong_version()
     coding = fields.get(b"transfer-encoding", b"chunked")
     if coding.strip().lower() != b"chunked" and b"content-length" not in fields:
-        return NotHttp("Of transfer codings, only chunked is implemented.", 501)
+        return NotHttp(_ONLY_CHUNKED, 501)
     return NotHttp()
 
 
 def _wrong_version() -> NotHttp:
-    return NotHttp("This server speaks HTTP/1.1.", 505)
+    return NotHttp("This server supports only HTTP/1.1.", 505)
 
 
 def _path_and_query(url: bytes) -> tuple[str, bytes]:
     """Return the path and the query of a request target.
 
-    The path is not decoded: API servers send the paths of webhooks as they are. A query that is
-    longer than theirs is not read.
+    The path is not decoded, because API servers send the paths of webhooks as they are. A query of
+    more than MOST_QUERY bytes is ignored.
     """
     try:
         target = httptools.parse_url(url)
@@ -194,7 +197,7 @@ def _path_and_query(url: bytes) -> tuple[str, bytes]:
 
 
 def refused(refusal: NotHttp) -> bytes:
-    """Return the answer to a request that is not HTTP, as the last one of its connection."""
+    """Return the answer to an invalid request, as the last one of its connection."""
     reason = str(refusal).encode()
     phrase = HTTPStatus(refusal.code).phrase.encode()
     return _REFUSAL % (refusal.code, phrase, len(reason), reason)

@@ -1,7 +1,7 @@
-"""AdmissionReview v1: bytes to `Request`, `Verdict` to bytes, and all errors of the envelope.
+"""AdmissionReview v1: decode bytes to a `Request`, and encode a `Verdict` to bytes.
 
-The envelope is typed. Objects stay maps, whole or without fields that no rule reads. Source:
-https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
+The envelope is typed. Objects stay maps, either whole or without the fields that no rule reads.
+Source: https://github.com/kubernetes/api/blob/release-1.35/admission/v1/types.go
 """
 
 import base64
@@ -33,14 +33,14 @@ _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
 _MAX_WARNING = 256
 _MOST_WARNINGS = 100
-"""An API server cuts them after 4 KiB."""
+"""The most warnings in an answer. An API server drops warnings above 4 KiB in total."""
 _METADATA = FieldPath("metadata")
 
 
 class BadReview(ValueError):
-    """An envelope that can't be judged.
+    """A review that can't be judged.
 
-    `uid` is "" if it is not known, so that no review can answer.
+    `uid` is "" if it is not known. Then the answer can't be a review.
     """
 
     def __init__(self, message: str, uid: str = "", code: int = 400) -> None:
@@ -51,33 +51,41 @@ class BadReview(ValueError):
 
 
 class Request(msgspec.Struct):
-    """An AdmissionRequest.
-
-    `object` is the one that is judged; at DELETE, that is the old object. `old` is None except at
-    UPDATE. `name` is that of the request, else that of the object. Only `trusted` is set later.
-    """
+    """An AdmissionRequest. Each text is "" if the request doesn't have it."""
 
     uid: str
+    """The uid of the request."""
     group: str
+    """The API group of the object."""
     kind: str
+    """The kind of the object."""
     resource: str
+    """The plural of the kind."""
     subresource: str
+    """The subresource."""
     operation: str
+    """The operation, such as CREATE."""
     name: str
+    """The name in the request, otherwise that in the object."""
     namespace: str
+    """The namespace."""
     username: str
+    """The name of the user."""
     object: Object
+    """The object that is judged. For a DELETE, this is the old object."""
     old: Object | None
+    """The old object of an UPDATE, otherwise None."""
     dry_run: bool
+    """Whether nothing may be written."""
     trusted: bool = False
-    """Whether an API server has sent it, so that it may cause writes."""
+    """Whether an API server has sent it, so that it may cause writes. It is set after parsing."""
 
     @property
     def is_deleting(self) -> bool:
         """Whether the object is being deleted and waits for its finalizers.
 
-        An update of it is never rejected. The new object may lack the deletionTimestamp, because an
-        API server restores it after mutating webhooks.
+        The new object may lack the deletionTimestamp, because an API server restores it only after
+        mutating webhooks.
         """
         return any(
             isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
@@ -142,17 +150,15 @@ _NOBODY = _User()
 def parse(body: bytes) -> Request:
     """Read an AdmissionReview.
 
-    BadReview, with the uid if that can be read, states the problem of an invalid one.
+    If it is invalid, raise BadReview with the problem, and with the uid if that can be read.
     """
     if not body:
-        raise BadReview("the request has no body; an AdmissionReview was expected")
+        raise BadReview("the request has no body: send an AdmissionReview")
 
     try:
         review = decode_with(_decode, body)
     except NotJson as problem:
-        raise BadReview(
-            f"the body is not an {KIND} that can be read: {problem}", _uid_of(body)
-        ) from None
+        raise BadReview(f"the body can't be read as an {KIND}: {problem}", _uid_of(body)) from None
 
     return _request_in(review)
 
@@ -160,8 +166,8 @@ def parse(body: bytes) -> Request:
 def parser(shape: type[Shape]) -> Parse:
     """Return a function like `parse` that reads only those fields of objects that `shape` has.
 
-    `shape` is a TypedDict. To skip the other fields takes a fraction of the time and memory. If an
-    object has another form, it is read whole, so that a rule can say what is wrong with it.
+    `shape` is a TypedDict. Skipping the other fields takes a fraction of the time and memory. An
+    object that doesn't match `shape` is read whole, so that a rule can name the problem.
     """
     decode = msgspec.json.Decoder(_AdmissionReview[shape]).decode  # type: ignore[valid-type]
 
@@ -184,7 +190,7 @@ def _request_in(review: _Review) -> Request:
             request.uid if request else "",
         )
     if request is None or not request.uid:
-        raise BadReview("request.uid is missing: there is nothing to answer to")
+        raise BadReview("request.uid is missing: an answer would need it")
 
     return _read_request(request)
 
@@ -212,7 +218,7 @@ def _read_request(request: _Asked) -> Request:
 
 
 def _read_objects(request: _Asked) -> tuple[Object, Object | None]:
-    """Return the object that is judged, and the old one at UPDATE."""
+    """Return the object that is judged, and the old object of an UPDATE."""
     deletes = request.operation == "DELETE"
     obj = request.old_object if deletes else request.object
     if obj is None:
@@ -226,9 +232,9 @@ def _read_objects(request: _Asked) -> tuple[Object, Object | None]:
 
 
 def _name(obj: JsonMap) -> str:
-    """Return the name in the object.
+    """Return the name in `obj`, for requests without a name.
 
-    At a CREATE with generateName and at a bulk DELETE, the request has none.
+    A CREATE with generateName and a bulk DELETE have none.
     """
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -242,7 +248,7 @@ def _missing(request: _Asked, field: str) -> BadReview:
 
 
 def _uid_of(body: bytes) -> str:
-    """Return the uid of a review with another field that can't be read, or ""."""
+    """Return the uid of a review with an unreadable field, or "" if the uid is unreadable too."""
     try:
         return decode_with(_decode_uid, body).request.uid
     except NotJson:
@@ -250,19 +256,18 @@ def _uid_of(body: bytes) -> str:
 
 
 def salvage_uid(prefix: bytes) -> str:
-    """Return the uid in the beginning of a body that can't be parsed, or "".
+    """Return the uid in the beginning of an unreadable body, or "".
 
-    An API server writes it first.
+    API servers write it first.
     """
     match = _UID.search(prefix[:_SALVAGE])
     return match[1].decode("utf-8", "replace") if match and match[1] else ""
 
 
 def shape_findings(request: Request) -> Findings:
-    """Return findings about the conditions for all rules.
+    """Return findings about properties of an object on which all rules rely.
 
-    Metadata, labels and annotations must be maps or null, and the name must be valid for the API
-    server.
+    Metadata, labels and annotations must be maps or null, and the name must be a valid one.
     """
     metadata = request.object.get("metadata")
     if metadata is None:
@@ -298,7 +303,7 @@ _ALLOWED = (
 def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     """Return the AdmissionReview that answers the request `uid`.
 
-    If `request` is given, the details of a rejection, which kubectl shows, name the object.
+    With `request`, the details of a rejection, which kubectl prints, name the object.
     """
     if verdict.allowed and not verdict.patch and not verdict.warnings:
         return _ALLOWED % to_json(uid)
@@ -308,7 +313,7 @@ def encode(uid: str, verdict: Verdict, request: Request | None = None) -> bytes:
     if not verdict.allowed:
         response["status"] = _status(verdict, request)
         if verdict.causes:
-            # kubectl prints that the object is invalid then, and not which webhook said so. In its
+            # With causes, kubectl does not print which webhook has rejected the object. In the
             # audit log, the API server puts the name of the webhook before this key.
             response["auditAnnotations"] = {"verdict": "refused"}
     elif verdict.patch:
@@ -346,9 +351,6 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def one_line(warning: str) -> str:
-    """Return a warning as a valid HTTP header.
-
-    It is printable, and so short that the API server doesn't cut it.
-    """
-    text = visible(warning[: _MAX_WARNING + 1])  # which takes a time for each character
+    """Return `warning` as a valid HTTP header, so short that the API server doesn't truncate it."""
+    text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

@@ -1,4 +1,4 @@
-"""The state that the connections of one listener share: limits, turns, and what they answer."""
+"""The state that the connections of one listener share: their limits, and the order of verdicts."""
 
 import asyncio
 import time
@@ -11,97 +11,101 @@ from app.admission.exchange import Answer, Exchange
 from app.base.value import Value
 
 TURN_SECONDS = 0.02
-"""The time for verdicts in one turn of the event loop, in which others have to wait."""
+"""The longest time for verdicts in one turn of the event loop, because others must wait for it."""
 
 HEAVY = 64 * 1024
-"""The bytes from which a review is heavy. Most reviews have 2 to 20 KiB.
+"""The size in bytes from which a review is heavy. Most reviews have 2 to 20 KiB.
 
 A tenant can make an API server send reviews of 3 MiB, whose verdicts take 20 to 400 ms each.
 """
 
 REST = 2.0
-"""How long heavy reviews wait after one was judged, as a multiple of the time that it took."""
+"""The pause of heavy reviews after their turn, as a multiple of the time that the turn took."""
 
 
 class ConnectionLimits(Value):
-    """The limits of connections: their number, the bytes that they hold, and times."""
+    """The limits of connections."""
 
     connections: int = 2000
-    """With a complete handshake.
+    """The most connections with a complete handshake.
 
     Five API servers keep up to 25 for each of the ten webhooks. An idle one takes 20 KiB.
     """
     held_bytes: int = 64 * 2**20
-    """Of requests that are incomplete or wait for their verdict, and of unread answers."""
+    """The most bytes of incomplete and waiting requests and of unread answers, all together."""
 
     request_seconds: float = 30.0
-    """From the first byte of a request to the last byte of its body.
+    """The longest time from the first byte of a request to the last byte of its body.
 
     A connection without a request is idle: Go opens spare connections, and uses them later.
     """
     answer_seconds: float = 30.0
-    """For reading an answer."""
+    """The longest time for reading an answer."""
     idle_seconds: float = 120.0
-    """Between two requests.
+    """The longest time between two requests.
 
-    An API server closes idle connections after 90 s. It has to close them first, because it doesn't
+    An API server closes idle connections after 90 s. It must close them first, because it doesn't
     send a POST again.
     """
     watch_seconds: float = 10.0
-    """Between two checks of a connection. The first three limits are exact to this time."""
+    """The interval of the checks of a connection, and the precision of the three limits above."""
     close_seconds: float = 1.0
-    """For the end of TLS when the server stops. An idle client may not read it."""
+    """The time for the end of TLS when the server stops, because an idle client may not read it."""
 
 
 class Asking(Protocol):
-    """A connection with a request that is complete."""
+    """A connection with a complete request."""
 
     @property
     def review_size(self) -> int:
-        """The bytes of its review."""
+        """The number of bytes of the review."""
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
-        """Return the answer to the request. None if there is nobody to answer to."""
+        """Return the answer to the request, or None if the client is gone."""
 
     def take(self, answer: Answer | Awaitable[Answer]) -> None:
-        """Write the answer, or wait for it in a task."""
+        """Write `answer`, or wait for it in a task."""
 
 
 Report = Callable[[str], tuple[str, Answer] | None]
-"""Returns the content type and the answer for a path that probes use; None for other paths."""
+"""Returns the content type and the answer for a path of probes, or None for other paths."""
 
 Line = dict[Asking, None]
-"""Requests that wait for a turn, in the order in which they arrived."""
+"""Requests that wait for their turn, in the order of arrival."""
 
 
 def no_report(_: str) -> None:
-    """Return None: there is no path for probes."""
+    """Return None, because there is no path for probes."""
 
 
 @dataclass(eq=False)
 class Serving:
-    """What the connections of one listener share.
-
-    `report` answers probes.
-    """
+    """The state that the connections of one listener share."""
 
     exchange: Exchange
+    """Answers reviews."""
     report: Report = no_report
+    """Answers probes."""
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    """The limits of all connections."""
     draining: bool = False
-    """If true, each answer has `connection: close` and is the last one of its connection."""
+    """Whether each answer has `connection: close` and is the last one of its connection."""
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Is set while no connection is open."""
     crowd: Crowd = field(init=False)
+    """The open connections."""
     _light: Line = field(default_factory=dict)
+    """The light reviews that wait."""
     _heavy: Line = field(default_factory=dict)
+    """The heavy reviews that wait."""
     _are_heavy_resting: bool = False
-    """Whether no heavy review is judged for now."""
+    """Whether heavy reviews pause."""
     _is_by_size: bool = False
-    """Whether the smallest heavy review is the next one, or the one that has waited longest."""
+    """Whether the next heavy review is the smallest one instead of the oldest one."""
     _is_first: bool = True
-    """Whether the next request is the first one of this turn, and none is left of the last one."""
+    """Whether the next request is the first one of this turn, and none is left of the last turn."""
     _turn_end: float = 0.0
-    """When the time for verdicts in the last turn ends, or has ended."""
+    """The time at which the time for verdicts in the last turn ends or ended."""
 
     def __post_init__(self) -> None:
         self.crowd = Crowd(self.limits.connections, self.limits.held_bytes)
@@ -122,13 +126,13 @@ class Serving:
     def ask(self, connection: Asking, is_at_end: bool) -> None:
         """Judge and answer the request of `connection`, now or in the next turn of the event loop.
 
-        All others that arrive in this turn are judged then too, as far as its time allows. Only the
-        first one of a turn is judged at once, so that a single request doesn't wait, and requests
-        that don't end the bytes that have arrived, of a client that pipelines, while there is time.
+        The first request of a turn is judged at once, so that a single request doesn't wait. So are
+        requests of a client that pipelines (`is_at_end` is false) while there is time. All other
+        requests of this turn are judged together in the next turn, as far as its time allows.
 
-        All of them are judged before the first answer is written. If each was judged and answered
-        at once, a verdict would take 1.4 times as long, because TLS and Python would take turns in
-        the processor caches (`./scripts/bench verdicts`).
+        They are all judged before the first answer is written. If each was judged and answered at
+        once, a verdict would take 1.4 times as long, because TLS and Python would take turns in the
+        processor caches (`./scripts/bench verdicts`).
         """
         if connection.review_size >= HEAVY:
             self._heavy[connection] = None
@@ -151,10 +155,10 @@ class Serving:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Judge and answer reviews that wait: light ones, then heavy ones, unless they rest.
+        """Judge and answer waiting reviews: light ones, then heavy ones, unless these pause.
 
-        Of heavy ones, the smallest and the oldest come in turns, so that neither waits behind many
-        that take long.
+        Heavy turns alternate between the smallest first and the oldest first, so that neither a
+        small nor an old review waits behind many that take long.
         """
         self._is_first = True
         self._turn_end = time.perf_counter() + TURN_SECONDS
@@ -174,7 +178,7 @@ class Serving:
             self._plan_turn()
 
     def _rest(self, seconds: float) -> None:
-        """Let heavy reviews wait, so that they never take two turns of three."""
+        """Pause heavy reviews for `seconds`, so that light ones get most of the time."""
         self._are_heavy_resting = True
         asyncio.get_running_loop().call_later(seconds, self._end_rest)
 
@@ -187,7 +191,7 @@ class Serving:
 def _judged(
     line: Line, waiting: list[Asking]
 ) -> list[tuple[Asking, Answer | Awaitable[Answer] | None]]:
-    """Judge what is `waiting` in a line, or as much as takes TURN_SECONDS, and remove it there."""
+    """Judge the `waiting` reviews for at most TURN_SECONDS, and remove them from `line`."""
     answers = []
     end = time.perf_counter() + TURN_SECONDS
     for connection in waiting:

@@ -1,7 +1,7 @@
-"""The answer of a webhook, before it becomes bytes.
+"""The verdict of a webhook, before it is encoded.
 
-There are three kinds of negative answers: the object is invalid (422), the operation is not allowed
-(403), and this program or the cluster has failed (500, 503).
+There are three kinds of negative verdicts: the object is invalid (422), the operation is not
+allowed (403), and this program or the cluster has failed (500, 503).
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -18,31 +18,35 @@ Action = Literal["create", "adopt"]
 
 
 class Effect(Value):
-    """A change in the cluster that belongs to a verdict, or, on a dry run, would be made.
-
-    `object` is the whole object.
-    """
+    """A write to the cluster that a verdict has caused, or would have caused without dry run."""
 
     action: Action
+    """The kind of the write."""
     object: Object
+    """The whole object."""
 
 
 class Verdict(Value):
-    """A verdict.
-
-    `code` and `reason` are those of a Kubernetes Status, and `causes` the findings of a 422. A
-    refusal that is `final` stays one in a trial period.
-    """
+    """The verdict on a request."""
 
     allowed: bool
+    """Whether the request is allowed."""
     code: int = 200
+    """The code of the Kubernetes Status."""
     reason: str = ""
+    """The reason of the Kubernetes Status."""
     message: str = ""
+    """The message of the Kubernetes Status."""
     causes: tuple[FieldError, ...] = ()
+    """The findings of a 422."""
     warnings: tuple[str, ...] = ()
+    """The warnings for the user."""
     patch: tuple[Operation, ...] = ()
+    """The changes of the object."""
     effects: tuple[Effect, ...] = ()
+    """The writes to the cluster."""
     final: bool = False
+    """Whether a refusal also holds in a trial period."""
 
     def with_warnings(self, warnings: Iterable[str]) -> "Verdict":
         return replace(self, warnings=(*self.warnings, *warnings))
@@ -51,8 +55,8 @@ class Verdict(Value):
     def outcome(self) -> str:
         """The outcome for metrics and logs.
 
-        It is `allowed`, `patched`, `refused`, `failed`, or `warned` in place of `refused` in a
-        trial period.
+        It is `allowed`, `patched`, `refused` or `failed`. In a trial period, it is `warned` instead
+        of `refused`.
         """
         if self.allowed and self.code != ALLOWED.code:
             return "warned"
@@ -65,18 +69,14 @@ ALLOWED = Verdict(allowed=True)
 
 
 class Later(Value):
-    """A verdict that needs calls of the API server.
-
-    `make` makes it, or another one that has to be awaited. Only `decide` calls it.
-    """
+    """A verdict that needs calls of the API server."""
 
     make: Callable[[], Awaitable["Verdict | Later"]]
+    """Returns the verdict, or another Later. Only `decide` calls it."""
 
 
 MOST_FINDINGS = 100
-"""The most findings in an answer.
-
-Without a limit, the answer to a body of 1 MiB can have 60 MiB.
+"""The most findings in an answer. Without a limit, a body of 1 MiB can cause an answer of 60 MiB.
 """
 
 
@@ -85,11 +85,11 @@ def judged(
 ) -> Verdict:
     """Return a 422 with the first MOST_FINDINGS findings and the number of further ones.
 
-    Without findings, the request is allowed, with `patch`.
+    Without findings, allow the request with `patch`.
     """
     if findings:
         causes = tuple(_first(findings))
-        # on one line, as an API server prints them
+        # on one line, in the form in which API servers print several findings
         message = ", ".join(map(str, causes))
         if len(causes) > 1:
             message = f"[{message}]"
@@ -118,13 +118,13 @@ def not_allowed(message: str, *, final: bool = False) -> Verdict:
 
 
 _REFUSALS = (403, 422)
-"""The codes of rules. Those of bad requests, and of our own failures, stay in a trial period."""
+"""The codes of rules. Refusals with other codes also hold in a trial period."""
 
 
 def on_trial(verdict: Verdict) -> Verdict:
-    """Return a verdict that allows what `verdict` refuses, with the same words as warnings.
+    """Return `verdict` for a trial period: allowed, with the reasons of a refusal as warnings.
 
-    Code, reason and message are still those of the refusal, for metrics and logs.
+    Code, reason and message stay those of the refusal, for metrics and logs.
     """
     if verdict.allowed or verdict.final or verdict.code not in _REFUSALS:
         return verdict
@@ -135,7 +135,7 @@ def on_trial(verdict: Verdict) -> Verdict:
 
 
 def unavailable(message: str) -> Verdict:
-    """Return the verdict if the same request may succeed later."""
+    """Return a verdict with code 503, for a request that may succeed later."""
     return Verdict(False, 503, "ServiceUnavailable", message)
 
 
@@ -145,7 +145,7 @@ FAILED = Verdict(
     "InternalError",
     "grove-admission failed to judge this request; its log says why under this uid",
 )
-"""The verdict after an exception. The log has the traceback with the uid of the request."""
+"""The verdict after an unexpected exception. The log has its traceback and the request's uid."""
 
 
 def hindered(message: str) -> Verdict:
@@ -157,15 +157,15 @@ def hindered(message: str) -> Verdict:
 
 
 def inapplicable() -> Verdict:
-    """Return the verdict if our patch doesn't apply to the object.
+    """Return the verdict if our patch can't be applied to the object.
 
-    If such a patch were sent, an API server would fail the request even with failurePolicy Ignore.
+    If we sent such a patch, an API server would fail the request even with failurePolicy Ignore.
     """
     return Verdict(
         False,
         500,
         "PatchDoesNotApply",
-        "grove-admission made a patch that does not fit the object: a bug",
+        "grove-admission created a patch that can't be applied to the object; this is a bug",
     )
 
 

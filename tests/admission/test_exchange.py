@@ -60,7 +60,7 @@ async def post(
 PADDING = {"note": "x" * MAX_BODY}
 
 WITH_UID: list[Any] = [
-    pytest.param(encoded(review())[:-40], 400, "not an AdmissionReview", id="truncated"),
+    pytest.param(encoded(review())[:-40], 400, "read as an AdmissionReview", id="truncated"),
     pytest.param(
         encoded({**review(), "apiVersion": "admission.k8s.io/v1beta1"}),
         400,
@@ -191,7 +191,7 @@ WITH_UID: list[Any] = [
     pytest.param(
         encoded(with_metadata({"name": "\ud800"})),
         400,
-        "not an AdmissionReview",
+        "read as an AdmissionReview",
         id="a lone surrogate",
     ),
     pytest.param(
@@ -229,7 +229,7 @@ WITH_UID: list[Any] = [
 WITHOUT_UID: list[Any] = [
     pytest.param(b"", 400, "no body", id="empty"),
     pytest.param(
-        b"hello", 400, "not an AdmissionReview that can be read: JSON is malformed", id="not JSON"
+        b"hello", 400, "can't be read as an AdmissionReview: JSON is malformed", id="not JSON"
     ),
     pytest.param(b"[]", 400, "Expected `object`, got `array`", id="a list"),
     pytest.param(b"null", 400, "got `null`", id="null"),
@@ -257,7 +257,7 @@ WITHOUT_UID: list[Any] = [
     pytest.param(
         b"[" * 100_000,
         400,
-        "not an AdmissionReview that can be read",
+        "can't be read as an AdmissionReview",
         id="deep nesting and nothing else",
     ),
     pytest.param(b"x" * (MAX_BODY + 1), 413, "larger than the limit", id="large and meaningless"),

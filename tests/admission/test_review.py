@@ -173,7 +173,9 @@ def test_a_user_without_a_name_is_nobody(user: Any) -> None:
 )
 def test_a_field_of_another_type_is_named(fields: dict[str, Any]) -> None:
     (name,) = fields
-    with pytest.raises(BadReview, match=rf"can be read: .* - at `\$\.request\.{name}"):
+    with pytest.raises(
+        BadReview, match=rf"read as an AdmissionReview: .* - at `\$\.request\.{name}"
+    ):
         read(**fields)
 
 
@@ -272,7 +274,7 @@ def causes(*errors: FieldError) -> dict[str, Any]:
             status(
                 500,
                 "PatchDoesNotApply",
-                "grove-admission made a patch that does not fit the object: a bug",
+                "grove-admission created a patch that can't be applied to the object; this is a bug",
             ),
             id="a patch that doesn't fit",
         ),

@@ -32,7 +32,7 @@ async def test_a_request_without_a_namespace_is_a_bad_request(case: str, namespa
     review["request"]["namespace"] = namespace
     response = await caller.ask(path_of(case), review)
     kind = review["request"]["kind"]["kind"]
-    message = f"request.namespace must be the name of a namespace: a {kind} is in one"
+    message = f"request.namespace must be the name of a namespace, because {kind} is namespaced"
     assert (response["status"]["code"], response["status"]["message"]) == (400, message)
     assert caller.cluster.client.writes() == []
 
