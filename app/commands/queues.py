@@ -59,7 +59,8 @@ COMMAND = Command(
     description=(
         "Show KAI's queues: quota, limit, usage, current fair share, pending gangs, and what"
         " happens next to the first of them. Nothing is written. Exit code: 0 KAI can use every"
-        " queue, 1 KAI can't use at least one, 2 not everything was readable."
+        " queue, 1 KAI can't use at least one or its bounds are unset, 2 not everything was"
+        " readable."
     ),
     add_options=add_options,
     run=run,

@@ -237,7 +237,8 @@ async def test_everything_can_be_done_with_the_keyboard(
         assert await page.locator(".sets li").locator("visible=true").count() == 1
         await page.keyboard.press("Escape")
         assert await page.locator(".sets li").locator("visible=true").count() == 3
-        for number, path in enumerate(("workloads", "topology", "findings", "playground"), 1):
+        paths = ("workloads", "topology", "queues", "findings", "playground")
+        for number, path in enumerate(paths, 1):
             await page.keyboard.press(str(number))
             await page.wait_for_url(f"{console.url}{path}")
         await page.locator("textarea").fill("kind: Nothing\napiVersion: v1")

@@ -29,7 +29,7 @@ SAID = """(columns) => {
     [...inside.querySelectorAll(selector)].map((e) => e.textContent.replace(/\\s+/g, " ").trim());
   const cell = (row, column) => texts(`[title="${column}"]`, row)[0].replace(/^[●◐▲■?] (?=.)/, "");
   return {
-    headline: texts(".sub .s")[0].replace(/^[●◐▲■?] /, ""),
+    headline: texts("h1")[0],
     reasons: texts("section.reason code.id"),
     list: [...document.querySelectorAll(".sets li")].map((row) => columns.map((c) => cell(row, c))),
     waiting: texts("nav .count").map((text) => parseInt(text)),

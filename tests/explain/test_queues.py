@@ -14,7 +14,7 @@ from app.explain.shown.queues_text import (
     queues_headline,
     queues_text,
 )
-from app.facts.kai.queue import Queue
+from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.labels import NODE_POOL
 from app.facts.named import Ref
@@ -135,11 +135,14 @@ def test_each_node_pool_has_its_own_queues_and_nodes() -> None:
 
 
 def test_bounds_that_are_not_set_are_0_and_named() -> None:
-    empty = Queue("a", "root", quota=0, limit=0, unset=("quota", "limit"))
+    cpu = Share(quota=None, limit=0, unset=("limit",))
+    empty = Queue("a", "root", quota=0, limit=0, unset=("quota", "limit"), cpu=cpu)
     index = Gangs().index(node("n1"), queues=(Queue("root"), empty))
     found = queue_rows(index)
-    assert found[1].unset == ("quota", "limit")
-    assert "! queue a has no quota and no limit of GPUs" in queues_text(found, index.facts)
+    assert found[1].unset == ("quota of GPUs", "limit of GPUs", "limit of CPUs")
+    text = queues_text(found, index.facts)
+    assert "! queue a has no quota of GPUs and no limit of GPUs and no limit of CPUs, and" in text
+    assert queues_exit_code(found, index) == 1
 
 
 @pytest.mark.parametrize("kind", ["pods", "nodes", "pod_groups", ROOM])

@@ -42,13 +42,13 @@ class InFront(Value, rename=AS_JSON):
 class QueueRow(Value, rename={"in_line": "inLine"}):
     """A queue of KAI. Numbers of GPUs are thousandths.
 
-    `depth` is 1 for a queue without a parent. A `quota` or `limit` of None is unlimited; those in
-    `unset` are not set, and KAI reads them as 0. `used` is what its pods and those below it have,
-    `fixed` is what of that KAI evicts for nobody, and `fair` its share of what there is now; None
-    if that is not known. `unusable` says why KAI places nothing in it, "" if it does. `waiting` are
-    the PodGroups in it and below it that have pods without a node, and `in_line` those that KAI
-    tries to place in its next cycle; None if that is not known. `front` are the first of those
-    that are in the queue itself.
+    `depth` is 1 for a queue without a parent. A `quota` or `limit` of None is unlimited. The bounds
+    in `unset`, such as `limit of CPUs`, are not set, and KAI reads them as 0. `used` is what its
+    pods and those of queues below it have, `fixed` is what of that KAI evicts for no other queue,
+    and `fair` is its share of what there is now; None if that is not known. `unusable` says why KAI
+    places nothing in it, "" if it does. `waiting` are the PodGroups in it and below it that have
+    pods without a node, and `in_line` those that KAI tries to place in its next cycle; None if that
+    is not known. `front` are the first of those that are in the queue itself.
     """
 
     name: str
@@ -178,12 +178,18 @@ def _row(index: Index, queue: Queue, depth: int, account: Account, counts: _Coun
         round(account.allocated[0] * 1000) if is_known else None,
         round(account.fixed[0] * 1000) if is_known and has_priorities else None,
         round(account.fair[0] * 1000) if is_known else None,
-        queue.unset,
+        tuple(_unset(queue)),
         unusable,
         counts.waiting[place] if counts.known else None,
         counts.in_line[place] if counts.line_is_known else None,
         _front(counts.line.get(place, ())),
     )
+
+
+def _unset(queue: Queue) -> Iterator[str]:
+    """Yield the bounds that a queue does not set: `limit of CPUs`."""
+    for name, share in zip(("GPUs", "CPUs", "memory"), queue.shares.values(), strict=True):
+        yield from (f"{bound} of {name}" for bound in share.unset)
 
 
 def _lacks_claims(index: Index) -> bool:

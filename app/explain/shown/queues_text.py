@@ -131,7 +131,7 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
         yield row.unusable
     if row.unset:
         bounds = " and no ".join(row.unset)
-        yield f"has no {bounds} of GPUs, and KAI reads that as 0: set -1 for unlimited"
+        yield f"has no {bounds}, and KAI reads that as 0: set -1 for unlimited"
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
@@ -146,13 +146,13 @@ def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
-    """Return 0 if KAI can use every queue, 1 if not, and 2 if not everything could be read."""
+    """Return 0 if nothing is wrong with a queue, 1 if it is, and 2 if not everything was read."""
     there = [row for row in rows if row.exists]
     if not queues_are_known(index) or any(
         None in (*row.amounts, row.waiting, row.in_line) for row in there
     ):
         return 2
-    return 1 if any(row.unusable for row in rows) else 0
+    return 1 if any(True for row in rows for _ in queue_problems(row)) else 0
 
 
 def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
