@@ -1,9 +1,9 @@
-"""The facts of a watched cluster: one list and one watch of each kind, with the rights of the user.
+"""The facts of a watched cluster: one list and watch per kind, with the user's permissions.
 
-All tabs of the console show these, and the leader looks for gangs that wait in them.
+All tabs of the console show these facts, and the leader finds pending gangs in them.
 
-What may not be read in all namespaces is read in those that the user may see; what may not be read
-there either is noted in `Snapshot.unseen`.
+Kinds that the user may not list in all namespaces are read in the permitted namespaces. Kinds that
+cannot be read there either are noted in `Snapshot.unseen`.
 """
 
 import asyncio
@@ -32,37 +32,35 @@ _LOOK = 1.0
 
 
 class KindProgress(Value):
-    """How many objects of one kind have been read.
-
-    It also has how many there are, if the API server says so.
-    """
+    """The progress of the list of one kind."""
 
     kind: str
     read: int
+    """The number of objects that have been read."""
     total: int | None
+    """The number of all objects. None if the API server does not give it."""
 
 
 class Trouble(Value):
-    """Why the facts are not up to date, and since when (seconds since 1970).
-
-    If `expired`, the API server does not accept the credentials: `command` renews them. It is "" if
-    none is known.
-    """
+    """A problem because of which the facts are not up to date."""
 
     message: str
     since: float
+    """The time of its begin, in seconds since 1970."""
     expired: bool = False
+    """Has the API server rejected the credentials?"""
     command: str = ""
+    """A command that renews the credentials, "" if none is known."""
 
 
 Renewal = Callable[[Exception], str]
-"""Gives the command that renews the credentials after an error, "" if none is known."""
+"""Returns the command that renews the credentials after an error, "" if none is known."""
 
 
 class Live:
-    """The facts of `watched`, and what pages have to know of them.
+    """The facts of the stores `watched`, for all pages.
 
-    `revision` grows with every change that a page could show. `clock` is in seconds since 1970.
+    `revision` grows with every change that a page could show. `clock` returns seconds since 1970.
     """
 
     def __init__(
@@ -82,7 +80,7 @@ class Live:
         self._snapshot = Snapshot()
         self._is_old = True
         self._index = Index(self._snapshot)
-        # more threads would need more memory, and be no faster
+        # One thread: more would need an index each, and would not be faster in CPython.
         self._worker = ThreadPoolExecutor(1, "pages")
         watched.subscribe(self._note)
 
@@ -95,7 +93,7 @@ class Live:
 
     @property
     def ready(self) -> bool:
-        """Whether every list has been read, or the user has no right to it."""
+        """Whether every list has been read, except those that the user may not read."""
         return self._watched.ready
 
     async def until_ready(self) -> None:
@@ -113,7 +111,8 @@ class Live:
     def snapshot(self) -> Snapshot:
         """Return the current facts.
 
-        A snapshot is used again until a fact changes, or for a minute, because ages change.
+        The last snapshot is returned again until a fact changes, but only for a minute, because the
+        pages show ages.
         """
         now = self._clock()
         if self._is_old or now - self._snapshot.now >= _STALE:
@@ -122,9 +121,9 @@ class Live:
         return self._snapshot
 
     async def in_thread(self, work: Callable[[Index, *Ts], T], *arguments: *Ts) -> T:
-        """Return what `work` gives for the index of the current facts.
+        """Return the result of `work` for the index of the current facts.
 
-        One index follows all snapshots, so everything that uses it runs in one thread.
+        One index follows all snapshots, so everything that uses it runs in the same thread.
         """
         facts = self.snapshot()
 
@@ -178,13 +177,13 @@ class Live:
         return self.revision
 
     def touch(self) -> None:
-        """Take note that something has changed that pages show."""
+        """Tell all pages that something has changed."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _note(self, name: str) -> None:
-        """Take note that facts of this name have changed, or what is known of them."""
+        """Note a change of the facts of this kind, or of what is known about them."""
         self._facts.pop(name, None)
         self._is_old = True
         self.touch()

@@ -1,1 +1,1 @@
-"""What must be placed together, and which gangs an object belongs to."""
+"""Gangs: the pods that must be placed together, and the gangs that an object belongs to."""

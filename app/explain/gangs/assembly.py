@@ -1,6 +1,6 @@
-"""The gangs of a cluster.
+"""Make the gangs of a cluster.
 
-They are made of PodGangs, of KAI PodGroups that no PodGang owns, and of pods that belong to
+A gang stands for a PodGang, for a KAI PodGroup that no PodGang owns, or for a pod that belongs to
 neither.
 """
 
@@ -22,7 +22,10 @@ from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
 from app.facts.named import Ref
 
 MOST_DEPTH = 16
-"""Levels of SubGroups. KAI's own workloads have three, and what reads a tree is recursive."""
+"""The most levels of SubGroups that are read. KAI's own workloads have three levels.
+
+Functions that read the tree are recursive.
+"""
 
 
 def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
@@ -33,7 +36,7 @@ def gangs_of_set(index: Index, pcs: SetWithStatus) -> tuple[Gang, ...]:
 def gang_to_come(index: Index, pcs: SetWithStatus) -> Gang:
     """Return the gang of a set that has no PodGang yet.
 
-    It has nothing to place, but its constraints can be judged.
+    It has no pods, but its constraints can be checked.
     """
     return Gang(pcs.ref, Unit(pcs.name), topology_of(index, pcs.topology_name), pcs=pcs)
 
@@ -61,8 +64,9 @@ def gang_of(index: Index, pod_gang: PodGang) -> Gang:
 
 
 def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
-    """Grove gives a PodGang's podgroup the name of its PodClique."""
+    """Return the member of a podgroup of a PodGang."""
     name = part.name
+    # Grove names the podgroup like its PodClique.
     clique = index.cliques.get((pod_gang.namespace, name))
     own = tuple(pods_of_part(index, pod_gang, name))
     pods = _alive(own)
@@ -84,8 +88,9 @@ def _member_of_part(index: Index, pod_gang: PodGang, part: GangPart) -> Member:
 def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
     """Yield the pods of a PodClique that are in a PodGang.
 
-    One that is in no scaling group may have pods in several PodGangs: the label of each pod says in
-    which (https://github.com/ai-dynamo/grove/pull/799). A label that names none decides nothing.
+    A PodClique outside of scaling groups may have pods in several PodGangs. The label of each pod
+    says in which (https://github.com/ai-dynamo/grove/pull/799). A label that names no existing
+    PodGang is ignored.
     """
     for pod in index.pods_of_clique(pod_gang.namespace, name):
         named = index.gangs.get((pod_gang.namespace, pod.place.podgang), pod_gang)
@@ -94,10 +99,10 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
 
 
 def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape, tuple[Shape, ...]]:
-    """Return what pods that don't exist yet will ask for, and what each of `pods` asks for.
+    """Return the shape of pods that do not exist yet, and the shape of each of `pods`.
 
-    The first is that of a pod, which webhooks may have completed, first of one that waits; else
-    that of the template.
+    The first one is the shape of an existing pod if there is one, preferably a pending one, because
+    webhooks may have added requests to it. Otherwise, it is the shape of the template.
     """
     shapes = tuple(_shape_of(index, pod) for pod in pods)
     waiting = (shape for pod, shape in zip(pods, shapes, strict=True) if not pod.node)
@@ -105,9 +110,10 @@ def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape,
 
 
 def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
-    """Return what a pod asks for, with the GPUs of its claims.
+    """Return the shape of a pod, with the GPUs that its claims request.
 
-    What a claim is allocated is taken already, and a claim that several pods share is not counted.
+    Claims that are already allocated do not count, because their GPUs count as used. Claims that
+    several pods share do not count either.
     """
     if not user.claims:
         return user.shape
@@ -132,7 +138,7 @@ def _shape_of(index: Index, user: Pod | PodClique) -> Shape:
 def gang_of_pod_group(index: Index, group: KaiPodGroup) -> Gang:
     """Return the gang of a KAI PodGroup that no PodGang owns.
 
-    It is made from its SubGroups, or of all its pods together.
+    Its parts are the SubGroups. Without SubGroups, it is one part with all pods.
     """
     pods = _alive(index.pods_of_group.get(group.key, ()))
     topology = topology_of(index, group.topology)
@@ -161,10 +167,10 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 
 
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
-    """Return SubGroups in each other.
+    """Return the tree of the SubGroups of a PodGroup.
 
-    Parents that form a cycle are under no root and so are left out, as are SubGroups without a
-    name, repeated ones, and those below MOST_DEPTH.
+    SubGroups whose parents form a cycle are under no root, and so are left out. SubGroups without a
+    name, repeated names and levels below MOST_DEPTH are left out too.
     """
     subgroups = _distinct(group.subgroups)
     parents = {sub.parent for sub in subgroups}
@@ -186,7 +192,10 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 
 
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
-    """Yield the KAI PodGroups that pods name, each with the first pod, and each other pod alone."""
+    """Yield the gangs of pods, each with its first pod.
+
+    Pods that name a KAI PodGroup are in the gang of the PodGroup. Each other pod is a gang itself.
+    """
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):
         group = index.pod_groups.get((pod.namespace, pod.group))
@@ -197,7 +206,7 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
-    """Return the SubGroups that have a name, and of those of one name the first."""
+    """Return the first SubGroup of each name, without those that have no name."""
     by_name: dict[str, SubGroup] = {}
     for sub in subgroups:
         by_name.setdefault(sub.name, sub)
@@ -209,7 +218,7 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
 def _member_of_subgroup(index: Index, sub: SubGroup, pods: Pods, *, optional: bool) -> Member:
     """Return the member of a SubGroup without children.
 
-    If it is `optional`, pods that don't exist aren't missing.
+    With `optional`, pods that do not exist do not count as missing.
     """
     own = tuple(pod for pod in pods if pod.subgroup == sub.name)
     replicas = len(own) if optional else max(sub.minimum, len(own))

@@ -1,12 +1,12 @@
-"""The gangs that must be scheduled before Grove opens the gates of a gang's pods.
+"""Base gangs: the gangs that must be scheduled before Grove removes the gates of a gang's pods.
 
-Which these are, and whether they are, depends on the release:
+Grove's release decides which gangs these are, and when they count as scheduled:
 
-- earlier releases label PodCliques with the base gang; those with epochs name epochs in the
-  PodGangMap of the replica (`dependsOn`), which is the anchor if the map is not known. An epoch
-  without PodGangs blocks, whatever the map says of it
-- a gang is scheduled if each of its PodCliques has so many scheduled pods; since
-  https://github.com/ai-dynamo/grove/pull/799, if it has `status.lastScheduled`
+- Earlier releases name the base gang in a label of the PodCliques. Releases with epochs name epochs
+  in the PodGangMap of the replica (`dependsOn`). If the map is not known, the base gang is the
+  anchor. An epoch without PodGangs blocks, whatever else the map says about it.
+- In earlier releases, a gang is scheduled if each of its PodCliques has its minimum of scheduled
+  pods. Since https://github.com/ai-dynamo/grove/pull/799, it is if it has `status.lastScheduled`.
 """
 
 from app.base.value import Value
@@ -18,14 +18,13 @@ ANCHOR = "Anchor"
 
 
 class Bases(Value):
-    """The gangs that must be scheduled first, and in words what Grove looks for in vain.
-
-    `noted` is whether Grove's release notes in PodGangs that they were scheduled.
-    """
+    """The base gangs of a gang."""
 
     gangs: tuple[PodGang, ...]
     missing: tuple[str, ...] = ()
+    """What Grove looks for and does not find, in words."""
     noted: bool = False
+    """Does this release of Grove record in PodGangs that they were scheduled?"""
 
 
 def bases_of(gang: Gang) -> Bases:
@@ -62,7 +61,7 @@ def _by_epoch(index: Index, pod_gang: PodGang) -> Bases:
 
 
 def _siblings(index: Index, pod_gang: PodGang) -> list[PodGang]:
-    """Return all PodGangs of a replica, this one too."""
+    """Return all PodGangs of the replica of a PodGang, including itself."""
     place = pod_gang.place
     of_set = index.gangs_of_set.get((pod_gang.namespace, place.pcs), ())
     return [gang for gang in of_set if gang.place.replica == place.replica]

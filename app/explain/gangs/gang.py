@@ -1,6 +1,6 @@
-"""What is placed together.
+"""A gang: pods that are placed together.
 
-It is a PodGang, or a KAI PodGroup without one, or a pod alone; one form for all three.
+One form stands for a PodGang, for a KAI PodGroup without a PodGang, and for a single pod.
 """
 
 import itertools
@@ -29,24 +29,26 @@ Pods = tuple[Pod, ...]
 
 
 class Member(Value, dict=True):
-    """Pods of one kind in a gang.
-
-    `minimum` of them are placed together; `replicas` is how many there should be. `shapes` is what
-    each of `pods` asks for, and `shape` what those will ask for that don't exist yet.
-    """
+    """The pods of one kind in a gang, such as those of a PodClique."""
 
     name: str
     minimum: int
+    """The number of pods that are placed together."""
     replicas: int
+    """The number of pods that should exist."""
     shape: Shape
+    """The shape of pods that do not exist yet."""
     pods: Pods
+    """The existing pods."""
     told: SchedulerConstraint = UNBOUND
+    """The topology constraint that the scheduler gets."""
     clique: PodClique | None = None
     shapes: tuple[Shape, ...] = ()
+    """The shape of each of `pods`."""
 
     @property
     def expected(self) -> int:
-        """How many pods there should be."""
+        """The number of pods that should exist, including existing ones beyond `replicas`."""
         return max(self.replicas, len(self.pods))
 
     @cached_property
@@ -56,12 +58,12 @@ class Member(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there are as many pods as KAI waits for."""
+        """Whether the pods exist that KAI waits for."""
         return sum(1 for pod in self.pods if not pod.gates) >= self.minimum
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether as many pods as KAI needs are placed."""
+        """Whether the minimum is placed."""
         return len(self.placed) >= self.minimum
 
     @property
@@ -70,9 +72,9 @@ class Member(Value, dict=True):
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:
-        """Return what KAI places of it next: what is missing up to the minimum, else one pod.
+        """Return what KAI places next: the pods missing to the minimum, otherwise one pod.
 
-        With `anew`, as if nothing were placed.
+        With `anew`, assume that nothing is placed yet.
         """
         placed = () if anew else self.placed
         missing = max(1, self.minimum - len(placed))
@@ -86,9 +88,9 @@ class Member(Value, dict=True):
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
 
     def _runs_to_come(self, count: int, anew: bool) -> Iterator[Run]:
-        """Yield the shapes of the next pods, in KAI's order, each with how many follow each other.
+        """Yield the next `count` pods in KAI's order, as runs of equal shapes.
 
-        Pods that are still to be made are counted and not listed: a minimum may be any number.
+        Pods that do not exist yet are one run, because a minimum may be any number.
         """
         known = [
             (pod.created or 0.0, pod.uid, position)
@@ -110,7 +112,10 @@ Rank = tuple[bool, bool, float, str]
 
 
 def _rank(count: int, threshold: int, name: str) -> Rank:
-    """KAI's order: first what is below its threshold, then by how far it is above, then by name."""
+    """Return the sort key of a part of a gang in KAI's order.
+
+    Parts below their threshold come first. The others follow by how far they are above it.
+    """
     if count < threshold:
         return (False, False, 0.0, name)
     if threshold == 0:
@@ -119,27 +124,25 @@ def _rank(count: int, threshold: int, name: str) -> Rank:
 
 
 def _runs(shapes: Iterable[Shape]) -> Iterator[Run]:
-    """Neighbours of one shape as a shape and a count."""
+    """Yield runs of equal neighbours."""
     for shape, same in itertools.groupby(shapes):
         yield shape, sum(1 for _ in same)
 
 
 class Unit(Value, dict=True):
-    """A part of a gang with a constraint of its own.
-
-    It is a replica of a scaling group, or a SubGroup with children.
-
-    KAI needs `minimum` of its members and units, all of them if it is None.
-    """
+    """A part of a gang with its own constraint: a replica of a scaling group, or a SubGroup."""
 
     name: str
     told: SchedulerConstraint = UNBOUND
+    """The topology constraint that the scheduler gets."""
     members: tuple[Member, ...] = ()
     units: tuple["Unit", ...] = ()
+    """The smaller parts inside this part."""
     minimum: int | None = None
+    """The number of its members and units that KAI needs. None if KAI needs all of them."""
 
     def parts(self) -> Iterator["Unit | Member"]:
-        """This unit, its members, and the parts of its units."""
+        """Yield this unit, its members, and all parts of its units."""
         yield self
         yield from self.members
         for unit in self.units:
@@ -147,12 +150,12 @@ class Unit(Value, dict=True):
 
     @cached_property
     def all_members(self) -> tuple[Member, ...]:
-        """Its members and those of its units."""
+        """Its members, including those of its units."""
         return (*self.members, *(member for unit in self.units for member in unit.all_members))
 
     @cached_property
     def pods(self) -> Pods:
-        """All its pods."""
+        """The pods of all members."""
         return tuple(pod for member in self.all_members for pod in member.pods)
 
     @cached_property
@@ -162,7 +165,7 @@ class Unit(Value, dict=True):
 
     @cached_property
     def expected(self) -> int:
-        """How many pods there should be."""
+        """The number of pods that should exist."""
         return sum(member.expected for member in self.all_members)
 
     @property
@@ -172,22 +175,22 @@ class Unit(Value, dict=True):
 
     @property
     def needed(self) -> int:
-        """How many of its members and units KAI needs."""
+        """The number of its members and units that KAI needs."""
         return len(self.own) if self.minimum is None else self.minimum
 
     @cached_property
     def is_ready(self) -> bool:
-        """Whether enough of its members and units have the pods that KAI waits for."""
+        """Whether enough members and units have the pods that KAI waits for."""
         return sum(part.is_ready for part in self.own) >= self.needed
 
     @cached_property
     def satisfied(self) -> int:
-        """How many of its members and units have their minimum placed."""
+        """The number of members and units whose minimum is placed."""
         return sum(part.is_satisfied for part in self.own)
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether as much as KAI needs is placed."""
+        """Whether the minimums of enough members and units are placed."""
         return self.satisfied >= self.needed
 
     @property
@@ -196,9 +199,9 @@ class Unit(Value, dict=True):
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:
-        """Return what KAI places of it next: what is missing up to its minimum, else one part more.
+        """Return what KAI places next: the parts missing to the minimum, otherwise one more part.
 
-        With `anew`, as if nothing were placed.
+        With `anew`, assume that nothing is placed yet.
         """
         if anew:
             parts = self._first_parts(sorted(self.own, key=lambda part: part.name), anew=True)
@@ -220,7 +223,7 @@ class Unit(Value, dict=True):
         return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
     def _first_parts(self, own: "list[Member | Unit]", *, anew: bool) -> list[Demand]:
-        """Return those of as many parts as are needed that are not placed yet."""
+        """Return the demands of the first parts that KAI needs, without parts already placed."""
         chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
         demands = [part.demand(anew=anew) for part in chosen]
         return [demand for demand in demands if demand.count]
@@ -233,7 +236,7 @@ def demand_of(part: Member | Unit, **content: Any) -> Demand:
 
 
 def whole_demand(part: Member | Unit) -> Demand:
-    """Return the demand for all pods of a part, as if none were placed."""
+    """Return the demand for all pods of a part, assuming that none is placed yet."""
     demand = part.demand_for(lambda pod: True)
     return demand.changed(lambda part: replace(part, occupied=frozenset()))
 
@@ -243,17 +246,17 @@ def nodes_of(pods: Iterable[Pod]) -> frozenset[str]:
 
 
 class Gang(Value, dict=True):
-    """`whole` has the gang's own constraint and all its parts.
-
-    `pcs` is the PodCliqueSet that it is made for.
-    """
+    """Pods that are placed together, with their constraints."""
 
     ref: Ref
+    """The object that the gang stands for: a PodGang, a PodGroup or a Pod."""
     whole: Unit
+    """All its parts, with the constraint of the gang itself."""
     topology: Topology
     pod_gang: PodGang | None = None
     pod_group: KaiPodGroup | None = None
     pcs: SetWithStatus | None = None
+    """The PodCliqueSet for which Grove made the gang."""
 
     @property
     def index(self) -> Index:
@@ -287,16 +290,16 @@ class Gang(Value, dict=True):
 
     @property
     def waits(self) -> bool:
-        """Whether pods are missing or not placed."""
+        """Whether pods do not exist yet or are not placed."""
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
-        """Like `waits`; if pods can't be seen, every gang may wait."""
+        """Return whether it `waits`. If pods cannot be read, every gang with members may wait."""
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property
     def claims_gpus(self) -> bool:
-        """Whether it asks for GPUs that are allocated by DRA."""
+        """Whether it requests GPUs that DRA allocates."""
         names = resources_of(member.shape for member in self.members)
         return any(name.startswith(PREFIX) for name in names)
 
@@ -318,51 +321,52 @@ class Gang(Value, dict=True):
 
     @property
     def is_of_grove(self) -> bool:
-        """Whether Grove makes it."""
+        """Whether Grove manages the gang."""
         return self.pod_gang is not None or self.pcs is not None
 
     @property
     def has_epoch(self) -> bool:
-        """Whether Grove's release names in a PodGangMap what it waits for."""
+        """Whether Grove's release names its base gangs in a PodGangMap."""
         return self.pod_gang is not None and bool(self.pod_gang.role)
 
     def is_constrained(self) -> bool:
-        """Return whether the scheduler is told a constraint, or the set asks for one."""
+        """Return whether the scheduler gets a constraint, or the set has one."""
         asked = [asked for _, asked in self.pcs.constraints] if self.pcs else []
         return any(part.told for part in self.whole.parts()) or any(map(bool, asked))
 
     @cached_property
     def demand(self) -> Demand:
-        """What KAI places next: what is missing up to the minimum, else one part more.
+        """What KAI places next: the parts missing to the minimum, otherwise one more part.
 
-        That may be no pod at all.
+        It may have no pods.
         """
         return self.whole.demand()
 
     @cached_property
     def placements(self) -> Placements:
-        """Placements of what KAI places next; gangs that are alike share them, with any names."""
+        """The placements of `demand`. Equal gangs share them, whatever their names."""
         return self.placements_of(self.demand)
 
     @cached_property
     def short(self) -> Demand | None:
-        """The innermost part of what KAI places next that has no place; None if all has one."""
+        """The innermost part of `demand` that has no place. None if everything has a place."""
         return self.placements.now.short_of(self.demand)
 
     @cached_property
     def anew(self) -> Placements:
-        """Placements of the whole gang, as if none of it were placed."""
+        """The placements of the whole gang, assuming that none of it is placed yet."""
         return self.placements_of(self.whole.demand(anew=True), anew=True)
 
     @property
     def pool(self) -> str:
-        """The node pool that it is bound to, "" for the nodes without one."""
+        """The node pool of the gang, "" for nodes without a pool."""
         return self.pod_group.pool if self.pod_group else ""
 
     def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
-        """Gangs that differ only in names share what is computed for them.
+        """Return the placements of a demand of this gang.
 
-        With `anew`, the pods of the gang that are placed make room.
+        With `anew`, the placed pods of the gang make room. Gangs that differ only in names share
+        what is computed for them.
         """
         own = Own(self.placed, leave=anew)
         key = (self.topology.keys, demand.profile, self.pool, own)

@@ -1,4 +1,4 @@
-"""The gangs of a PodCliqueSet that does not exist yet, as Grove would make them."""
+"""Make the gangs of a PodCliqueSet that does not exist yet, as Grove would."""
 
 from collections.abc import Iterator
 
@@ -34,15 +34,18 @@ PLACEMENT = (
     "OtherResource",
     "NodesUnfit",
 )
-"""The reasons that can hold for a set before it exists."""
+"""The reasons that can apply to a set before it exists."""
 MOST_REPLICAS = 20
-"""Gangs are made for so many replicas of the set and of each group; more are like them."""
+"""The most replicas of the set and of each group for which gangs are made.
+
+Further replicas would be like these.
+"""
 
 
 def planned(index: Index, document: JsonMap) -> list[Gang]:
-    """Return the gangs of the PodCliqueSet of a document, by name.
+    """Return the gangs of the PodCliqueSet in a document, sorted by name.
 
-    The set of this name has no pods, so all of it has to be placed.
+    Existing pods of a set of this name are ignored, so everything has to be placed.
     """
     pcs = read_set_with_status(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")
@@ -68,10 +71,10 @@ class _Plan:
         }
 
     def gangs(self, base: str) -> Iterator[Gang]:
-        """Return the gangs of one replica of the set.
+        """Yield the gangs of one replica of the set.
 
-        These are a base gang, with the first minAvailable replicas of each scaling group, and a
-        gang of its own for each further replica of a group.
+        They are a base gang, with the first minAvailable replicas of each scaling group, and a
+        separate gang for each further replica of a group.
         """
         grouped = {name for group in self._pcs.groups for name in group.cliques}
         members = [
@@ -95,10 +98,11 @@ class _Plan:
             yield Unit(unit, self._told(group.asked), inside)
 
     def _tail(self, unit: Unit) -> Gang:
-        """Return the gang of a further replica of a group.
+        """Return the gang of a further replica of a scaling group.
 
-        With epochs, it has the set's constraint, and the replica has the group's; before, the gang
-        itself has the group's, or the set's if the group has none.
+        In releases with epochs, the gang has the set's constraint and the replica inside it has the
+        group's. In earlier releases, the gang itself has the group's constraint, or the set's if
+        the group has none.
         """
         if self._has_epochs or not unit.told:
             return self._gang(unit.name, (), (unit,))

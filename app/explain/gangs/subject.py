@@ -1,4 +1,4 @@
-"""From the object that was asked about to its PodCliqueSet and gangs."""
+"""Find the PodCliqueSet and the gangs of the object that a person asks about."""
 
 from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
@@ -22,16 +22,16 @@ from app.facts.unit_owners import WORKLOAD_KINDS
 
 
 class Subject(Value, dict=True):
-    """`gangs` are those that the object is part of; `siblings` all gangs of its set.
-
-    `pcs` is None without a set.
-    """
+    """The object that a person asks about, with its gangs."""
 
     index: Index
     ref: Ref
     pcs: SetWithStatus | None
+    """Its PodCliqueSet, None if it has none."""
     gangs: tuple[Gang, ...]
+    """The gangs of the object."""
     siblings: tuple[Gang, ...]
+    """All gangs of the set, or else of the object."""
 
     @property
     def is_set(self) -> bool:
@@ -39,9 +39,9 @@ class Subject(Value, dict=True):
 
     @property
     def with_bases(self) -> list[Gang]:
-        """The gangs, and the base gangs that they wait for: the reasons of both are shown.
+        """The gangs and the base gangs that they wait for, because the reasons of both are shown.
 
-        Without a gang, it is the one that is to come, or one of nothing.
+        If there are no gangs yet, it is the future gang of the set, or an empty gang.
         """
         gangs = list(self.gangs)
         names = {gang.ref.name for gang in gangs}
@@ -61,22 +61,20 @@ class Subject(Value, dict=True):
 
 
 class _Match(Value, dict=True):
-    """An object that exists.
-
-    `place` names its set. It stands for a gang, for pods or for PodCliques (names); without any of
-    them, for the whole set.
-    """
+    """What an existing object stands for: a gang, pods, PodCliques, or else the whole set."""
 
     place: Place
+    """Its place in Grove, which names the set."""
     pods: Collection[Pod] = ()
     cliques: Collection[str] = ()
+    """The names of the PodCliques."""
     gang: Gang | None = None
 
     def is_part_of(self, gang: Gang) -> bool:
         if self.gang:
             return gang.ref == self.gang.ref
         if self.pods:
-            # by the label too: pods that have ended are in no gang
+            # The label counts too, because finished pods are not in the gang.
             names = {pod.name for pod in self.pods}
             labelled = any(pod.place.podgang == gang.ref.name for pod in self.pods)
             return labelled or any(pod.name in names for pod in gang.pods)
@@ -84,10 +82,7 @@ class _Match(Value, dict=True):
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
-    """Return the subject of a question about an object.
-
-    None if the facts have no such object.
-    """
+    """Return the subject of a question about an object. None if it is not among the facts."""
     match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
     if not match:
         return None
@@ -121,7 +116,7 @@ def _of_clique(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_scaling_group(index: Index, ref: Ref) -> _Match | None:
-    """By the labels that its PodCliques carry."""
+    # Scaling groups are not read. The labels of their PodCliques name them.
     cliques = [
         clique
         for clique in index.facts.cliques
@@ -159,7 +154,10 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_made(index: Index, ref: Ref) -> _Match | None:
-    """Return the pods of a workload that has no object here; none of it is known without a pod."""
+    """Return the pods of a workload whose own object is not read, such as a Job.
+
+    Without a pod, such a workload is not known.
+    """
     pods = [pod for pod in index.facts.pods if ref in pod.made_for]
     living = [pod for pod in pods if not pod.finished]
     return _Match(NOWHERE, living or pods) if pods else None
@@ -184,10 +182,7 @@ def _of_compute_domain(index: Index, ref: Ref) -> _Match | None:
 
 
 def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
-    """Return the gangs of the pods that use an object.
-
-    Without such pods, they are the gangs of the set that it is labelled with.
-    """
+    """Return the match of an object that pods use: these pods, or else the set in its labels."""
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
 
@@ -203,4 +198,4 @@ _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "ComputeDomain": _of_compute_domain,
     **dict.fromkeys((resource.kind for resource in WORKLOAD_KINDS), _of_made),
 }
-"""How an object is found, by its kind."""
+"""The function that finds an object, by kind."""

@@ -1,4 +1,4 @@
-"""What was read of a cluster, and how it is found: a snapshot, and the index over it.
+"""The facts of a cluster: a snapshot of what was read, and the index over it.
 
-Only `read` asks a cluster for it; everything else is pure.
+Only `read` sends requests to a cluster. Everything else is pure.
 """

@@ -1,7 +1,6 @@
-"""What nodes have and what pods and claims take of it: amounts of resources by node name.
+"""Amounts of resources that nodes have, and that pods and claims use, by node name.
 
-GPUs that are allocated by DRA are a resource that is called after their driver, such as
-`gpu.nvidia.com/gpu`.
+GPUs that DRA allocates count as a resource named after their driver, such as `gpu.nvidia.com/gpu`.
 """
 
 from collections import Counter, defaultdict
@@ -19,7 +18,7 @@ ByNode = Mapping[str, Amounts]
 """Amounts by node name."""
 
 PREFIX = "gpu."
-"""Vendors call the drivers of GPUs so: gpu.nvidia.com."""
+"""The prefix that vendors give to the DRA drivers of GPUs, such as gpu.nvidia.com."""
 
 
 def is_gpu(resource: str) -> bool:
@@ -32,7 +31,7 @@ def is_device(resource: str) -> bool:
 
 
 def gpus_of(amounts: Amounts) -> int:
-    """Return all GPUs, in thousandths."""
+    """Return the sum of all kinds of GPUs, in thousandths."""
     return sum(value for name, value in amounts.items() if is_gpu(name))
 
 
@@ -54,7 +53,7 @@ def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
 
 
 def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterator[Node]:
-    """Yield the nodes, with the GPUs of slices among what they have."""
+    """Yield the nodes, with the GPUs of slices among their allocatable resources."""
     gpus: dict[str, Counter[str]] = defaultdict(Counter)
     for part in slices:
         if part.gpus:
@@ -65,14 +64,15 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
         if node.name not in gpus:
             yield node
         else:
-            key = (id(node.allocatable), *gpus[node.name].items())  # nodes of one kind share a map
+            # Nodes of one kind share one map, also afterwards: later steps count kinds, not nodes.
+            key = (id(node.allocatable), *gpus[node.name].items())
             yield replace(
                 node, allocatable=maps.setdefault(key, {**node.allocatable, **gpus[node.name]})
             )
 
 
 def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice]) -> ByNode:
-    """Return what claims are allocated of the GPUs of `slices`: amounts by node name."""
+    """Return the GPUs of `slices` that are allocated to claims, by node name."""
     nodes = {(part.driver, part.pool, gpu): part.node for part in slices for gpu in part.gpus}
     taken: dict[str, Counter[str]] = defaultdict(Counter)
     for claim in claims:
@@ -84,9 +84,9 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 
 
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
-    """Return the amounts that devices of these classes come to.
+    """Return the GPUs that devices of these classes amount to.
 
-    Classes of other devices come to nothing.
+    Classes of other devices count as nothing.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -95,10 +95,10 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 
 
 def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the names of what pods of these shapes ask for, and others, the scarce ones first.
+    """Return the names of the resources that these shapes request, and `others`, devices first.
 
-    Whole GPUs are among them if pods ask for parts of GPUs, or for MIG devices: KAI orders nodes by
-    them.
+    Whole GPUs are included if pods request parts of GPUs or MIG devices, because KAI orders nodes
+    by whole GPUs.
     """
     shapes = list(shapes)
     names = {name for shape in shapes for name, _ in shape.requests}.union(others)
@@ -108,7 +108,7 @@ def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[s
 
 
 def requests(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return what pods ask for together."""
+    """Return the total requests of some pods."""
     total: dict[str, int] = {}
     for pod in pods:
         for name, amount in pod.shape.requests:
@@ -117,10 +117,10 @@ def requests(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def taken(pods: Iterable[Pod]) -> dict[str, int]:
-    """Return what pods take of a node, as KAI counts it.
+    """Return what the pods of a node use, as KAI counts it.
 
-    A GPU that pods share is taken once, however many share it; the pod that reserves it takes no
-    GPU. Background pods take nothing, because KAI evicts them for any other pod.
+    A shared GPU counts once, however many pods share it, and the pod that reserves it uses no GPU.
+    Background pods use nothing, because KAI evicts them for any other pod.
     """
     pods = [pod for pod in pods if not pod.background]
     total: dict[str, int] = {}
@@ -136,7 +136,7 @@ def taken(pods: Iterable[Pod]) -> dict[str, int]:
 
 
 def added(requested: ByNode, devices: ByNode) -> ByNode:
-    """Return requests of pods and amounts of devices together, by node name."""
+    """Return the sum of the requests of pods and the amounts of devices, by node name."""
     sums = {
         node: Counter(amounts) + Counter(requested.get(node, {}))
         for node, amounts in devices.items()
@@ -145,5 +145,5 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return what is left of the amounts `has` of the resources `names`."""
+    """Return what `used` leaves of the amounts `has` of the resources `names`."""
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

@@ -1,4 +1,4 @@
-"""The values that missing labels of nodes probably have, by the names of the nodes."""
+"""Guess missing topology labels of nodes from the nodes before and after them by name."""
 
 import re
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 
 
 def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
-    """Return the values that a missing label of a level probably has, by node.
+    """Return the probable values of missing labels of levels, by node name.
 
-    The nodes before and after it by name must have the same value, and agree with it in pool and in
-    all other levels.
+    A value is guessed if the labelled nodes before and after the node, by name, have the same
+    value, and the same node pool and other levels as the node.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
@@ -31,7 +31,7 @@ def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
 
 
 def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
-    """In a series of nodes whose names count up."""
+    """Return the guesses for nodes whose names differ only in a number, in order."""
     following = _labelled_before(list(reversed(nodes)), keys)
     neighbours = zip(nodes, _labelled_before(nodes, keys), reversed(following), strict=True)
 
@@ -47,7 +47,7 @@ def _guesses_in(nodes: list[Node], keys: tuple[str, ...]) -> dict[str, Labels]:
 
 
 def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | None]:
-    """Return for each node the last one before it that has all labels."""
+    """Return for each node the last node before it that has all labels."""
     before: list[Node | None] = []
     last: Node | None = None
     for node in nodes:
@@ -58,6 +58,7 @@ def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | No
 
 
 def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
+    """Return whether the nodes around a node tell the value of its missing label."""
     if before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]

@@ -14,20 +14,20 @@ DEFAULT_TOPOLOGY = "grove-topology"
 
 
 class Topology(Value, dict=True):
-    """The topology that a gang is placed by.
-
-    It is what Grove has and what KAI has, each None if it does not exist. `index` has the nodes.
-    """
+    """The topology that a gang is placed by, as Grove and KAI define it."""
 
     index: Index
+    """The index that has the nodes."""
     cluster: ClusterTopology | None
+    """Grove's ClusterTopology. None if it does not exist."""
     kai: KaiTopology | None
+    """KAI's Topology. None if it does not exist."""
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
-        """KAI's levels, named as Grove names them.
+        """KAI's levels, because KAI places by these, with Grove's names.
 
-        KAI places by them. They are Grove's if KAI has none.
+        They are Grove's levels if KAI has no topology.
         """
         if not self.kai:
             return self.cluster.levels_for_kai if self.cluster else ()
@@ -47,7 +47,7 @@ class Topology(Value, dict=True):
 
     @property
     def domains(self) -> Domains:
-        """The tree of all nodes by its levels."""
+        """The tree of all nodes by these levels."""
         return self.index.domains(self.keys)
 
     @property
@@ -58,30 +58,33 @@ class Topology(Value, dict=True):
 
     @property
     def absent_keys(self) -> tuple[str, ...]:
-        """The keys of levels that no node has, broadest first; none without nodes."""
+        """The labels of levels that no node has, broadest first. Empty if there are no nodes."""
         nodes = self.index.nodes
         labelled = {key for node in nodes for key in node.labels}
         return tuple(key for key in self.keys if nodes and key not in labelled)
 
     def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
-        """Return those of some levels that are above a key, the next one first."""
+        """Return the levels above the level `key`, the narrowest first.
+
+        With `levels`, they are the levels to choose from.
+        """
         keys = self.keys if levels is None else levels
         above = keys[: keys.index(key)][::-1] if key in keys else ()
         return [Level(self.name_of(each), each) for each in above]
 
     def prefers_broader(self, told: SchedulerConstraint) -> bool:
-        """Return whether a preferred level is broader than the required one: KAI refuses that."""
+        """Return whether the preferred level is broader than the required one. KAI rejects that."""
         broader = self.wider(told.required, told.levels)
         return told.preferred in [level.key for level in broader]
 
     def by_keys(self, told: SchedulerConstraint) -> SchedulerConstraint:
-        """Return a constraint as KAI reads it: of its levels, with labels in place of aliases."""
+        """Return a constraint as KAI reads it: with labels instead of aliases, and KAI's levels."""
         keys = dict(self.kai.aliases) if self.kai else {}
         required, preferred = (keys.get(key, key) for key in (told.required, told.preferred))
         return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the level of a node label, the end of the label if no level has it."""
+        """Return the name of the level of a node label, or the end of the label without a level."""
         levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
         names = (level.domain for level in levels if level.key == key)
         return next(names, key.rpartition("/")[2])
@@ -90,7 +93,7 @@ class Topology(Value, dict=True):
 def topology_of(index: Index, name: str = "") -> Topology:
     """Return the topology of this name.
 
-    Without a name, the only one, or else the one that Grove has by default.
+    Without a name, it is Grove's default topology, or the first one if that does not exist.
     """
     made_of = ["topologies", "kai_topologies"]
     return index.remembered(("topology", name), lambda: _called(index, name), made_of)
@@ -103,7 +106,8 @@ def _called(index: Index, name: str) -> Topology:
         names = [cluster.name for cluster in clusters]
         name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
 
-    # A ClusterTopologyBinding is in force if both exist.
+    # `clusters` is sorted by kind: in reverse, a ClusterTopologyBinding comes before a
+    # ClusterTopology, because the binding is in force if both exist.
     fitting = (cluster for cluster in reversed(clusters) if name in (cluster.name, cluster.kai))
     cluster = next(fitting, None)
     kai_name = cluster.kai if cluster else name

@@ -1,6 +1,6 @@
-"""The queues of KAI, and the standing of PodGroups in them.
+"""KAI's queues, and the priority and preemptibility of PodGroups in them.
 
-Whether KAI evicts a PodGroup is told by itself, or by the value of its PriorityClass. See
+A PodGroup or else the value of its PriorityClass says whether KAI may evict it. See
 `pkg/common/podgroup` of KAI.
 """
 
@@ -12,21 +12,21 @@ from app.facts.kai.queue import Queue
 from app.facts.labels import NODE_POOL
 
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""Preemptible but for the minimum, which is bound to the quota of the queue."""
+"""Only pods above the minimum are preemptible. The minimum counts against the quota."""
 NOT_PREEMPTIBLE = 100
-"""From this value on, KAI evicts a PodGroup for no other, unless it says otherwise."""
+"""A PodGroup with at least this priority is not preemptible, unless it says otherwise."""
 DEFAULT_PRIORITY = 50
-"""The value of a PodGroup whose PriorityClass doesn't exist, if no class is the default."""
+"""The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
 
 INNER = "has queues below it, and KAI places nothing in such a queue"
-"""Why a queue can't be used although nothing is wrong with it."""
+"""Why a parent queue cannot be used although nothing is wrong with it."""
 
 
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
-    """Yield a queue and those above it, up to the root; a cycle ends where it closes.
+    """Yield a queue and its parents up to the root. A cycle ends where it closes.
 
-    Only queues of the node pool `pool`, by default that of the queue itself: the scheduler of a
-    pool knows no other ones (`ListQueues` in
+    Yield only queues of the node pool `pool`, by default the pool of the queue itself: the
+    scheduler of a pool only lists the queues of its pool (`ListQueues` in
     `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
     """
     seen = {""}
@@ -39,9 +39,9 @@ def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
 
 
 def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
-    """Return why the scheduler of a node pool places nothing in a queue; "" if it does.
+    """Return why the scheduler of a node pool places nothing in a queue. "" if it does.
 
-    The pool is that of the queue itself by default.
+    By default, the pool is the one of the queue itself.
     """
     queue = index.queues.get(name)
     if not queue:
@@ -70,14 +70,14 @@ def _of_pool(pool: str) -> str:
 
 
 def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether KAI evicts a PodGroup for others, all of it."""
+    """Return whether KAI may evict all pods of a PodGroup for others."""
     if group.preemptibility in ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE):
         return group.preemptibility == "preemptible"
     return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
 
 
 def priority_of(index: Index, name: str) -> int:
-    """Return the value of a PriorityClass, or of the default one if it doesn't exist."""
+    """Return the value of a PriorityClass, or of the default class if it does not exist."""
     known = index.priorities.get(name)
     if known:
         return known.value

@@ -1,7 +1,7 @@
-"""Snapshots of a cluster, with the rights of whoever asks, and of documents.
+"""Read snapshots, from a cluster with the permissions of the user or from files.
 
-Only GET requests are sent. What may not be read is noted, with the cause, and the rest is read all
-the same.
+Only GET requests are sent. Kinds that the user may not read are noted with the cause, and all
+other kinds are read.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,10 @@ from app.stores.listed import Reading
 async def read_list(
     client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
-    """Return what tells which workloads of a namespace wait and why; of all namespaces for "".
+    """Return the facts that explain the pending workloads of a namespace, "" for all namespaces.
 
-    Without `room`, or if only the object `asked` is to be explained, it is less than that.
+    Without `room`, free capacity is not read. With `asked`, only the facts that explain this object
+    are read.
     """
     reading = Reading(client, BY_RESOURCE)
     with paused():
@@ -34,7 +35,7 @@ async def read_list(
 async def read_all(
     client: Reader, *, now: float, only: Iterable[Resource] = BY_RESOURCE
 ) -> Snapshot:
-    """Return every kind, or `only` these, for the whole cluster."""
+    """Return the facts of all kinds, or of `only` these kinds, in the whole cluster."""
     reading = Reading(client, BY_RESOURCE)
     with paused():
         await read_everywhere(reading, only)
@@ -42,7 +43,7 @@ async def read_all(
 
 
 def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
-    """Return the facts of files. Kinds of which there is no document are not judged."""
+    """Return the facts of files. Kinds without a document count as skipped, not as empty."""
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}

@@ -1,8 +1,8 @@
 """The GPUs of a node that pods share, as KAI counts them.
 
 See `pkg/scheduler/api/node_info/gpu_sharing_node_info.go` and `pkg/scheduler/gpu_sharing` of KAI.
-Each shared GPU is a group of pods with the same label. A pod that asks for parts of several GPUs
-needs as many different ones; a GPU that nobody shares yet is taken whole, and then shared.
+Each shared GPU is a group of pods with the same label. A pod that requests parts of several GPUs
+needs that many different GPUs. A GPU that no pod shares yet is taken as a whole, and then shared.
 """
 
 import itertools
@@ -16,55 +16,55 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 _MOST_COUNTED = 1000
-"""Pods of one node for which room is counted."""
+"""The most pods for which room is counted on a node."""
 
 
 class Group(NamedTuple):
-    """A shared GPU: the memory that its pods use, in MiB or percent.
-
-    Of that, `allocated` is not only promised, and `releasing` is of pods that end.
-    """
+    """The memory that pods use of a shared GPU, in MiB, or in percent if its size is unknown."""
 
     used: int
+    """The memory of all its pods, including pods that wait for others to terminate."""
     allocated: int
+    """The memory of the pods that have it already."""
     releasing: int
+    """The memory of terminating pods, less the memory that is promised to waiting pods."""
 
 
 class Shares(Value):
-    """The shared GPUs of a node.
-
-    `memory` is that of each GPU, and `is_labelled` whether it is known.
-    """
+    """The shared GPUs of a node."""
 
     memory: int
+    """The memory of each GPU of the node."""
     is_labelled: bool
+    """Does a label of the node give the memory?"""
     groups: tuple[Group, ...] = ()
 
     @property
     def available(self) -> int:
-        """What is left of shared GPUs, in thousandths of one (`AvailableSharedGPUFractions`)."""
+        """The free part of the shared GPUs, in thousandths (`AvailableSharedGPUFractions`)."""
         left = (max(0, _left(self, group)) for group in self.groups if group.used > 0)
         return sum(1000 * memory // self.memory for memory in left) if self.memory > 0 else 0
 
     @property
     def most_left(self) -> float:
-        """The largest part that a shared GPU has left."""
+        """The largest free part of a shared GPU, from 0 to 1."""
         left = [_left(self, group) / self.memory for group in self.groups if group.used > 0]
         return max(left, default=0.0)
 
 
 class Choice(NamedTuple):
-    """The GPUs that a pod gets: what is shared then, how many whole GPUs that takes, and whether
-    KAI waits for pods that end.
-    """
+    """The GPUs that a pod gets on a node."""
 
     shares: Shares
+    """The shared GPUs of the node afterwards."""
     whole: int
+    """The number of whole GPUs that this takes."""
     waits: bool
+    """Whether KAI waits for pods to terminate first."""
 
 
 def without_shares(node: Node) -> Shares:
-    """Return the GPUs of a node on which no pod shares any."""
+    """Return the state of a node on which no GPU is shared."""
     memory = memory_of_gpus(node.labels)
     return Shares(memory or WITHOUT_LABEL, memory is not None)
 
@@ -87,7 +87,7 @@ def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], boo
 
 
 def is_possible(shares: Shares, part: GpuPart) -> bool:
-    """Return whether a GPU of the node can ever have this part (`isValidGpuPortion`)."""
+    """Return whether the GPUs of a node can have such a part at all (`isValidGpuPortion`)."""
     if not part.memory:
         return True
     share = part.share_of_each(shares.memory)
@@ -95,20 +95,20 @@ def is_possible(shares: Shares, part: GpuPart) -> bool:
 
 
 def fitting(shares: Shares, part: GpuPart) -> list[int]:
-    """Return the shared GPUs that have room for a part, the fullest first (`gpupack`)."""
+    """Return the shared GPUs (positions) with room for a part, the fullest first (`gpupack`)."""
     ask = part.memory_of_each(shares.memory)
     fits = [
         position
         for position, group in enumerate(shares.groups)
         if group.used
         and _left(shares, group) >= ask
-        and group.allocated != group.releasing  # else the whole GPU becomes free
+        and group.allocated != group.releasing  # otherwise, the whole GPU becomes free
     ]
     return sorted(fits, key=lambda position: (-shares.groups[position].used, position))
 
 
 def attracts(shares: Shares) -> bool:
-    """Return whether KAI prefers the node for pods that ask for no GPU (`gpusharingorder`)."""
+    """Return whether KAI prefers the node for pods that request no GPU (`gpusharingorder`)."""
     return any(
         group.used and _left(shares, group) >= 0 and group.allocated != group.releasing
         for group in shares.groups
@@ -120,9 +120,10 @@ def _left(shares: Shares, group: Group) -> int:
 
 
 def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Choice | None:
-    """Return which GPUs of a node a pod gets, None if they are too few.
+    """Return which GPUs of a node a pod gets. None if there are too few.
 
-    `whole` GPUs are free or become so. If not `is_idle`, something of the node is not free yet.
+    `whole` is the number of GPUs that are free or will be. With `is_idle` false, the pod has to
+    wait for other resources of the node too.
     """
     if not is_possible(shares, part):
         return None
@@ -149,7 +150,7 @@ def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Ch
 
 
 def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
-    """Return the number of pods with a part that the GPUs of a node have room for, up to `most`."""
+    """Return for how many pods with a part the GPUs of a node have room, `most` at most."""
     count = 0
     while count < min(most, _MOST_COUNTED):
         choice = choice_of(shares, part, whole, is_idle=True)
@@ -164,7 +165,7 @@ def capacity_for(shares: Shares, part: GpuPart, whole: int, most: int) -> int:
 
 
 def postponed(before: Shares, after: Shares) -> Shares:
-    """Return shared GPUs as they are if pods that got room in them wait for others to end."""
+    """Return the shared GPUs if the pods placed between `before` and `after` only wait for room."""
     groups = []
     for position, (used, allocated, releasing) in enumerate(after.groups):
         had = before.groups[position].allocated if position < len(before.groups) else 0

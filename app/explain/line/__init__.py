@@ -1,1 +1,1 @@
-"""What KAI does with all that waits in its next cycle: one gang after the other, in its order."""
+"""The line: the order in which KAI takes up pending gangs, and what each gets in its next cycle."""

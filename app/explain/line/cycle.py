@@ -1,11 +1,11 @@
-"""What KAI places in its next cycle, one gang after the other on what is left.
+"""Predict what KAI places in its next cycle, one gang after the other.
 
-See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang that finds no place holds nothing,
-and what is behind it is tried all the same. Of a gang whose minimum has its place, single pods more
-are placed in turn with others. What fits only once terminating pods are gone starts in a later
-cycle, and takes nothing that is free now.
+See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang without a place reserves nothing,
+and KAI tries the gangs behind it all the same. Once the minimum of a gang is placed, its further
+pods are placed one by one, in turn with other gangs. A gang that fits only once terminating pods
+are gone starts in a later cycle, and takes nothing that is free now.
 
-Evictions come after that: for whom KAI takes places from others is told by the reasons.
+KAI evicts pods only after that. The reasons say for which gangs it does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,42 +32,46 @@ from app.facts.named import Ref
 from app.facts.table import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
-"""Without these, there is no order."""
+"""The facts that decide the order. If one was not read, the order is unknown."""
 
 
 class Turn(Value):
-    """What becomes of a gang in the next cycle.
-
-    It is the `number`th of `count` that wait in `queue`, and the `order`th of all of its `pool`.
-    `used` are the nodes (positions) that it gets, none if it gets no place, or only one that ending
-    pods still hold. Then those before the `after`th of all take it: of equal gangs, the first that
-    has found none. `full` is the queue whose limit or quota keeps it out; `after` is 0 if that is
-    so without any before it. `above` are the queues that KAI may then reclaim from, with a resource
-    of which each has more than its fair share, and how much more, in thousandths.
-    """
+    """The turn of a pending gang in the next cycle, and what it gets."""
 
     gang: Ref
     pool: str
+    """Its node pool."""
     queue: str
     number: int
+    """Its position among the pending gangs of its queue, from 1."""
     count: int
+    """The number of pending gangs in its queue."""
     order: int
+    """Its position among all pending gangs of its node pool, from 1."""
     after: int
+    """If it gets no place: the gangs before this position have taken the room. That is its own
+    position, or the one of the first equal gang without a place. 0 if its queue was already full
+    before the cycle."""
     used: frozenset[int]
+    """The positions of the nodes that it gets. Empty without a place, or if it has to wait for
+    pods to terminate there."""
     full: str
+    """The queue whose limit or quota keeps it out, "" if there is none."""
     above: Mapping[Queue, tuple[str, int]] = {}
+    """The queues from which KAI may reclaim for it, each with a resource that it uses beyond its
+    fair share, and how much beyond, in thousandths."""
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
-    """Return what becomes of each gang that waits for KAI, in the order of their turns.
+    """Return the turn of each gang that is pending in KAI, in order.
 
-    Nothing if facts are missing that decide it.
+    Empty if facts that decide the order were not read.
     """
     return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
 
 
 def unread_for_line(index: Index) -> set[str]:
-    """Return which facts that decide the order were not read."""
+    """Return the facts that decide the order and were not read."""
     return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
 
 
@@ -79,9 +83,9 @@ def _line(index: Index) -> Iterator[Turn]:
 
 
 def _waiters(index: Index) -> Iterator[Waiter]:
-    """Yield the gangs that KAI has a PodGroup of, and that have all the pods that it waits for.
+    """Yield the gangs with a PodGroup that have all the pods that KAI waits for.
 
-    Those that it has given up are in no line.
+    Gangs that KAI has given up have no turn.
     """
     owners = {gang.uid: gang for gang in index.facts.gangs}
     keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
@@ -94,7 +98,7 @@ def _waiters(index: Index) -> Iterator[Waiter]:
 
 
 def _names(demand: Demand) -> Iterator[str]:
-    """Yield the name of the part of each pod, in the order in which they are placed."""
+    """Yield for each pod the name of its part, in the order in which KAI places the pods."""
     yield from repeat(demand.name, sum(count for _, count in demand.pods))
     for part in demand.parts:
         yield from _names(part)
@@ -123,7 +127,7 @@ class _Cycle:
         self._failed: dict[object, int] = {}
 
     def turns(self) -> Iterator[Turn]:
-        """Yield the turns in KAI's order, with what each gang gets in its first one."""
+        """Yield the first turn of each gang, in KAI's order."""
         places = {
             own.gang.ref: (queue, number, len(waiting), self._queues.full(own))
             for queue, waiting in self._queues.waiting.items()
@@ -147,11 +151,9 @@ class _Cycle:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
-        """Give a gang its place, and return the nodes; none if it has no place.
-
-        Equal gangs, of which one has found no place, find none either: there is only less room.
-        """
+        """Place a gang, and return the positions of its nodes. Empty if it has no place."""
         demand = own.gang.demand
+        # If an equal gang had no place before, this one has none: there is only less room now.
         if demand.profile in self._failed:
             return frozenset()
         if not self._packer.places(demand) or not self._take(own):
@@ -165,9 +167,9 @@ class _Cycle:
         return frozenset() if waits else frozenset(position for position, _ in chosen)
 
     def _take(self, own: Waiter) -> bool:
-        """Count what a gang gets in its queues. False if that is more than they may have.
+        """Count what a gang gets in its queues. Return False if that exceeds a limit or quota.
 
-        A pod that asks for GPU memory counts by the memory of the GPUs that it gets.
+        A pod that requests GPU memory counts by the memory of the GPUs that it gets.
         """
         if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
             self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
@@ -185,7 +187,7 @@ class _Cycle:
         return True
 
     def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
-        """Put a gang back into its queue if it has more pods than it has got places for."""
+        """Put a gang back into its queue if some of its pods are not placed yet."""
         gang = own.gang
         nodes = (self._index.nodes[position].name for position, count in kept for _ in range(count))
         places = by_key(zip(_names(gang.demand), nodes, strict=True))
@@ -195,9 +197,9 @@ class _Cycle:
 
 
 def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
-    """Return a part of a gang as KAI sees it: with the next pods of each member on these nodes.
+    """Return a part of a gang as KAI sees it once the next pods of its members are on these nodes.
 
-    Pods that have gates, or don't exist yet, are nothing to KAI.
+    KAI ignores pods that have scheduling gates or do not exist yet.
     """
     members = tuple(_member_on(member, nodes.get(member.name, ())) for member in unit.members)
     units = tuple(_on(part, nodes) for part in unit.units)

@@ -1,9 +1,9 @@
-"""The order in which KAI takes up the gangs that wait in the queues of a node pool.
+"""The order in which KAI takes up the pending gangs in the queues of a node pool.
 
 See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
 `plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
-KAI puts only the first queue of a heap in its place again, and only once it looks at that heap: a
-queue above others is compared by the gang that was best in it before.
+KAI only sorts in the first queue of a heap again, and only when it next looks at that heap. Until
+then, a parent queue is compared by the gang that was best in it before.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,17 +24,19 @@ Rank = tuple[int, int, float, str, str]
 
 
 class Waiter(Value, dict=True):
-    """A gang that waits for KAI, with what KAI places of it next.
-
-    `asked` is what it counts as in the order of queues, and `bounded` at limits and quotas: they
-    differ only for pods that ask for GPU memory.
-    """
+    """A pending gang, with the pods that KAI places next."""
 
     gang: Gang
     group: KaiPodGroup
     rank: Rank
+    """Its sort key in its queue."""
     asked: Quantities
+    """Its request as it counts in the order of queues."""
     bounded: Quantities
+    """Its request as it counts against limits and quotas.
+
+    This differs from `asked` only for pods that request GPU memory.
+    """
     preemptible: bool
 
     def __lt__(self, other: "Waiter") -> bool:
@@ -42,7 +44,11 @@ class Waiter(Value, dict=True):
 
 
 def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
-    """Return a gang with its place in its queue: by priority, then what has least, then by age."""
+    """Return a pending gang with its rank in its queue.
+
+    The rank is by priority. Then come gangs below their minimum, gangs at their minimum and other
+    gangs, each from the oldest to the newest.
+    """
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]
     state = 0 if min(placed) < 0 else 1 if max(placed) == 0 else 2
@@ -56,9 +62,10 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
 
 
 class Heap(Generic[T]):
-    """A binary heap that moves its items as Go's `container/heap` does.
+    """A binary heap that moves its items exactly as Go's `container/heap` does.
 
-    What `less` says of items may change: they stay where they are until they are put right.
+    The result of `less` for two items may change over time. Items stay where they are until
+    `put_first_right`. Python's heapq keeps another order between equal or changed items.
     """
 
     def __init__(self, less: Callable[[T, T], bool]) -> None:
@@ -87,7 +94,7 @@ class Heap(Generic[T]):
         return item
 
     def put_first_right(self) -> None:
-        """Move the first item down to its place."""
+        """Move the first item down to its right position."""
         place = 0
         while (below := 2 * place + 1) < len(self.items):
             if below + 1 < len(self.items) and self._less(self.items[below + 1], self.items[below]):
@@ -102,7 +109,7 @@ class Heap(Generic[T]):
 
 
 class _Place:
-    """A queue in the tree of queues with waiting gangs: with gangs in it, or queues below it."""
+    """A queue with pending gangs, in it or in queues below it."""
 
     def __init__(self, account: Account, before: "Callable[[_Place, _Place], bool]") -> None:
         self.account = account
@@ -117,7 +124,7 @@ class _Place:
 
     @property
     def best(self) -> Waiter:
-        """The gang by which the queue is compared with its siblings."""
+        """The gang by which this queue is compared with its siblings."""
         place = self
         while place.below.items:
             place = place.below.first
@@ -125,9 +132,9 @@ class _Place:
 
 
 class Queues:
-    """The queues of a node pool with the gangs that wait in them.
+    """The queues of a node pool with their pending gangs.
 
-    `total` is what the ready nodes of the pool have for pods of KAI.
+    `total` is what the ready nodes of the pool have for KAI's pods.
     """
 
     def __init__(
@@ -142,7 +149,7 @@ class Queues:
             for name in {own.group.queue for own in usable}
         }
         self.waiting = by_key((own.group.queue, own) for own in sorted(usable))
-        """What waits in each queue, in order."""
+        """The pending gangs of each queue, in order."""
         self._siblings = by_key(
             (account.queue.parent, account) for account in self._accounts.values()
         )
@@ -159,7 +166,7 @@ class Queues:
         )
 
     def pop(self) -> Waiter | None:
-        """Take out the gang that KAI takes up next."""
+        """Remove and return the gang that KAI takes up next. None if no gang is left."""
         heap = self._top
         if not heap.items:
             return None
@@ -177,7 +184,7 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove queues without gangs, and mark the others whose gangs have changed."""
+        """Remove queues that have become empty, and mark the other queues around as changed."""
         while place.is_empty:
             siblings = place.above.below if place.above else self._top
             siblings.pop()
@@ -193,7 +200,7 @@ class Queues:
             place = place.above
 
     def push(self, own: Waiter) -> None:
-        """Put in a gang: also again, because it has more pods to place."""
+        """Put a gang into its queue, for the first time or because it has more pods to place."""
         accounts = self._above[own.group.queue]
         known = self._places.get(own.group.queue)
         place = known or self._new_place(accounts[0])
@@ -207,7 +214,7 @@ class Queues:
         return place
 
     def _link(self, place: _Place, above: Iterable[Account]) -> None:
-        """Put a new queue below those above it, which are made if they have none yet."""
+        """Put a new queue below its parents, which are added too if they are new."""
         for account in above:
             known = self._places.get(account.queue.name)
             place.above = known or self._new_place(account)
@@ -218,9 +225,9 @@ class Queues:
         self._top.push(place)
 
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
-        """Return the queue whose limit or quota keeps a gang out, "" if there is none.
+        """Return the queue whose limit or quota keeps a gang out. "" if there is none.
 
-        `evicted` is what KAI would take before from other queues below the same limits.
+        `evicted` is what KAI would first evict from other queues below the same limits.
         """
         for account in self._above[own.group.queue]:
             if account.exceeds(own.bounded, evicted, preemptible=own.preemptible):
@@ -228,12 +235,12 @@ class Queues:
         return ""
 
     def reclaimed(self, own: Waiter) -> Mapping[Queue, tuple[str, int]]:
-        """Return the queues that KAI may reclaim from for a gang, and how much each has too much.
+        """Return the queues from which KAI may reclaim for a gang, as in `Turn.above`.
 
-        That is a resource, and thousandths of it. The queues are beside the gang's own queue and
-        those above it, up to one that would then have more than its fair share, as one at its limit
-        would. There are none if a limit would be exceeded even without all preemptible pods of the
-        queues beside them. See `plugins/proportion/reclaimable` of KAI.
+        They are the siblings of the gang's queue and of its parents, up to the first of these
+        queues that would exceed its fair share with the gang. There are none if a limit would be
+        exceeded even after all preemptible pods of these siblings were evicted. See
+        `plugins/proportion/reclaimable` of KAI.
         """
         found: dict[Queue, tuple[str, int]] = {}
         evicted = NOTHING
@@ -249,6 +256,6 @@ class Queues:
         return {} if self.full(own, evicted) else found
 
     def take(self, queue: str, gets: Quantities, *, preemptible: bool) -> None:
-        """Count what was allocated to a gang."""
+        """Count an allocation in a queue and its parents."""
         for account in self._above[queue]:
             account.take(gets, preemptible=preemptible)

@@ -1,7 +1,7 @@
-"""What each queue is promised, may have and has, and how KAI divides the rest between queues.
+"""Quota, limit, usage and fair share of queues, and how KAI divides the rest between them.
 
 See `pkg/scheduler/plugins/proportion` of KAI: `proportion.go`, `resource_division` and
-`resource_share`. Usage in the past, which an administrator may have KAI read, is not known here.
+`resource_share`. KAI can be configured to take past usage into account, which is not known here.
 """
 
 import math
@@ -16,37 +16,38 @@ from app.facts.kubernetes.pod import Shape
 from app.facts.quantity import Amounts
 
 Quantities = tuple[float, float, float]
-"""GPUs, thousandths of CPUs and bytes, as KAI counts them."""
+"""(GPUs, thousandths of CPUs, bytes), as KAI counts them."""
 
 NOTHING: Quantities = (0.0, 0.0, 0.0)
 UNITS = (1000, 1, 1000)
-"""How many thousandths a unit of each has."""
+"""The number of thousandths in a unit of each resource."""
 _WITHOUT_SHARE = 1000
-"""What KAI multiplies with that a queue has without any share."""
+"""KAI's factor for usage of which the queue has no share."""
 _MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):
-    """The memory of a GPU on the nodes of a pool, in MiB: the least and the most; None if unknown.
+    """The memory of a GPU on the nodes of a pool, in MiB. None if it is not known.
 
-    KAI counts a pod that asks for memory by the least of it in the order of queues, and by the most
-    at limits (`capacity_policy.go`, `allocation_info.go`).
+    See `capacity_policy.go` and `allocation_info.go` of KAI for how it is used.
     """
 
     least: int | None = None
+    """By this, KAI converts requests for GPU memory in the order of queues."""
     most: int | None = None
+    """By this, KAI converts requests for GPU memory at limits."""
 
 
 UNKNOWN_MEMORY = GpuMemory()
 
 
 def quantities(amounts: Amounts) -> Quantities:
-    """Return amounts of any resources as KAI counts them for queues."""
+    """Return amounts of resources as KAI counts them in queues."""
     return _gpus(amounts), amounts.get("cpu", 0), amounts.get("memory", 0) / 1000
 
 
 def _gpus(amounts: Amounts) -> float:
-    """Return the GPUs of amounts; a MIG device counts as its slices (`TotalGPUs` of KAI)."""
+    """Return the number of GPUs. A MIG device counts as its slices (`TotalGPUs` of KAI)."""
     total = 0.0
     for name, amount in amounts.items():
         mig = _MIG.fullmatch(name)
@@ -58,10 +59,10 @@ def _gpus(amounts: Amounts) -> float:
 
 
 def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quantities:
-    """Return what pods ask for together, one after the other as KAI adds them.
+    """Return the total request of pods, added one by one as KAI does.
 
-    So parts of GPUs add up to what they do as floating-point numbers: 0.1 and 0.2 are more than
-    0.3. A pod that asks for memory counts by `memory_of_gpu`, and as nothing if that is not known.
+    So parts of GPUs have KAI's rounding errors: 0.1 + 0.2 is more than 0.3. A pod that requests GPU
+    memory counts by `memory_of_gpu`, and as no GPU if that is not known.
     """
     total = NOTHING
     for shape, count in by_shape(runs):
@@ -75,7 +76,7 @@ def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quan
 
 
 def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantities:
-    """Return what a pod that waits asks for."""
+    """Return what KAI counts for a pending pod."""
     gpus, cpus, memory = quantities(dict(shape.requests))
     part = shape.part
     if part and part.memory and memory_of_gpu:
@@ -84,7 +85,7 @@ def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantit
 
 
 def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quantities:
-    # by position, because this is called for each pod
+    # Written out by position, because this is called for each pod.
     return (
         some[0] + times * more[0],
         some[1] + times * more[1],
@@ -93,7 +94,7 @@ def added(some: Sequence[float], more: Sequence[float], times: int = 1) -> Quant
 
 
 class Account:
-    """What a queue may have of each resource, and has."""
+    """The bounds, usage and requests of a queue, by resource."""
 
     def __init__(self, queue: Queue) -> None:
         shares = queue.shares.values()
@@ -103,20 +104,23 @@ class Account:
         self.weights = [share.weight for share in shares]
         self.allocated = NOTHING
         self.fixed = NOTHING
+        """The part of `allocated` that is not preemptible."""
         self.evictable = NOTHING
-        """What of `allocated` is preemptible, with the minimum of what is semi-preemptible."""
+        """The part of `allocated` that is preemptible or semi-preemptible, including minimums."""
         self.requested = NOTHING
+        """What its placed and pending pods request."""
         self.fair = [0.0, 0.0, 0.0]
+        """Its fair share, which `divide` computes."""
 
     def take_from_status(self) -> None:
-        """Count what the status of the queue says, because its pods can't be seen."""
+        """Take the usage from the status of the queue, because its pods are not known."""
         shares = self.queue.shares.values()
         self.allocated = _status(share.allocated for share in shares)
         self.fixed = _status(share.allocated_fixed for share in shares)
         self.requested = self.allocated
 
     def take(self, asked: Quantities, *, preemptible: bool) -> None:
-        """Count what was allocated."""
+        """Count an allocation."""
         self.allocated = added(self.allocated, asked)
         if preemptible:
             self.evictable = added(self.evictable, asked)
@@ -126,44 +130,47 @@ class Account:
     def over_limit(self, asked: Quantities, evicted: Quantities = NOTHING) -> list[int]:
         """Return the positions of the resources whose limit would be exceeded.
 
-        What is `evicted` first no longer counts.
+        `evicted` is usage that would be evicted first.
         """
         left = [max(0.0, has) for has in added(self.allocated, evicted, -1)]
         return _exceeded(self.limit, left, asked)
 
     def over_quota(self, asked: Quantities) -> list[int]:
-        """Return the positions of the resources whose quota non-preemptible pods would exceed."""
+        """Return the positions of the resources whose quota would be exceeded.
+
+        Only usage that is not preemptible counts.
+        """
         return _exceeded(self.quota, self.fixed, asked)
 
     def exceeds(self, asked: Quantities, evicted: Quantities, *, preemptible: bool) -> bool:
-        """Return whether the limit would be exceeded, or the quota by what is not preemptible."""
+        """Return whether a request exceeds the limit, or the quota if it is not preemptible."""
         over = self.over_limit(asked, evicted)
         return bool(over or (not preemptible and self.over_quota(asked)))
 
     def may_reclaim(self, asked: Quantities) -> bool:
-        """Return whether with so much more, it has no more of anything than its fair share."""
+        """Return whether the queue would stay within its fair share of every resource."""
         pairs = zip(added(self.allocated, asked), self.fair, strict=True)
         return all(has <= fair for has, fair in pairs)
 
     @property
     def above(self) -> tuple[str, int] | None:
-        """A resource of which it has more than it may have: how much, in thousandths."""
+        """The first resource of which it uses more than it may: (name, excess in thousandths)."""
         rows = zip(self.queue.shares, self.allocated, self.may_have, UNITS, strict=True)
         over = ((name, round((has - most) * unit)) for name, has, most, unit in rows if has > most)
         return next(over, None)
 
     @property
     def may_have(self) -> list[float]:
-        """What it may have, also if others ask for more."""
+        """What it may use even if others request more."""
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
 
     def comes_before(
         self, asked: Quantities, other: "Account", others: Quantities, total: Quantities
     ) -> bool:
-        """Return whether KAI takes up this queue before a sibling.
+        """Return whether KAI takes up this queue before the sibling `other`.
 
-        `asked` and `others` are what the next gang of each asks for. See `GetQueueOrderResult` in
+        `asked` and `others` are the requests of the next gang of each. See `GetQueueOrderResult` in
         `plugins/proportion/queue_order/queue_order.go` of KAI.
         """
         own = self._rank(asked, total)
@@ -178,7 +185,7 @@ class Account:
                 return True
             if all(mine >= its for mine, its in pairs):
                 return False
-        # of queues of one second KAI takes either
+        # KAI takes either of two queues that were created in the same second. Here, names decide.
         ages = ((each.queue.created or 0.0, each.queue.name) for each in (self, other))
         own_age, other_age = ages
         return own_age < other_age
@@ -199,7 +206,7 @@ class Account:
         return min(self.limit[resource], self.requested[resource])
 
     def wants(self, resource: int) -> float:
-        """Return what it asks for beyond its share."""
+        """Return what it requests beyond its fair share, up to its limit."""
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
     def is_satisfied(self, resource: int) -> bool:
@@ -223,7 +230,7 @@ def _bounds(bounds: Iterable[int | None]) -> list[float]:
 
 
 def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> float:
-    """Return the largest part of what a queue may have that it has."""
+    """Return the dominant share: the largest fraction that a queue uses of what it may use."""
     parts = []
     for amount, most, of_all in zip(has, may_have, total, strict=True):
         known = of_all if most == math.inf else most
@@ -232,7 +239,10 @@ def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> 
 
 
 def divide(accounts: Iterable[Account], total: Quantities) -> None:
-    """Give each queue its fair share: to those at the top of all there is, and so on below them."""
+    """Give each queue its fair share.
+
+    Top-level queues get shares of `total`, and queues below them shares of their parent's.
+    """
     below = by_key((account.queue.parent, account) for account in accounts)
     shares: list[tuple[str, Sequence[float]]] = [("", total)]
     for parent, share in shares:
@@ -245,7 +255,7 @@ def divide(accounts: Iterable[Account], total: Quantities) -> None:
 
 
 def _promise(account: Account, resource: int, total: float) -> float:
-    """Give a queue what it asks for of its quota."""
+    """Give a queue what it requests within its quota, and return that."""
     quota = account.quota[resource]
     promised = min(total if quota == math.inf else quota, account.requestable(resource))
     account.fair[resource] += promised
@@ -253,10 +263,10 @@ def _promise(account: Account, resource: int, total: float) -> float:
 
 
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
-    """Divide what is beyond all quotas: by priority, then by weight.
+    """Divide what no quota covers, by priority and then by weight.
 
-    Shares are whole numbers, and at last one more goes to those that lost most by that. See
-    `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
+    Shares are rounded down to whole numbers. In the end, queues that lost most by this get up to
+    one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
     """
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
     rounded: list[dict[str, float]] = []
@@ -281,9 +291,9 @@ def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> Non
 def _divide_among(
     accounts: Sequence[Account], resource: int, left: float
 ) -> tuple[float, dict[str, float]]:
-    """Divide an amount in rounds between equal queues.
+    """Divide an amount in rounds between queues of one priority.
 
-    Return what is left, and what each queue that wants more lost when its share was rounded down.
+    Return the rest, and what each unsatisfied queue lost by rounding, by name.
     """
     lost: dict[str, float] = {}
     again = True

@@ -1,4 +1,4 @@
-"""What the queues of a node pool have and ask for: KAI counts pods, not the status of queues.
+"""Usage and requests of the queues of a node pool. KAI counts pods, not the status of queues.
 
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """
@@ -37,15 +37,15 @@ def pods_are_known(index: Index) -> bool:
 
 
 def accounts_of(index: Index, pool: str) -> Accounts:
-    """Return what the queues of a pool have now. Nobody may change it.
+    """Return the current accounts of the queues of a pool. They are shared, so do not change them.
 
-    If pods of other namespaces can't be seen, it is what the status of each queue says.
+    If the pods of all namespaces are not known, the accounts are from the status of each queue.
     """
     return index.remembered(("accounts", pool), lambda: new_accounts(index, pool))
 
 
 def new_accounts(index: Index, pool: str) -> Accounts:
-    """Return new accounts of the queues of a pool, with what they have and ask for."""
+    """Return new accounts of the queues of a pool, with their usage and requests."""
     names = [name for name, queue in index.queues.items() if name and queue.pool == pool]
     accounts = {name: Account(index.queues[name]) for name in names}
     if not pods_are_known(index):
@@ -53,7 +53,7 @@ def new_accounts(index: Index, pool: str) -> Accounts:
             account.take_from_status()
         return accounts
 
-    # the pods of a gang have one shape
+    # The pods of a gang share one Shape object, so that each is converted once.
     of_shape: dict[int, Quantities] = {}
     nodes = {node.name: node for node in nodes_of_pool(index, pool)}
     memory = memory_in(nodes.values())
@@ -77,7 +77,7 @@ def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
 
 
 def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
-    """Return what those of `nodes` that are ready have, without what pods of others have.
+    """Return what the ready `nodes` have, without what the pods of other schedulers use.
 
     See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
@@ -87,7 +87,7 @@ def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -
     for node in nodes:
         if not node.takes_pods:
             continue
-        # nodes of one kind share a map
+        # Nodes of one kind share one map.
         maps[id(node.allocatable)] = node.allocatable
         kinds[id(node.allocatable)] += 1
         for pod in index.pods_on.get(node.name, ()):
@@ -106,7 +106,7 @@ def memory_in_pool(index: Index, pool: str) -> GpuMemory:
 
 
 def memory_in(nodes: Iterable[Node]) -> GpuMemory:
-    """Return the least and the most memory that a GPU has on some nodes."""
+    """Return the least and the most memory of a GPU on some nodes."""
     known = {memory_of_gpus(node.labels) or 0 for node in nodes}
     sizes = [memory for memory in known if memory > WITHOUT_LABEL]
     return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY
@@ -119,10 +119,10 @@ def _placed_and_waiting(
     memory: GpuMemory,
     of_shape: dict[int, Quantities],
 ) -> tuple[Quantities, Quantities]:
-    """Return what pods of a PodGroup have on nodes of the pool, and what the others ask for.
+    """Return what the pods of a PodGroup use on nodes of the pool, and what its others request.
 
-    Pods that end, have ended or have gates count as nothing. `of_shape` keeps what pods without
-    parts of GPUs ask for, by the id of their shape.
+    Terminating, finished and gated pods count as nothing. `of_shape` keeps converted requests by
+    the id of the shape, for shapes without parts of GPUs.
     """
     placed, waiting = NOTHING, NOTHING
     for pod in index.pods_of_group.get(group.key, ()):
@@ -145,9 +145,9 @@ def _placed_and_waiting(
 
 
 def gpus_of_claims(index: Index, pod: Pod) -> float:
-    """Return how many GPUs the claims of a pod ask for, those that other pods share too.
+    """Return the number of GPUs that the claims of a pod request, including shared claims.
 
-    KAI takes classes with `gpu` in their names for GPUs (`pkg/common/resources/dra.go`).
+    KAI counts every device class with `gpu` in its name (`pkg/common/resources/dra.go`).
     """
     gpus = 0
     for claim in pod.claims:
@@ -159,12 +159,12 @@ def gpus_of_claims(index: Index, pod: Pod) -> float:
 
 
 def received(shape: Shape, node: Node) -> Quantities:
-    """Return what KAI counts of a pod that has a node (`setAcceptedResources`)."""
+    """Return what KAI counts for a pod that has a node (`setAcceptedResources`)."""
     asked = quantities_of_pod(shape)
     part = shape.part
     if not part or not part.memory:
         return asked
     of_gpu = memory_of_gpus(node.labels) or WITHOUT_LABEL
-    # KAI rounds the sum of all devices to hundredths
+    # KAI rounds the share of each GPU to hundredths.
     gpus = int(part.share_of_each(of_gpu) * 100 + 0.5) * part.devices / 100
     return gpus, asked[1], asked[2]

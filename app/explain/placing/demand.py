@@ -1,8 +1,4 @@
-"""What has to be placed together, and the nodes that it is placed on.
-
-These are pods, and parts that go into one domain each; and nodes by domain, with what is free on
-them.
-"""
+"""A demand (pods to be placed together) and its ground (nodes, and what is free on them)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,68 +19,68 @@ from app.facts.kubernetes.pod import Shape
 
 
 class Depths(Value):
-    """The levels of a constraint by their depth, 0 for none. KAI tries the narrow ones first."""
+    """The levels of a constraint by their depth, 0 for none."""
 
     required: int
     preferred: int
 
     @property
     def tried(self) -> range:
-        """The depths of the domains that KAI tries, in its order."""
+        """The depths of the domains that KAI tries, the narrow ones first."""
         return range(self.preferred, self.required - 1, -1)
 
 
 Run = tuple[Shape, int]
-"""Pods of one shape, and how many there are."""
+"""(shape, number of pods)"""
 
 
 class Demand(Value, dict=True):
-    """Pods and parts that go together into one domain of a level.
-
-    `key` is the label of the required level, "" for none; `preferred` likewise. `levels` are those
-    of its topology, None for the one of the ground. `pods` (shape and count) and `parts` are in the
-    order in which KAI places them. `occupied` are nodes that already have pods of the parts that
-    are to be placed: the rest must join their domain.
-    """
+    """Pods and parts that go together into one domain of a level, in KAI's order."""
 
     name: str
     key: str
+    """The node label of the required level, "" for none."""
     pods: tuple[Run, ...] = ()
+    """Its own pods, without the pods of its parts."""
     parts: tuple["Demand", ...] = ()
+    """Its parts, each with a constraint of its own."""
     occupied: frozenset[str] = frozenset()
+    """The nodes that already have pods of it, whose domain the other pods must join."""
     preferred: str = ""
+    """The node label of the preferred level, "" for none."""
     levels: tuple[str, ...] | None = None
+    """The labels of all levels of its topology. None stands for the topology of the ground."""
 
     @cached_property
     def count(self) -> int:
-        """How many pods it has."""
+        """The number of its pods."""
         return sum(count for _, count in self.pods) + sum(part.count for part in self.parts)
 
     @cached_property
     def in_order(self) -> tuple[Run, ...]:
-        """All pods, those of the parts too, in KAI's order."""
+        """All pods including those of the parts, in KAI's order."""
         return (*self.pods, *(pair for part in self.parts for pair in part.in_order))
 
     @cached_property
     def shapes(self) -> tuple[Run, ...]:
-        """All pods by shape, those of the parts too."""
+        """All pods including those of the parts, by shape."""
         return by_shape(self.in_order)
 
     @cached_property
     def profile(self) -> tuple[object, ...]:
-        """Equal for demands that differ only in their names."""
+        """A key that is equal for demands that differ only in their names."""
         parts = tuple(part.profile for part in self.parts)
         return (self.key, self.preferred, self.levels, self.pods, parts, self.occupied)
 
     @cached_property
     def constrained(self) -> bool:
-        """Whether it, or a part of it, has a constraint."""
+        """Whether it or one of its parts has a constraint."""
         own = bool(self.key or self.preferred)
         return own or any(part.constrained for part in self.parts)
 
     @cached_property
     def loose(self) -> tuple[Run, ...]:
-        """The pods that may go anywhere in its domain, by shape."""
+        """The pods that may use any node in its domain, by shape."""
         free = (part.in_order for part in self.parts if not part.constrained)
         return by_shape((*self.pods, *(pair for pairs in free for pair in pairs)))
 
@@ -94,12 +90,12 @@ class Demand(Value, dict=True):
         return tuple(part for part in self.parts if part.constrained)
 
     def asks(self, resource: str) -> int:
-        """Return what all pods ask for, in thousandths; of GPUs, of all kinds together."""
+        """Return the total request in thousandths. For a kind of GPUs, count all kinds together."""
         measure = gpus_of if is_gpu(resource) else (lambda requests: requests.get(resource, 0))
         return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:
-        """Return its levels. None if one doesn't exist, or if KAI refuses them together."""
+        """Return its levels. None if one does not exist, or if KAI rejects their combination."""
         required = domains.depth(self.key) if self.key else 0
         preferred = domains.depth(self.preferred) if self.preferred else required
         if required is None or preferred is None or preferred < required:
@@ -107,31 +103,31 @@ class Demand(Value, dict=True):
         return Depths(required, preferred)
 
     def may_join(self, path: Path, required: int, domains: Domains) -> bool:
-        """Return whether pods of it run in a domain of the required level already, if any run."""
+        """Return whether a domain has the pods that already run. True if none run."""
         if not (self.occupied and required):
             return True
         return domains.known(path[:required]) in domains.domains_of(self.occupied, required)
 
     def every(self) -> Iterator["Demand"]:
-        """Itself and all its parts."""
+        """Yield the demand and all its parts."""
         yield self
         for part in self.parts:
             yield from part.every()
 
     def changed(self, change: Callable[["Demand"], "Demand"]) -> "Demand":
-        """Return the demand with a change of itself and of all its parts, the inner ones first."""
+        """Return the demand with a change applied to it and its parts, the inner parts first."""
         parts = tuple(part.changed(change) for part in self.parts)
         return change(replace(self, parts=parts))
 
     def flat(self) -> Iterator["Demand"]:
-        """Itself after its parts that have constraints, the innermost first."""
+        """Yield its parts with constraints, the innermost first, and then the demand itself."""
         for part in self.bound:
             yield from part.flat()
         yield self
 
 
 def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
-    """Return how many pods there are of each shape."""
+    """Return the number of pods of each shape."""
     total: Counter[Shape] = Counter()
     for shape, count in pods:
         total[shape] += count
@@ -139,10 +135,10 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
-    """Return the domains that nodes are in.
+    """Return the names of the domains of some nodes, and the names of nodes outside all domains.
 
-    They are of the narrowest level that is required, else of the one above the narrowest. Nodes
-    that are in none are called by their names.
+    The domains are of the narrowest required level, or of the level above the narrowest if none is
+    required.
     """
     trees = [(part.key, domains.by(part.levels)) for part in demand.every() if part.key]
     depths = [(tree.depth(key) or 0, tree) for key, tree in trees]
@@ -163,41 +159,42 @@ Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
 Taker = tuple[int, int]
-"""(for how many pods it has room, position of the node)"""
+"""(number of pods for which a node has room, position of the node)"""
 
 UNLIMITED = 1_000_000
 
 
 def everything(_resource: str) -> bool:
-    """Return whether a resource counts, if all do."""
+    """Return True: every resource counts."""
     return True
 
 
 class Ground(Value, dict=True):
-    """Nodes, and what is free on them.
-
-    `free` has, for each node of `domains`, the free amounts of the resources called `names`. `fit`
-    gives for each shape which nodes may take it. Only those resources are asked for for which
-    `counts` holds. `coming` is what ending pods will leave on some nodes, and `shares` are the GPUs
-    that pods share there, both by position.
-    """
+    """Nodes, and what is free on them."""
 
     domains: Domains
+    """The tree of the nodes."""
     names: tuple[str, ...]
+    """The names of the resources, in the order of all vectors."""
     free: Sequence[Vector]
+    """The free amounts of each node."""
     fit: Mapping[Shape, Sequence[bool]]
+    """Whether each node may take pods of a shape."""
     counts: Callable[[str], bool] = everything
+    """Whether requests for a resource count."""
     coming: Mapping[int, Vector] = MappingProxyType({})
+    """What terminating pods will free, by the position of the node."""
     shares: Mapping[int, Shares] = MappingProxyType({})
+    """The GPUs that pods share, by the position of the node."""
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """What each shape asks for. A part of a GPU is part of one."""
+        """The request of each shape, with parts of GPUs as fractions."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
     @cached_property
     def takes(self) -> Mapping[Shape, Vector]:
-        """What each shape asks for of a node besides parts of GPUs."""
+        """The request of each shape without parts of GPUs."""
         return {
             shape: self._without_gpus(asks) if shape.part else asks
             for shape, asks in self.asks.items()
@@ -205,24 +202,24 @@ class Ground(Value, dict=True):
 
     @cached_property
     def gpu(self) -> int:
-        """The position of whole GPUs among the names, -1 if nothing is about them."""
+        """The position of whole GPUs among the names, -1 if they are not among them."""
         return self.names.index(GPU) if GPU in self.names else -1
 
     @cached_property
     def pods(self) -> int:
-        """The position of places for pods among the names, -1 if they don't count."""
+        """The position of the resource `pods` among the names, -1 if it is not among them."""
         return self.names.index("pods") if "pods" in self.names else -1
 
     def part_of(self, shape: Shape) -> GpuPart | None:
-        """Return the part of GPUs that a shape asks for, None if GPUs don't count."""
+        """Return the part of GPUs that a shape requests. None if GPUs do not count."""
         return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:
-        """Return what all pods of a demand ask for together."""
+        """Return the total request of a demand, with parts of GPUs as fractions."""
         return self._sum(demand, self.asks)
 
     def taken(self, demand: Demand) -> Vector:
-        """Return what all pods of a demand ask for together, without parts of GPUs."""
+        """Return the total request of a demand without parts of GPUs."""
         return self._sum(demand, self.takes)
 
     def _sum(self, demand: Demand, asks: Mapping[Shape, Vector]) -> Vector:
@@ -237,43 +234,43 @@ class Ground(Value, dict=True):
 
 
 def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]) -> Vector:
-    """Return the sum of what `measure` makes of each vector; few of many nodes differ.
-
-    () without vectors.
-    """
+    """Return the sum of `measure(vector)` over all vectors. () without vectors."""
+    # Most of many nodes are alike: measure each kind once.
     kinds = Counter(vectors)
     parts = [[count * amount for amount in measure(kind)] for kind, count in kinds.items()]
     return tuple(map(sum, zip(*parts, strict=True)))
 
 
 def capacity_of(free: Vector, asks: Vector) -> int:
-    """Return the number of pods for which a node has room; very many if nothing is asked for."""
+    """Return the number of pods for which a node has room: UNLIMITED if they request nothing."""
     counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)
     return max(0, min(counts, default=UNLIMITED))
 
 
 def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
-    """Return the nodes that take pods, those with the least room first."""
+    """Return the nodes that take pods, the nodes with the least room first."""
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 
 class Step(NamedTuple):
-    """Pods that were put on a node, and what the node had before.
-
-    `idle` and `shares` are None for a node without ending pods, or without shared GPUs. `waits` is
-    whether KAI waits there for pods that end.
-    """
+    """Pods that were put on a node, and the state of the node before that."""
 
     position: int
+    """The position of the node."""
     free: Vector
+    """The free amounts before."""
     pods: int
+    """The number of pods."""
     idle: Vector | None = None
+    """The amounts that were free already. None if no pods terminate on the node."""
     shares: Shares | None = None
+    """The shared GPUs before. None if they have not changed."""
     waits: bool = False
+    """Does KAI wait for other pods to terminate?"""
 
 
 class Board:
-    """Pods on the nodes of a ground, and the way back."""
+    """The nodes of a ground with pods that are placed on trial. Each step can be undone."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -285,7 +282,7 @@ class Board:
 
     @property
     def mark(self) -> int:
-        """The present moment, for `undo`."""
+        """The number of steps so far, for `undo`."""
         return len(self._journal)
 
     @property
@@ -299,22 +296,22 @@ class Board:
         return dict(self._shares)
 
     def used(self, start: int = 0, end: int | None = None) -> frozenset[int]:
-        """Return the nodes on which something was placed, between two moments."""
+        """Return the nodes on which pods were placed between two marks."""
         return frozenset(step.position for step in self._journal[start:end])
 
     @property
     def chosen(self) -> list[tuple[int, int]]:
-        """The nodes on which something was placed, each with how many pods, in their order."""
+        """The steps so far: (position of the node, number of pods)."""
         return [(step.position, step.pods) for step in self._journal]
 
     def kept(self) -> list[tuple[int, int]]:
-        """Keep what was placed for good, and return the nodes, each with how many pods."""
+        """Make all steps permanent and return them: (position of the node, number of pods)."""
         kept = self.chosen
         self._journal.clear()
         return kept
 
     def undo(self, mark: int) -> None:
-        """Take away what was placed since a moment."""
+        """Undo all steps since a mark."""
         while len(self._journal) > mark:
             self._restore(self._journal.pop())
 
@@ -331,7 +328,10 @@ class Board:
         return known or without_shares(self._domains.nodes[position])
 
     def _takers(self, ground: Ground, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
-        """Return the nodes that take pods of a shape of a ground, which may be another one."""
+        """Return which of `nodes` take pods of a shape.
+
+        `ground` may be another ground of the same nodes.
+        """
         asks = ground.takes[shape]
         fit = ground.fit[shape]
         free = self._free
@@ -344,7 +344,7 @@ class Board:
         return [taker for taker in able if taker[0]]
 
     def _room_of_part(self, position: int, asks: Vector, part: GpuPart) -> int:
-        """Return for how many pods that share GPUs a node has room."""
+        """Return for how many pods with parts of GPUs a node has room."""
         have = self._free[position]
         most = self._room(have, asks)
         if not most or self._has_one_place(have):
@@ -353,14 +353,14 @@ class Board:
         return capacity_for(self._shares_at(position), part, whole, most)
 
     def _has_one_place(self, have: Vector) -> bool:
-        """Return whether a node takes only one pod more, and none to reserve a GPU besides."""
+        """Return whether a node takes only one more pod, so that no pod can reserve a GPU too."""
         at = self._ground.pods
         return at >= 0 and have[at] < 2000
 
     def _put(
         self, able: Iterable[Taker], asks: Vector, count: int, part: GpuPart | None = None
     ) -> int:
-        """Put up to `count` equal pods on nodes, in their order. Return how many have no place."""
+        """Put up to `count` equal pods on nodes, in this order. Return how many have no place."""
         for capacity, position in able:
             taken = capacity if capacity < count else count
             if part:
@@ -377,7 +377,7 @@ class Board:
         return count
 
     def _put_part(self, position: int, asks: Vector, part: GpuPart) -> bool:
-        """Put a pod that shares GPUs on a node. False if its GPUs have no room."""
+        """Put a pod with a part of GPUs on a node. Return False if its GPUs have no room."""
         have = self._free[position]
         shares = self._shares_at(position)
         gpu = self._ground.gpu

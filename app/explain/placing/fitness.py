@@ -1,7 +1,4 @@
-"""The fitness of a node for a pod.
-
-It depends on selectors, affinity, taints, cordons and readiness, as the scheduler judges.
-"""
+"""Which nodes may take a pod: selectors, affinity, taints, cordons and readiness."""
 
 from collections.abc import Mapping
 
@@ -26,9 +23,9 @@ Until 0.17, KAI gives cordoned nodes to nobody: `pkg/scheduler/scheduler_util` a
 
 
 def matches_any(terms: tuple[Term, ...], node: Node) -> bool:
-    """Return whether one of the terms of a NodeSelector holds.
+    """Return whether one of the terms of a NodeSelector matches a node.
 
-    An empty term holds nowhere, as in Kubernetes.
+    An empty term matches no node, as in Kubernetes.
     """
     return any(term and all(_holds(requirement, node) for requirement in term) for term in terms)
 
@@ -41,12 +38,12 @@ def is_selected(shape: Shape, node: Node) -> bool:
 
 
 def asks_gpus(shape: Shape) -> bool:
-    """Return whether pods of this shape ask for GPUs of any kind."""
+    """Return whether pods of this shape request GPUs of any kind."""
     return bool(shape.part) or any(is_gpu(name) for name, _ in shape.requests)
 
 
 def refused_by(shape: Shape, node: Node) -> str:
-    """Return why a node never takes pods of this shape because of the kind of its GPUs.
+    """Return why the kind of a node's GPUs excludes pods of this shape. "" if it does not.
 
     See `PredicateByNodeResourcesType` in `pkg/scheduler/api/node_info/node_info.go` of KAI.
     """
@@ -73,9 +70,9 @@ def _has_mig(node: Node) -> bool:
 
 
 def unfit_because(shape: Shape, node: Node) -> str:
-    """Return why new pods of this shape may not be bound to this node.
+    """Return in a few words why new pods of this shape may not be bound to this node.
 
-    It is one or a few words; "" if they may, if it has room.
+    Return "" if they may be bound to it once it has room.
     """
     if not node.ready:
         return "not ready"

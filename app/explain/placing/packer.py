@@ -1,9 +1,9 @@
-"""Places a gang as the KAI scheduler does, to know what it will do and what it would do if.
+"""Place gangs as the KAI scheduler does, now or under an assumption.
 
 KAI goes through the parts of a gang in a fixed order and puts each into the first domain that takes
-it. It never goes back to a part that has its place, and before it tries a domain it asks for room
-for as many pods as the part has, each as large as the largest. See `pkg/scheduler/plugins/topology`
-and `pkg/scheduler/actions/common/allocate.go` of
+it. It never moves a part that is already placed. Before it tries a domain, it requires room there
+for all pods of the part as if each were as large as the largest. See
+`pkg/scheduler/plugins/topology` and `pkg/scheduler/actions/common/allocate.go` of
 https://github.com/kai-scheduler/KAI-Scheduler at d5bc503a.
 """
 
@@ -18,29 +18,27 @@ from app.explain.placing.demand import Demand, Ground, Run, Vector
 from app.explain.placing.trial import Scores, Tree, Trial
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
-"""Resources that don't make pods different kinds of pods."""
+"""Resources that all pods request in some amount, so that they do not make pods unlike."""
 _STEPS = 10
-"""KAI ranks preferred domains in so many steps."""
+"""The number of ranks that KAI gives to preferred domains."""
 
 
 class Rules(Value):
-    """What of KAI's procedure is in force; without one of them, to see whether it is the cause.
-
-    `sizes`: room is needed for as many pods as there are, each as large as the largest.
-    `shared`: a required level is never met if all nodes share a narrower domain.
-    """
+    """The peculiar rules of KAI that apply. Switching one off shows whether it is the cause."""
 
     sizes: bool = True
+    """Must a domain have room for all pods as if each were as large as the largest?"""
     shared: bool = True
+    """Does a required level fail if all nodes share a narrower domain?"""
 
 
 AS_KAI = Rules()
 
 
 class Packer(Trial):
-    """A placing of demands on nodes, as KAI does it.
+    """Places demands on nodes as KAI does.
 
-    KAI counts the room on nodes that can't take the pods too, and only then finds that out.
+    When KAI counts room, it includes nodes that cannot take the pods, and finds that out later.
     """
 
     def __init__(self, ground: Ground, rules: Rules) -> None:
@@ -48,19 +46,22 @@ class Packer(Trial):
         self.rules = rules
 
     def places(self, demand: Demand) -> bool:
-        """Return whether KAI places all of a demand. What it places stays."""
+        """Place a demand as KAI does. Return whether all of it has a place.
+
+        The placement is kept, also that of a part if the rest has no place.
+        """
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
     def has_room(self, demand: Demand) -> bool:
-        """Return whether KAI would place all of a demand. Nothing stays placed."""
+        """Return whether KAI would place all of a demand. Undo the placement."""
         mark = self.mark
         placed = self.places(demand) and not self.waits
         self.undo(mark)
         return placed
 
     def _place(self, demand: Demand, scope: Domain, scores: Scores) -> bool:
-        """Place a part inside of a domain. `scores` are those of a part around it."""
-        # without pods, there is nothing to find room for
+        """Place a part inside the domain `scope`. `scores` are those of the part around it."""
+        # Without pods, KAI does not look for room.
         if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)
 
@@ -79,7 +80,7 @@ class Packer(Trial):
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Iterator[Domain]:
-        """Yield the domains that KAI tries, in its order; none if it refuses the constraint."""
+        """Yield the domains that KAI tries, in its order. Empty if it rejects the constraint."""
         tree = self.tree(demand)
         domains = tree.domains
         levels = demand.depths(domains)
@@ -94,7 +95,7 @@ class Packer(Trial):
 
         for depth in levels.tried:
             if depth < len(common):
-                # A defect of KAI: it finds no room above the domain that all nodes share.
+                # A defect of KAI: it finds no room in domains above the one that all nodes share.
                 if not self.rules.shared and demand.may_join(common, levels.required, domains):
                     yield domains.part(common, scope)
                 continue
@@ -103,10 +104,11 @@ class Packer(Trial):
                     yield domains.part(path, scope)
 
     def _room_for(self, demand: Demand) -> Callable[[Path], bool]:
-        """Return whether KAI finds enough room in a domain, as a function of the domain.
+        """Return a function that says whether KAI counts enough room in a domain.
 
-        KAI looks at that before it tries to place the pods there. If some pods have a resource that
-        others don't, it compares sums; else it counts room for pods that ask for the most of each.
+        KAI does this before it tries to place pods in the domain. If some pods request a resource
+        that others do not, KAI compares sums. Otherwise, it counts room for pods with the largest
+        request for each resource.
         """
         tree = self.tree(demand)
         if not self.rules.sizes or not alike(demand, self._ground.names):
@@ -125,7 +127,7 @@ class Packer(Trial):
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _scores(self, demand: Demand, domain: Domain, scope: Domain) -> Scores:
-        """KAI's rank of each node of a domain by its preferred domain, the emptiest first."""
+        """Return KAI's rank of each node by its preferred domain: the emptiest ranks highest."""
         tree = self.tree(demand)
         depth = tree.domains.depth(demand.preferred) or 0
         if len(domain.path) >= depth:
@@ -142,13 +144,13 @@ class Packer(Trial):
 
 
 def _common(domains: Domains, scope: Domain, deepest: int) -> Path:
-    """Return the narrowest domain that has all nodes of `scope`, which may be of another tree.
+    """Return the narrowest domain, down to the level `deepest`, that has all nodes of `scope`.
 
-    It is not narrower than `deepest`.
+    `scope` may be a domain of another tree.
     """
     path = scope.path
     if domains.joined or not domains.has(scope):
-        # by the labels of nodes: a domain that KAI joins may be in several broader ones
+        # Compare the labels of nodes, because a joined domain may be in several broader domains.
         paths = list(filter(None, map(domains.paths.__getitem__, scope.nodes)))
         path = domains.known(paths[0][: shared_depth(paths)]) if paths else ()
     while len(path) < deepest:
@@ -168,15 +170,15 @@ def _descend(
             yield path
         return
     for child in tree.order(asked, path):
-        # A joined domain has more room than one of the domains that it is in.
+        # A joined domain may have more room than one of the broader domains around it.
         if tree.domains.joined or fits(child):
             yield from _descend(tree, asked, child, depth, fits)
 
 
 def alike(demand: Demand, names: Sequence[str]) -> bool:
-    """Return whether all pods of a demand ask for the same resources, if not for the same amounts.
+    """Return whether all pods of a demand request the same resources, in whatever amounts.
 
-    GPUs by claims don't count, as KAI sees them.
+    GPUs of claims do not count, because KAI ignores them here.
     """
     for name in names:
         if name in _OF_ANY_AMOUNT or name.startswith(PREFIX):
@@ -188,13 +190,16 @@ def alike(demand: Demand, names: Sequence[str]) -> bool:
 
 
 def _merged(pods: Sequence[Run]) -> list[Run]:
-    """Runs of pods of one shape, in their order."""
+    """Return runs of pods in the same order, with neighbours of one shape merged."""
     groups = itertools.groupby(pods, key=itemgetter(0))
     return [(shape, sum(count for _, count in runs)) for shape, runs in groups]
 
 
 def _joined(parts: Sequence[Demand]) -> Iterator[Demand]:
-    """Parts in their order; neighbours without any constraint as one, which is quicker."""
+    """Yield the parts in their order, with neighbours without constraints as one part.
+
+    That gives the same placement, with fewer steps.
+    """
     for is_constrained, run in itertools.groupby(parts, key=attrgetter("constrained")):
         if is_constrained:
             yield from run

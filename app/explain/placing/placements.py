@@ -1,4 +1,4 @@
-"""Where a demand fits, under the assumptions that reasons make."""
+"""The placements of a demand, as the cluster is and under the assumptions of reasons."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -26,27 +26,29 @@ Free = Literal["now", "soon", "empty"]
 
 
 class Assumption(Value):
-    """What is supposed to be otherwise than it is.
-
-    `free` is what nodes have left: now, or when terminating pods are gone (`soon`), or without any
-    pods of others (`empty`). Nodes at the positions `emptied` have none either. `opened`: nodes are
-    ready, without cordons and taints. `without` is a resource that nobody asks for; with `devices`,
-    pods ask for nothing else. `pool` is another node pool, or ANY_POOL. Only the nodes `only` take
-    pods. `gone` are pods that don't run any more.
-    """
+    """Assumed differences from the actual state of the cluster."""
 
     free: Free = "now"
+    """Which amounts are free: those that are free now, those that are free once the terminating
+    pods are gone ("soon"), or everything except what the gang's own pods use ("empty")."""
     emptied: frozenset[int] = frozenset()
+    """The positions of nodes on which other pods use nothing."""
     opened: bool = False
+    """Are all nodes ready, without cordons and taints?"""
     without: str = ""
+    """A resource whose requests do not count."""
     devices: bool = False
+    """Do only requests for devices count?"""
     pool: str | None = None
+    """Another node pool, or ANY_POOL."""
     only: frozenset[int] | None = None
+    """The positions of the only nodes that take pods."""
     gone: frozenset[tuple[str, str]] = frozenset()
+    """The keys of pods that no longer run."""
     rules: Rules = AS_KAI
 
     def counts(self, resource: str) -> bool:
-        """Return whether pods ask for a resource."""
+        """Return whether requests for a resource count."""
         return resource != self.without and (is_device(resource) or not self.devices)
 
 
@@ -58,17 +60,18 @@ EMPTY = Assumption(free="empty", opened=True)
 
 
 class Own(Value):
-    """The pods of a gang that are placed. They stay where they are, unless they all `leave`."""
+    """The gang's own pods that are already placed."""
 
     pods: tuple[Pod, ...] = ()
     leave: bool = False
+    """Do all of these pods leave their nodes?"""
 
 
 NOBODY = Own()
 
 
 class Outcome:
-    """Whether KAI finds a place for a demand on a ground, and what has none if not."""
+    """Whether KAI finds a place for a demand on a ground, and which part has none otherwise."""
 
     def __init__(self, demand: Demand, ground: Ground, rules: Rules) -> None:
         self._parts = list(demand.flat())
@@ -77,15 +80,15 @@ class Outcome:
         packer = Packer(ground, rules)
         is_placed = packer.places(demand)
         self.waits_for_ending = is_placed and packer.waits
-        """Whether KAI gives it nodes only once pods there have ended."""
+        """Whether KAI waits for pods to terminate before it gives these nodes to the demand."""
         self.fits = is_placed and not packer.waits
         self._used = packer.used() if is_placed else frozenset()
 
     def short_of(self, demand: Demand) -> Demand | None:
         """Return the innermost part of a demand that has no place by itself.
 
-        It is the whole if only the parts together have none, and None if all has a place. `demand`
-        is the one of the placements, or differs from it only in names.
+        Return the demand itself if each part has a place but all together have none, and None if
+        everything has a place. `demand` may differ from the demand of this outcome in names.
         """
         return None if self.fits else list(demand.flat())[self._position]
 
@@ -102,28 +105,28 @@ class Outcome:
 
     @cached_property
     def rooms(self) -> tuple[DomainRoom, ...]:
-        """The room for what is short in every domain that it may go to, the roomiest first."""
+        """The room for the part without a place in each domain that it may use, most room first."""
         if self.fits:
             return ()
         return RoomCounter(self._ground).rooms(self._parts[self._position])
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The names of the nodes that KAI would choose for the demand; none if it has no place."""
+        """The names of the nodes that KAI would choose. Empty if the demand has no place."""
         nodes = self._ground.domains.nodes
         return frozenset(nodes[position].name for position in self._used)
 
     @property
     def best(self) -> DomainRoom | None:
-        """The domain with most room for what is short."""
+        """The domain with the most room for the part without a place."""
         return self.rooms[0] if self.rooms else None
 
 
 class Placements:
-    """Where a demand fits, under different assumptions.
+    """The placements of a demand under different assumptions, computed when first needed.
 
-    Each is computed when it is first asked for. `own` are pods of the same gang that are placed.
-    Demands that differ only in names share their places, so `demand` may have the names of another.
+    `own` are the placed pods of the same gang. Demands that differ only in names share one such
+    object, so `demand` may have the names of another gang.
     """
 
     def __init__(
@@ -150,7 +153,7 @@ class Placements:
         return self._index.domains(self._topology.keys, pool)
 
     def free(self, position: int) -> Amounts:
-        """Return what a node has left of the resources that the demand is about."""
+        """Return the free amounts on a node of the resources that the demand requests."""
         return dict(zip(self.names, self._free_now[position], strict=True))
 
     @cached_property
@@ -166,7 +169,10 @@ class Placements:
         return self._outcomes[assumption]
 
     def _in_short(self, assumption: Assumption) -> Assumption:
-        """Return the assumption without what makes no difference here."""
+        """Return the assumption without differences that have no effect here.
+
+        Equal assumptions share one outcome.
+        """
         rules = assumption.rules
         if not rules.sizes and not self._sizes_matter:
             assumption = replace(assumption, rules=replace(rules, sizes=True))
@@ -187,7 +193,7 @@ class Placements:
 
     @cached_property
     def _only_devices_matter(self) -> bool:
-        """Whether some node has less room than its devices alone would give."""
+        """Whether a node has less room than its devices alone would allow."""
         full = self._ground(AS_IT_IS).asks
         part = self._ground(Assumption(devices=True)).asks
         return any(
@@ -198,15 +204,15 @@ class Placements:
 
     @property
     def now(self) -> Outcome:
-        """As it is."""
+        """The outcome in the actual state of the cluster."""
         return self.under(AS_IT_IS)
 
     def rooms(self, assumption: Assumption = AS_IT_IS) -> tuple[DomainRoom, ...]:
-        """Return the room for the demand in each domain, the roomiest first."""
+        """Return the room for the demand in each domain, most room first."""
         return RoomCounter(self._ground(assumption)).rooms(self.demand)
 
     def fit(self, assumption: Assumption = AS_IT_IS) -> Mapping[Shape, Sequence[bool]]:
-        """Return which nodes may take each shape."""
+        """Return whether each node may take pods of each shape."""
         if assumption not in self._fits:
             fits = {shape: self._fit_of(shape, assumption) for shape in self.shapes}
             only = assumption.only
@@ -219,7 +225,10 @@ class Placements:
         return self._fits[assumption]
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> "Placements":
-        """Return the placements as if nodes had these labels too, by node name."""
+        """Return the placements under the assumption that nodes have these additional labels.
+
+        `labels` are by node name.
+        """
         nodes = tuple(
             replace(node, labels={**node.labels, **labels[node.name]})
             if node.name in labels
@@ -242,7 +251,7 @@ class Placements:
         )
 
     def _coming(self, assumption: Assumption) -> Mapping[int, Vector]:
-        """Return what ending pods will leave on nodes, if they are not supposed to be gone."""
+        """Return what terminating pods will free, unless they are assumed to be gone already."""
         if assumption.free != "now":
             return {}
         coming = self._index.coming(self.names)
@@ -250,7 +259,7 @@ class Placements:
         return {at: more for at, more in coming.items() if at not in emptied} if emptied else coming
 
     def _shares(self, assumption: Assumption) -> Mapping[int, Shares]:
-        """Return the GPUs that pods share, without those of pods that are supposed to be gone."""
+        """Return the GPUs that pods share, without pods that are assumed to be gone."""
         index = self._index
         leaving = self._own.pods if self._own.leave else ()
         gone = assumption.gone | {pod.key for pod in leaving}
@@ -306,7 +315,7 @@ class Placements:
         return emptied
 
     def _empty(self, free: list[Vector], positions: Collection[int]) -> None:
-        """Take away all pods from nodes, but those of the gang that stay."""
+        """Remove every pod from the nodes except the gang's pods that stay."""
         allocatable = self._index.allocatable(self.names)
         staying = _by_node(() if self._own.leave else self._own.pods)
         if len(positions) == len(free):
@@ -322,7 +331,7 @@ class Placements:
                 free[position] = amounts.left(allocatable[position], used, self.names)
 
     def _release(self, free: list[Vector], pods: Iterable[Pod], emptied: Collection[int]) -> None:
-        """Give back what pods use, but on nodes that are empty already."""
+        """Free what pods use, except on nodes that are already empty."""
         for name, of_node in _by_node(pods).items():
             position = self.domains.positions.get(name)
             if position is None or position in emptied:
@@ -337,7 +346,7 @@ class Placements:
 
 
 def _open_to(shape: Shape, index: Index) -> Sequence[bool]:
-    """Return which nodes take a shape that selects nothing."""
+    """Return whether each node takes pods without selectors and affinity."""
     if not shape.tolerations:
         return index.open_nodes
     pairs = zip(index.open_nodes, index.nodes, strict=True)

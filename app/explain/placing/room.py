@@ -1,7 +1,8 @@
-"""Where a gang fits: every pod is put on a node, one after the other, never judged by sums.
+"""Count for how many pods of a demand each domain has room.
 
-Larger pods first, each on the node with the least room that still takes it, as schedulers do. What
-this finds is a placement; in rare mixes of sizes there may be one that it does not find.
+Every pod is put on a node. Sums of free amounts would count room that no single node has. Larger
+pods come first, each on the node with the least room that still takes it, as schedulers do. So the
+counted pods really fit. In rare mixes of sizes, more pods would fit than are counted.
 """
 
 from collections.abc import Sequence
@@ -13,17 +14,18 @@ from app.facts.kubernetes.pod import Shape
 
 
 class DomainRoom(Value):
-    """For how many pods of a demand a domain has room, alone in it."""
+    """The room of a domain for a demand."""
 
     domain: Domain
     pods: int
+    """The number of pods of the demand for which there is room."""
 
 
 class RoomCounter(Board):
-    """Trials of placing demands on nodes."""
+    """Counts the room of domains by placing demands in them on trial."""
 
     def rooms(self, demand: Demand) -> tuple[DomainRoom, ...]:
-        """Return the room for a demand in every domain that it may go to, the roomiest first."""
+        """Return the room for a demand in every domain that it may use, most room first."""
         domains = self._domains.by(demand.levels)
         scope = domains.inside if demand.constrained else domains.everywhere
         candidates = self._candidates(demand, scope)
@@ -31,9 +33,9 @@ class RoomCounter(Board):
         return tuple(sorted(rooms, key=lambda room: (-room.pods, room.domain.path)))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
-        """Return the domains that a demand may go to.
+        """Return the domains that a demand may use.
 
-        With pods that are already placed, only theirs.
+        If some of its pods are already placed, these are only the domains of these pods.
         """
         domains = self._domains.by(demand.levels)
         depth = domains.depth(demand.key)
@@ -44,7 +46,7 @@ class RoomCounter(Board):
         return [domain for domain in inside if demand.may_join(domain.path, depth, domains)]
 
     def _place(self, demand: Demand, domain: Domain) -> int:
-        """Place as much of a demand as goes into a domain, and return the number of pods."""
+        """Place as much of a demand as fits into a domain, and return the number of placed pods."""
         placed = 0
         tried = dict[object, int]()
         for part in sorted(demand.bound, key=_weight, reverse=True):
@@ -54,10 +56,10 @@ class RoomCounter(Board):
         return placed
 
     def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
-        """Place equal parts in turn.
+        """Place a part in the first domain with room for all of it, else in the one with most room.
 
-        Each goes on at the domain at which the last equal part ended: those before have no room
-        left for it. If none has room for all of it, the roomiest takes what it can.
+        Equal parts are placed one after the other. Each starts at the domain of the last one,
+        because the domains before have no room for such a part. `tried` keeps that position.
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)
@@ -77,7 +79,7 @@ class RoomCounter(Board):
         return self._place(part, candidates[best])
 
     def _try(self, part: Demand, domain: Domain) -> int:
-        """Count how many pods of a part go into a domain. Nothing stays placed."""
+        """Return how many pods of a part fit into a domain. Undo the placement."""
         if not part.bound and len(part.loose) == 1:
             shape, count = part.loose[0]
             able = self._takers(self._ground, shape, domain.nodes)
@@ -89,9 +91,9 @@ class RoomCounter(Board):
         return placed
 
     def _fill(self, shape: Shape, count: int, nodes: Sequence[int], *, mixed: bool) -> int:
-        """Place up to `count` pods of one shape.
+        """Place up to `count` pods of one shape, and return the number of placed pods.
 
-        The fullest nodes are first if other shapes are to follow.
+        If pods of other shapes follow (`mixed`), the fullest nodes are used first.
         """
         able = self._takers(self._ground, shape, nodes)
         if mixed:
@@ -106,7 +108,7 @@ def _weight(demand: Demand) -> tuple[int, ...]:
 
 
 def _weight_of_pods(pair: Run) -> tuple[int, ...]:
-    """Devices first, then CPU and memory: what is hardest to place."""
+    """Return a key that sorts pods by how hard they are to place: devices, then memory and CPU."""
     requests = dict(pair[0].requests)
     devices = max((amount for name, amount in requests.items() if "/" in name), default=0)
     return (devices, requests.get("memory", 0), requests.get("cpu", 0))

@@ -1,4 +1,4 @@
-"""One trial of placing pods on nodes: what nodes and domains have left, and the way back."""
+"""A trial placement of pods: it keeps what is free on nodes and in domains, and can be undone."""
 
 import itertools
 import math
@@ -31,7 +31,7 @@ Scores = Mapping[int, int] | None
 
 
 class Order(Generic[T]):
-    """Items in the order of their keys, which is kept while items change.
+    """Items sorted by their keys. Only items that have `changed` are sorted in again.
 
     An item whose key is None is left out.
     """
@@ -43,7 +43,7 @@ class Order(Generic[T]):
         self.changed: set[T] = set()
 
     def places(self) -> list[Any]:
-        """Return the keys of the items as they are now, in their order."""
+        """Return the current keys of the items, sorted."""
         for item in self.changed & self._keys.keys():
             before = self._keys[item]
             if before:
@@ -56,7 +56,7 @@ class Order(Generic[T]):
 
 
 class DomainSums:
-    """The sum of what the nodes of each domain have, as `measure` sees what is free on one.
+    """The sum of `measure(free)` over the nodes of each domain.
 
     `nothing` is the sum of a domain without nodes.
     """
@@ -84,7 +84,7 @@ class DomainSums:
         return total
 
     def change(self, around: Sequence[Path], before: Vector, after: Vector) -> None:
-        """Take notice of a change of a node in the domains `around` it."""
+        """Update the sums of the domains `around` a node whose free amounts have changed."""
         had = self._measure(before)
         has = self._measure(after)
         for path in around:
@@ -95,7 +95,7 @@ class DomainSums:
 
 
 class Tree:
-    """What the domains of a topology have left of what is free on their nodes."""
+    """The free amounts of each domain of a topology."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Tree:
         self._orders: dict[Path, dict[Vector, Order[Path]]] = {}
 
     def tally(self, largest: Vector) -> DomainSums:
-        """For how many pods of this size each domain has room."""
+        """Return the number of pods of this size for which each domain has room."""
         if largest not in self._tallies:
             self._tallies[largest] = DomainSums(
                 self.domains, self._free, cache(lambda have: (capacity_of(have, largest),)), (0,)
@@ -123,15 +123,15 @@ class Tree:
         return self._tallies[largest]
 
     def room_of_part(self, largest: Vector, path: Path) -> int:
-        """For how many pods of this size a domain has room, with what is left of shared GPUs.
+        """Return for how many pods of this size a domain has room, including shared GPUs.
 
-        So does KAI count pods that ask for less than a GPU (`calcNodeAccommodation`).
+        KAI counts pods that request less than a GPU in this way (`calcNodeAccommodation`).
         """
         nodes = self.domains.called(path).nodes
         return sum(capacity_of(self._with_shared_gpus(at), largest) for at in nodes)
 
     def _with_shared_gpus(self, position: int) -> Vector:
-        """Return what a node has left, with what is left of its shared GPUs."""
+        """Return the free amounts of a node, including the free parts of its shared GPUs."""
         have = self._free[position]
         shares = self._shares.get(position)
         if not shares or not shares.groups:
@@ -139,9 +139,9 @@ class Tree:
         return (*have[: self._gpu], have[self._gpu] + shares.available, *have[self._gpu + 1 :])
 
     def order(self, asked: Vector, path: Path) -> list[Path]:
-        """Return the children of a domain, those first that `asked` would fill most, then by name.
+        """Return the children of a domain in KAI's order.
 
-        So does KAI.
+        First come the children that `asked` would fill most, and equal ones are sorted by name.
         """
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
@@ -153,11 +153,12 @@ class Tree:
         return [child for _, _, child in orders[asked].places()]
 
     def tightness(self, asked: Vector) -> Callable[[Path], float]:
-        """Return the largest part of what a domain has free that is asked for, by the domain.
+        """Return a function for the largest fraction that `asked` takes of a domain's free amounts.
 
-        Pods are not counted.
+        The resource `pods` does not count.
         """
-        # A function that knew the trial, which keeps it, would be freed long after its use.
+        # The function must not refer to the tree, which keeps it: such a cycle would stay in
+        # memory until the garbage collector runs.
         left = self._sums
         counted = self._counted
 
@@ -169,7 +170,7 @@ class Tree:
         return of
 
     def change(self, position: int, before: Vector, after: Vector) -> None:
-        """Take notice of a change of a node."""
+        """Update everything that depends on the free amounts of a node."""
         around = self.domains.around(position)
         for tally in self._tallies.values():
             tally.change(around, before, after)
@@ -180,10 +181,11 @@ class Tree:
 
 
 class Trial(Board):
-    """Pods on nodes, and what each domain of each topology has left.
+    """Pods on nodes, with the free amounts of each domain of each topology.
 
-    What is free is counted with what ending pods will leave, as KAI counts it. On nodes with such
-    pods, `_idle` is what is free already: it may be more, if what ending pods leave is promised.
+    Free amounts include what terminating pods will free, as in KAI. For nodes with such pods,
+    `_idle` has the amounts that are free already. These may be larger, if more is promised to
+    waiting pods than terminating pods will free.
     """
 
     def __init__(self, ground: Ground) -> None:
@@ -199,18 +201,18 @@ class Trial(Board):
             pairs = zip(have, more, strict=True)
             self._free[position] = tuple([now + then for now, then in pairs])
         self._waiting = 0
-        """For how many steps of the journal KAI waits for ending pods."""
+        """The number of steps for which KAI waits for pods to terminate."""
         self._trees: dict[Domains, Tree] = {}
         self._fullest: dict[Shape, Order[int]] = {}
-        """Of all nodes, the fullest first."""
+        """All nodes in KAI's order for a shape, the fullest first."""
 
     @property
     def waits(self) -> bool:
-        """Whether KAI waits for pods that end before it binds what was placed."""
+        """Whether KAI waits for pods to terminate before it binds the placed pods."""
         return self._waiting > 0
 
     def tree(self, demand: Demand) -> Tree:
-        """Return what the domains have left of the topology that a demand is about."""
+        """Return the free amounts of the domains of the topology of a demand."""
         domains = self._domains.by(demand.levels)
         if domains not in self._trees:
             names = self._ground.names
@@ -218,10 +220,10 @@ class Trial(Board):
         return self._trees[domains]
 
     def kept(self) -> list[tuple[int, int]]:
-        """Keep what was placed for good, and return the nodes, each with how many pods.
+        """Make all steps permanent and return them: (position of the node, number of pods).
 
-        If KAI waits for ending pods, all that was placed only gets what they leave
-        (`ConvertAllAllocatedToPipelined`): others may still take what is free already.
+        If KAI waits for pods to terminate, all placed pods only get what these will free, and other
+        pods may still take what is free already (`ConvertAllAllocatedToPipelined`).
         """
         if self._waiting:
             for step in reversed(self._journal):
@@ -239,7 +241,7 @@ class Trial(Board):
         super()._restore(step)
 
     def fill(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
-        """Put pods of one shape on nodes in KAI's order. False if not all have room."""
+        """Put pods of one shape on nodes in KAI's order. Return False if not all have room."""
         part = self._ground.part_of(shape)
         if part:
             return self._fill_parts(shape, part, count, nodes, scores)
@@ -251,7 +253,7 @@ class Trial(Board):
         return not left
 
     def _fill_free(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> int:
-        """Put pods on what is free already. Return how many have no place."""
+        """Put pods where there is room already. Return how many have no place."""
         of_all = scores is None and nodes is self._domains.everywhere.nodes
         order = self._fullest.get(shape) if of_all else None
         if not order:
@@ -262,7 +264,7 @@ class Trial(Board):
         return self._put(able, self._ground.takes[shape], count)
 
     def _fill_coming(self, shape: Shape, count: int, nodes: Sequence[int]) -> int:
-        """Put pods on what ending pods will leave. Return how many have no place."""
+        """Put pods where terminating pods will free room. Return how many have no place."""
         rank = self._rank(shape, None, with_coming=True)
         inside = set(nodes)
         ranks = sorted(filter(None, (rank(at) for at in self._idle if at in inside)))
@@ -273,7 +275,10 @@ class Trial(Board):
         )
 
     def _fill_mixed(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
-        """Put pods on nodes whose domains have ranks, on what is free before what ends there."""
+        """Put pods on nodes by rank. Within a rank, use free room before room that will be freed.
+
+        Return False if not all have room.
+        """
         asks = self._ground.takes[shape]
         now = self._rank(shape, scores)
         soon = self._rank(shape, scores, with_coming=True)
@@ -300,7 +305,7 @@ class Trial(Board):
         return count
 
     def _put_waiting(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
-        """Put up to `count` pods on what ending pods will leave; return how many have no place."""
+        """Put up to `count` pods where room will be freed. Return how many have no place."""
         for capacity, position in able:
             taken = min(capacity, count)
             self._take(position, asks, taken, waits=True)
@@ -318,7 +323,7 @@ class Trial(Board):
         waits: bool,
         shares: Shares | None = None,
     ) -> None:
-        """Take what pods ask for of a node: of what is free already, unless KAI waits there."""
+        """Take the requests of pods from a node. With `waits`, only from what will be freed."""
         have = self._free[position]
         idle = self._idle.get(position)
         self._journal.append(Step(position, have, count, idle, shares, waits))
@@ -330,7 +335,7 @@ class Trial(Board):
     def _fill_parts(
         self, shape: Shape, part: GpuPart, count: int, nodes: Sequence[int], scores: Scores
     ) -> bool:
-        """Put pods that share GPUs on nodes, one after the other (`OrderedNodesByTask` of KAI)."""
+        """Put pods with parts of GPUs on nodes, one by one (`OrderedNodesByTask` of KAI)."""
         asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
         keys = {
@@ -353,7 +358,7 @@ class Trial(Board):
     def _rank_of_part(
         self, position: int, asks: Vector, part: GpuPart, scores: Scores
     ) -> tuple[float, ...] | None:
-        """Return the key of a node in KAI's order for a pod with a part; None without room."""
+        """Return the sort key of a node for a pod with a part of GPUs. None if it has no room."""
         have = self._free[position]
         if not self._room(have, asks) or self._has_one_place(have):
             return None
@@ -366,7 +371,7 @@ class Trial(Board):
         return -score, not fitting(shares, part), not is_idle, have[gpu], position
 
     def _is_idle(self, position: int, asks: Vector, part: GpuPart) -> bool:
-        """Return whether a pod with a part fits without what ends (`IsTaskAllocatable`)."""
+        """Return whether a pod with a part fits without waiting (`IsTaskAllocatable`)."""
         idle = self._idle.get(position)
         if idle is None:
             return True
@@ -388,10 +393,12 @@ class Trial(Board):
     def _rank(
         self, shape: Shape, scores: Scores, *, with_coming: bool = False
     ) -> Callable[[int], tuple[Any, ...] | None]:
-        """Return the key of a node in KAI's order; None if it takes no pod.
+        """Return a function for the sort key of a node in KAI's order. None if it takes no pod.
 
-        The order is by score, with shared GPUs for pods without GPUs, without GPUs for them, and
-        the fullest first. With `with_coming`, only pods count that need what ending pods leave.
+        Nodes are sorted by score. For pods without GPUs, nodes with shared GPUs come first, and
+        nodes with other GPUs last. Then the fullest node comes first. The last item of a key is the
+        number of pods that the node takes. With `with_coming`, these are only the pods for which
+        room will be freed.
         """
         asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
@@ -439,7 +446,7 @@ def _less(have: Vector, asks: Vector, count: int) -> Vector:
 
 
 def _part(ask: int, have: int) -> float:
-    """Return what part of an amount is asked for."""
+    """Return which fraction of an amount is requested."""
     if not ask:
         return 0.0
     return ask / have if have > 0 else math.inf
