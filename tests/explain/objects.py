@@ -380,7 +380,11 @@ def pod_gang(fact: PodGang) -> Object:
     spec = {"podgroups": podgroups, **told(fact.told)} | (
         {"topologyConstraintGroupConfigs": groups} if groups else {}
     )
-    roles = {"grove.io/podgang-role": fact.role, "grove.io/epoch": fact.epoch}
+    roles = {
+        "grove.io/podgang-role": fact.role,
+        "grove.io/epoch": fact.epoch,
+        "grove.io/scheduler-name": fact.scheduler,
+    }
     named = {key: value for key, value in roles.items() if value}
     metadata: Object = {"labels": labels(fact.place) | named, **time_of(fact.created)}
     metadata |= {"annotations": {"grove.io/topology-name": fact.topology}} if fact.topology else {}
@@ -760,13 +764,15 @@ def kueue_workload(fact: KueueWorkload) -> Object:
         }
         for condition in fact.conditions
     ]
+    again = time_of(fact.again)["creationTimestamp"] if fact.again is not None else None
+    requeue = {"count": fact.requeues, **({"requeueAt": again} if again else {})}
     return made(
         "kueue.x-k8s.io/v1beta1",
         "Workload",
         fact.namespace,
         fact.name,
-        spec={"queueName": fact.queue},
-        status={"conditions": conditions},
+        spec={"queueName": fact.queue, "active": fact.active},
+        status={"conditions": conditions, "requeueState": requeue},
     )
 
 

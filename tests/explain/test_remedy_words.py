@@ -368,6 +368,33 @@ def test_nobody_uncordons_what_kai_resource_management_moves(
     assert (unfit.remedy, unfit.commands) == (remedy, commands)
 
 
+TO_KAI = "Set schedulerName: kai-scheduler in the pod templates."
+OLD = {"created": NOW - 800}
+
+
+@pytest.mark.parametrize(
+    ("backend", "scheduler", "to_kai"),
+    [
+        ("", "default-scheduler", True),
+        ("default-scheduler", "default-scheduler", True),
+        ("", "kai-schedular", True),
+        ("", "team-x", False),
+        ("team-x", "team-x", False),
+        ("kueue", "default-scheduler", False),
+    ],
+)
+def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
+    backend: str, scheduler: str, to_kai: bool
+) -> None:
+    changes = {"pods": pods(scheduler=scheduler, **OLD), "gangs": (gang(scheduler=backend),)}
+    reasons = answer(facts(**changes), GANG_REF).reasons
+    remedies = [reason.remedy for reason in reasons]
+    assert (TO_KAI in remedies) is to_kai
+    if backend == "team-x":
+        asks = "Ask the platform team whether team-x, for which Grove has a profile, runs."
+        assert asks in remedies
+
+
 @pytest.mark.parametrize("labels", [{}, {KAI_CORDONED: ""}])
 def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[str, str]) -> None:
     marked = tuple(replace(n, labels={**n.labels, **labels}) for n in nodes())

@@ -13,6 +13,8 @@ from app.explain.known.read import facts_of
 from app.explain.shown.text import text
 from app.explain.shown.waiting_text import exit_code, list_text
 from app.facts.named import Ref
+from tests.explain.fleet import NAMESPACE, facts
+from tests.explain.table.words import NO_QUOTA, kueue
 from tests.kube.memory.client import MemoryClient
 
 NOW = 1_800_000_000.0
@@ -249,3 +251,9 @@ def test_pods_that_are_placed_one_by_one_are_in_the_tree() -> None:
     assert "├─ Pod …-0 " in tree
     assert "├─ Pod …-0-1 " in tree
     assert "└─ 1 more, the same" in tree
+
+
+def test_a_set_that_kueue_holds_has_a_row_with_what_kueue_says() -> None:
+    index = Index(facts(**kueue(NO_QUOTA)))
+    (row,) = listed(index, NAMESPACE)
+    assert (str(row.ref), row.state, row.id) == ("PodCliqueSet llm", "waits", "KueueHolds")

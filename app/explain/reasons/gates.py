@@ -12,7 +12,7 @@ from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
 from app.explain.known.index import Index
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
-from app.explain.reasons.said import did_you_mean, is_of_kai, schedulers
+from app.explain.reasons.said import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
 from app.facts.grove.podgang import PodGang
 from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.kubernetes.pod import Pod
@@ -297,7 +297,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 def wrong_scheduler(gang: Gang) -> Reasons:
     """There are constraints, and the pods go to a scheduler that knows none of them."""
-    if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER):
+    if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
         return  # Grove hands it to another backend, such as Kueue, which has it placed
     others = (
         (pod.scheduler, pod)
@@ -306,13 +306,21 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         if not any(gate.startswith(KUEUE_GATES) for gate in pod.gates)
     )
     for name, pods in grouped(others):
+        if name != DEFAULT_SCHEDULER and name in schedulers(gang.index):
+            continue  # a profile of Grove may be for it, and nobody here knows what it reads
         objects = refs(pods)
         constraint = "with a topology constraint"
         use = counted(pods, f"pod {constraint} uses", f"pods {constraint} use")
         text = f'{use} scheduler "{name}", which does not read it'
         if name not in schedulers(gang.index):
             text = f'{use} scheduler "{name}", which no component here answers to'
-        text += did_you_mean(name, {KAI_SCHEDULER})
+        meant = did_you_mean(name, {KAI_SCHEDULER})
+        text += meant
         evidence = Evidence(objects[0], "spec.schedulerName", name)
         remedy = f"Set schedulerName: {KAI_SCHEDULER} in the pod templates."
+        if not meant and name != DEFAULT_SCHEDULER:
+            remedy = (
+                f"Ask the platform team whether Grove has a profile for {name}, and whether it"
+                " runs. If not, set schedulerName in the pod templates to a scheduler that does."
+            )
         yield about(evidence, "WrongScheduler", text, remedy, "you", objects=objects)

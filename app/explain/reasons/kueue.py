@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, with_age
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, clock, counted, with_age
 from app.explain.reasons.said import one_line
 from app.facts.kubernetes.kueue import GATES, KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 
+_NOT_READY = "PodsReadyTimeout"
+"""Kueue's reason for what `waitForPodsReady` evicts."""
 _LATE = 60.0
 """Seconds after which Kueue has opened the gates of what it has admitted."""
 
@@ -89,24 +91,28 @@ def _state_of(workload: KueueWorkload, now: float) -> tuple[str, str, Who]:
         "Ask for less, or ask the platform team for more quota in the ClusterQueue behind"
         f" LocalQueue {queue}: {see_queue}. Don't change schedulerName."
     )
+    evicted = by_type.get("Evicted")
     if not workload.active:
+        why = f": {_said(evicted, now)}" if evicted and evicted.holds else ""
         return (
-            "the Workload is not active (spec.active: false)",
+            f"the Workload is not active (spec.active: false){why}",
             "Set spec.active: true in the Workload once what stopped it is corrected.",
             "you",
         )
 
-    evicted = by_type.get("Evicted")
     reserved = by_type.get("QuotaReserved")
     admitted = by_type.get("Admitted")
     if evicted and evicted.holds and not (admitted and admitted.holds):
         again = f", put back {workload.requeues} times" if workload.requeues > 1 else ""
         words = f"Kueue evicted it ({evicted.reason}){again}: {_said(evicted, now)}"
-        if reserved and not reserved.holds and reserved.message:
+        waits = workload.again is not None and workload.again > now > 0
+        if waits:
+            words += f"; it does not try it again before {clock(workload.again or 0.0)}"
+        elif reserved and not reserved.holds and reserved.message:
             words += f"; now it waits for quota: {_said(reserved, now)}"
-        if evicted.reason == "PodsReadyTimeout":
+        if evicted.reason == _NOT_READY:
             return words, "See why its pods were not ready in time; Kueue tries it again.", "you"
-        return words, more, "you"
+        return words, "Wait until then." if waits else more, "wait" if waits else "you"
 
     if not reserved or not reserved.holds:
         said = _said(reserved, now) if reserved else "Kueue has not looked at it yet"

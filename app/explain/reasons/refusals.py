@@ -148,9 +148,13 @@ def scheduler_unknown(gang: Gang) -> Reasons:
             f"Set schedulerName to a scheduler that runs here ({listed(sorted(known))}) in the pod"
             f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
         )
+        who: Who = "you"
+        if gang.pod_gang and gang.pod_gang.scheduler == name:
+            remedy = f"Ask the platform team whether {name}, for which Grove has a profile, runs."
+            who = "platform"
         objects = refs(pods)
         evidence = Evidence(objects[0], "spec.schedulerName", name)
-        yield about(evidence, "SchedulerSilent", text, remedy, "you", objects=objects)
+        yield about(evidence, "SchedulerSilent", text, remedy, who, objects=objects)
 
 
 def scheduler_silent(gang: Gang) -> Reasons:

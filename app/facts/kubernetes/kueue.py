@@ -28,7 +28,7 @@ class KueueWorkload(Namespaced):
 
     `queue` is its LocalQueue, and `cluster_queue` the ClusterQueue that has admitted it, "" for
     none. `owners` are uids. If it is not `active`, Kueue does not admit it. `requeues` is how often
-    Kueue has put it back into its queue.
+    Kueue has put it back into its queue, and before `again` it does not try it again.
     """
 
     kind = "Workload"
@@ -38,11 +38,13 @@ class KueueWorkload(Namespaced):
     conditions: tuple[KueueCondition, ...] = ()
     active: bool = True
     requeues: int = 0
+    again: float | None = None
 
 
 def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
+    requeue = map_at(status, "requeueState")
     return KueueWorkload(
         *read_key(obj),
         queue=text_at(spec, "queueName"),
@@ -50,7 +52,8 @@ def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
         owners=tuple(owner.uid for owner in owners_of(obj)),
         conditions=tuple(map(_condition, maps_at(status, "conditions"))),
         active=spec.get("active") is not False,
-        requeues=int_of(map_at(status, "requeueState").get("count")),
+        requeues=int_of(requeue.get("count")),
+        again=seconds_since_1970(requeue.get("requeueAt")),
     )
 
 

@@ -12,6 +12,7 @@ from tests.explain.fleet import (
     ROUTER,
     WORKERS,
     cliques,
+    fill,
     gang,
     pcs,
     pods,
@@ -277,6 +278,30 @@ GATES = (
             "pods": pods(scheduler="default-scheduler"),
             "gangs": (gang(told=SchedulerConstraint(), groups=()),),
             "sets": (pcs(asked=UserConstraint(), groups=()),),
+        },
+    ),
+    Row(
+        "WrongScheduler",
+        "Grove hands it to the default scheduler, and then to Kueue",
+        {
+            "pods": pods(scheduler="default-scheduler"),
+            "gangs": (gang(scheduler="default-scheduler"),),
+        },
+        '4 pods with a topology constraint use scheduler "default-scheduler", which does not read it',
+        "you",
+        {"pods": pods(scheduler="default-scheduler"), "gangs": (gang(scheduler="kueue"),)},
+    ),
+    Row(
+        "WrongScheduler",
+        "no scheduler has that name, and then it has placed pods",
+        {"pods": pods(scheduler="team-x")},
+        '4 pods with a topology constraint use scheduler "team-x", which no component here answers to',
+        "you",
+        {
+            "pods": (
+                *pods(scheduler="team-x"),
+                *(replace(pod, scheduler="team-x") for pod in fill("rack-b2")[:1]),
+            )
         },
     ),
 )

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.explain.reasons.reason import clock
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
@@ -62,6 +63,9 @@ def kueue(*conditions: KueueCondition, **changes: Any) -> dict[str, Any]:
 NO_QUOTA = KueueCondition(
     "QuotaReserved", False, "Pending", "insufficient quota for nvidia.com/gpu in flavor h100", NOW - 600
 )  # fmt: skip
+EVICTED = KueueCondition(
+    "Evicted", True, "PodsReadyTimeout", "Exceeded the PodsReady timeout", NOW - 300
+)
 ADMITTED = KueueCondition("Admitted", True, "Admitted", "", NOW - 5)
 RESERVED = KueueCondition("QuotaReserved", True, "QuotaReserved", "", NOW - 9)
 
@@ -279,6 +283,31 @@ WORDS = (
         "Kueue holds 4 pods in queue lab: it waits for quota: insufficient quota for nvidia.com/gpu in flavor h100 (10 minutes ago)",
         "you",
         {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has evicted it, whose pods were not ready in time, and waits with the next try",
+        kueue(EVICTED, NO_QUOTA, requeues=3, again=NOW + 300),
+        f"Kueue holds 4 pods in queue lab: Kueue evicted it (PodsReadyTimeout), put back 3 times: Exceeded the PodsReady timeout (5 minutes ago); it does not try it again before {clock(NOW + 300)}",
+        "you",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has evicted it for another one, and waits for quota again",
+        kueue(replace(EVICTED, reason="Preempted", message="for another"), NO_QUOTA, again=NOW - 5),
+        "Kueue holds 4 pods in queue lab: Kueue evicted it (Preempted): for another (5 minutes ago); now it waits for quota: insufficient quota for nvidia.com/gpu in flavor h100 (10 minutes ago)",
+        "you",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has given up, after too many evictions",
+        kueue(replace(EVICTED, reason="Deactivated", message="too many tries"), active=False),
+        "Kueue holds 4 pods in queue lab: the Workload is not active (spec.active: false): too many tries (5 minutes ago)",
+        "you",
+        kueue(replace(EVICTED, holds=False), RESERVED, ADMITTED, active=True)
+        | {"pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
     ),
     Row(
         "KueueHolds",
