@@ -1,6 +1,6 @@
 """Writes the owners of MNNVL resources, as the rule that is in force asks.
 
-Webhooks and reconcilers share it. `app/reconcilers/README.md` lists all writers of MNNVL resources
+Webhooks and reconcilers share it. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources
 and their preconditions.
 """
 

@@ -3,7 +3,7 @@
 Webhooks and reconcilers share it.
 
 It handles the races: another writer has created the object first, it isn't ours, it is being
-deleted, its owner is gone. `app/reconcilers/README.md` lists all writers of MNNVL resources and
+deleted, its owner is gone. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and
 their preconditions.
 """
 

@@ -2,7 +2,7 @@
 
 The leader does not write the claim itself. It sends an empty patch. The API server calls our own
 webhook for it as for every other write, and the webhook injects the claim. If the webhook is not
-called, the object stays as it is, and the response shows that. `README.md` in this folder explains
+called, the object stays as it is, and the response shows that. `MNNVL.md` in this folder explains
 why this restarts no pod.
 
 An event names the Pods that were started while their PodClique had no claim. There is no watch on

@@ -4,7 +4,7 @@ It gives resources that PodGangs own to their PodCliqueSet, in dialects where th
 them. It creates missing resources that stored PodCliques or Pods need, and deletes resources that
 no PodClique or Pod needs any more.
 
-`README.md` in this folder lists all writers, the races and the preconditions.
+`MNNVL.md` in this folder lists all writers, the races and the preconditions.
 """
 
 import time
