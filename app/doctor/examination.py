@@ -122,6 +122,7 @@ def _further_questions(
     yield "claims", kai.check_binder(client, patient.read)
     yield "owners", claims.check_owners(client, configuration)
     yield "queues", kai.check_queues(client)
+    yield "queues", kai.check_line(client)
     yield "Grove", kai.check_staleness(client)
     yield "Grove", grove.check_grove(client, configuration)
     if patient.all_webhooks:

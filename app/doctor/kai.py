@@ -31,6 +31,7 @@ from app.objects.time import signed_duration
 from app.rules.queue_warnings import unset_limits
 
 _MOST_QUEUES = 5
+_MOST_SHOWN = 5
 _ROLE = "kai-binder"
 _SINCE = (1, 36)
 _NEED = Need("resource.k8s.io", "resourceclaims/binding", ("update", "patch"), "binding")
@@ -109,6 +110,39 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
         "If that is not meant, set them to -1, which is unlimited: kubectl patch"
         f" queues.scheduling.run.ai {shlex.quote(first)} --type merge -p {patch}",
     )
+
+
+_OF_LINE = ("plugins", "actions", "usageDBConfig", "queueDepthPerAction")
+"""The fields of a SchedulingShard on which the order of gangs depends."""
+
+
+async def check_line(client: Client) -> Checks:
+    """Return a note for each SchedulingShard whose line explain may tell otherwise.
+
+    It knows KAI's own plugins and actions, with the arguments that they have by default. Raise
+    ClusterError.
+    """
+    if not client.served_version(SCHEDULING_SHARD):
+        return []
+    shards = await every(client, Selection(SCHEDULING_SHARD))
+    return [note for shard in shards for note in _own_line(shard)]
+
+
+def _own_line(shard: JsonMap) -> Checks:
+    spec = map_at(shard, "spec")
+    named = []
+    for field in _OF_LINE:
+        names = listed(sorted(map_at(spec, field)), _MOST_SHOWN)
+        if names:
+            named.append(field if field == "usageDBConfig" else f"{field} ({names})")
+    if not named:
+        return []
+    return [
+        ok(
+            f"SchedulingShard {key_of(shard)[1]} sets {' and '.join(named)}: the line of its gangs"
+            " may differ from what explain and queues say, which know KAI's defaults"
+        )
+    ]
 
 
 async def check_staleness(client: Client) -> Checks:

@@ -304,7 +304,13 @@ _FIELDS: Mapping[str, _Fields] = {
     str(CLUSTER_ROLE): {"rules": dict.fromkeys(("apiGroups", "resources", "verbs"), ...)},
     str(CLUSTER_ROLE_BINDING): {"subjects": ..., "roleRef": ...},
     str(EVENT): {"reason": ..., "regarding": dict.fromkeys(("kind", "namespace", "name"), ...)},
-    str(SCHEDULING_SHARD): {"spec": {"args": {"default-staleness-grace-period": ...}}},
+    str(SCHEDULING_SHARD): {
+        "spec": {
+            "args": {"default-staleness-grace-period": ...},
+            **dict.fromkeys(("plugins", "actions", "queueDepthPerAction"), _names_only),
+            "usageDBConfig": {"clientType": ...},
+        }
+    },
     str(QUEUE_NAMES): {"spec": {"names": ...}},
     str(QUEUE): {"spec": {"resources": ...}},
     **dict.fromkeys(map(str, (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)), _WEBHOOKS),

@@ -1,0 +1,43 @@
+"""SchedulingShards whose line differs from the one that explain knows."""
+
+from typing import Any
+
+import pytest
+
+from app.doctor.kai import check_line
+from app.facts.kinds import SCHEDULING_SHARD
+from tests.doctor.test_staleness import shard
+from tests.kube.memory.client import EVERYTHING, MemoryClient
+
+
+def note(what: str) -> list[Any]:
+    text = f"SchedulingShard default sets {what}: the line of its gangs may differ from what explain and queues say, which know KAI's defaults"
+    return [("ok", text, "")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({}, []),
+        ({"plugins": {}, "args": {"default-staleness-grace-period": "-1s"}}, []),
+        ({"plugins": {"fifo": {}, "elastic": {"enabled": False}}}, note("plugins (elastic, fifo)")),
+        (
+            {"actions": {"preempt": {"enabled": False}}, "usageDBConfig": {"clientType": "x"}},
+            note("actions (preempt) and usageDBConfig"),
+        ),
+        ({"queueDepthPerAction": {"allocate": 1}}, note("queueDepthPerAction (allocate)")),
+        (
+            {"plugins": {f"p{number}": {} for number in range(7)}},
+            note("plugins (p0, p1, p2, p3, p4 and 2 more)"),
+        ),
+        ({"plugins": [1], "actions": "x", "usageDBConfig": None}, []),
+    ],
+)
+async def test_a_shard_that_changes_the_line_is_named(spec: Any, expected: list[Any]) -> None:
+    checks = await check_line(MemoryClient([shard(**spec)]))
+    assert [(check.status, check.message, check.remedy) for check in checks] == expected
+
+
+async def test_without_shards_nothing_is_said() -> None:
+    served = {resource: v for resource, v in EVERYTHING.items() if resource != SCHEDULING_SHARD}
+    assert await check_line(MemoryClient([], served=served)) == []
