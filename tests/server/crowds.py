@@ -217,9 +217,9 @@ async def laughing(address: Address, clients: int = 12) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def digits(address: Address, clients: int = 2) -> AsyncIterator[None]:
-    """Each client asks with a time limit of 40,000 digits."""
+    """Each client asks with a time limit of 15,000 digits: a head has at most 16 KiB."""
     review = json.dumps(load("podgroup.valid")).encode()
-    request = post(review).replace(b"timeout=5s", b"timeout=" + b"1" * 40_000)
+    request = post(review).replace(b"timeout=5s", b"timeout=" + b"1" * 15_000)
 
     async def send(opened: Opened, _: int) -> None:
         reader, writer = opened
