@@ -22,14 +22,14 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def readme(folder: str) -> str:
-    """The README of a folder, with each item of a list on one line."""
-    return re.sub(r"\n  (?=\S)", " ", (ROOT / folder / "README.md").read_text())
+def readme(folder: str, name: str = "README.md") -> str:
+    """A page of a folder, with each item of a list on one line."""
+    return re.sub(r"\n  (?=\S)", " ", (ROOT / folder / name).read_text())
 
 
 CONFIGURATION = readme("app/config")
 SERVER = readme("app/server")
-WEBHOOKS = readme("app/webhooks")
+MESSAGES = [readme("app/webhooks", name) for name in ("REJECTIONS.md", "WARNINGS.md")]
 EVENTS = readme("app/reconcilers")
 _BRACES = re.compile(r"\{([^}]*)\}")
 
@@ -130,6 +130,7 @@ OTHERWISE_SHOWN = {
 PARTS = {
     "{domain: …, key: …}",
     " (a domain of … has several)",
+    " (all nodes are in one …)",
     " Did you mean …?",
     ". Did you mean …?",
     ", or give --config with clusterTopology.levels",
@@ -137,21 +138,21 @@ PARTS = {
     'Set topologyConstraint.requiredTopologyLevel of the PodGroup "…", or of the subgroup of these pods, to …',
     " (tier-0 is the switch closest to a node)",
     " and … more",
-    ", and Topograph may leave … out where … is",
+    ", and Topograph may omit … on nodes that have …",
+    "is controlled by … …",
     "; nodes have …",
-    'only "…" does, where all nodes are',
     '"…" is in …',
-    'Change these first, or annotate the binding with …: "true"',
-    "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet",
+    'Change these PodCliqueSets first, or annotate the binding with …: "true"',
+    "Grove's operator could not create the KAI Topology, would exit at its next start and block every PodCliqueSet",
     "Use a shorter name for the PodCliqueSet",
     "Use at most … characters",
     "a replica of the PodCliqueSet",
-    "there is none in this cluster",
-    "The labels of the nodes carry all levels",
+    "this cluster has none",
+    "Nodes have the labels of all levels",
     "(nested too deeply to be shown)",
     "Invalid value: …: …",
     "PodGang %s/%s: left to the reconciler: %s",
-    "nobody (authorizedUsers is empty)",
+    "none (authorizedUsers is empty)",
     "patch does not apply",
     "the PodCliqueSet (no label names it)",
     "the name of the PodCliqueSet",
@@ -182,8 +183,7 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
-    told = WEBHOOKS[WEBHOOKS.index("## What rejections mean") :]
-    items = [line[2:] for line in told.splitlines() if line.startswith("- `")]
+    items = [line[2:] for page in MESSAGES for line in page.splitlines() if line.startswith("- `")]
     rows = [re.match(r"(?:`[^`]+`(?:, )?)+", item) for item in items]
     patterns = [
         re.escape(message).replace("…", ".+")

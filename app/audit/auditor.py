@@ -1,8 +1,8 @@
-"""Reads the objects of a cluster and judges them.
+"""The audit, which reads the objects of a cluster and judges them.
 
-Objects are read in pages, and judged like a CREATE, as a dry run. Findings are yielded one by one,
-so that the memory in use doesn't depend on the number of objects. The owners of ComputeDomains and
-ResourceClaims are checked too.
+Objects are read in pages, and each is judged like a CREATE, as a dry run. Findings are yielded one
+by one, so that memory use does not depend on the number of objects. The owners of ComputeDomains
+and ResourceClaims are checked too.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ NEEDS: Mapping[Resource, tuple[Resource, ...]] = {
     COMPUTE_DOMAIN: (POD_GANG, POD_CLIQUE_SET),
     RESOURCE_CLAIM: (POD_GANG, POD_CLIQUE_SET),
 }
-"""For each resource, the facts that are needed to judge it."""
+"""The resources whose objects are needed to judge a resource."""
 
 BY_LEVELS = (POD_CLIQUE_SET, POD_GANG)
 """The resources that can be judged only if the levels of topologies are known."""
@@ -80,25 +80,26 @@ REMARKED = (
     POD_GANG,
     QUEUE,
 )
-"""The resources whose objects are also listed if they would be allowed with a warning."""
+"""The resources whose objects are listed even if they would only cause a warning."""
 
-_NEXT_RELEASES = "with a later release of Grove, which serves PodGangMaps"
+_NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age from which a problem of a resource counts that may resolve by itself.
+"""The age at which a problem that may resolve by itself is reported.
 
-It is large, because clocks differ.
+It is long, because clocks differ.
 """
 
 _ASKER = Asker("audit")
 
 
 class Auditor:
-    """An audit of the cluster of `client`, except for namespaces that webhooks do not look at.
+    """An audit of the cluster of `client`, except for the namespaces that webhooks exclude.
 
-    `show` gets the kind, the number of objects so far, and how many are left if that is known.
-    `now` is the begin of the audit in UTC. Objects are judged as if a user wrote them who may write
-    the managed ClusterTopology, because the authors of objects are not audited.
+    `show` is called with a kind, the number of objects so far, and the number of remaining objects
+    if that is known. `now` is the start of the audit in UTC. Objects are judged as if they were
+    written by a user who may write the managed ClusterTopology, because the audit is not about
+    their authors.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Auditor:
 
         if self._listing.stands_in:
             self.tally.notes.append(
-                "the managed ClusterTopology does not exist: the configuration's levels stand in"
+                "the managed ClusterTopology does not exist: used the levels of the configuration"
             )
 
     async def _all(self, namespace: str | None) -> AsyncIterator[Finding]:
@@ -147,7 +148,7 @@ class Auditor:
             yield finding
 
     async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
-        """Return the findings about channels, none where an API that is needed is not served."""
+        """Return the findings about channels, none if a required API is not served."""
         try:
             return await self._claims.held_channels(namespace, self._exempt)
         except NotFound:
@@ -203,7 +204,7 @@ class Auditor:
                 count.looked_at += 1
                 yield obj
             self._show(resource.kind, count.looked_at, page.remaining)
-        self.tally.count(resource.kind)  # of a kind that can be read, there may be none
+        self.tally.count(resource.kind)  # lists the kind even if it has no objects
 
     async def _judge(self, resource: Resource, obj: Object) -> Finding | None:
         metadata = obj["metadata"]
@@ -291,7 +292,7 @@ class Auditor:
     def _gangs_by_base(self) -> Mapping[Key, Sequence[StoredGang]]:
         """The PodGangs that may have to own resources, by namespace and base name.
 
-        They are found only once, because a set may have very many of both.
+        The index is built once, because a set may have very many PodGangs and resources.
         """
         return by_key(
             ((gang.namespace, base), gang)
@@ -304,7 +305,7 @@ class Auditor:
     def _is_out_of_reach(self, resource: Resource) -> bool:
         """Return whether a fact that is needed to judge `resource` is missing.
 
-        If so, the tally gets the reason.
+        The reason is added to the tally.
         """
         reason = self._missing_fact(resource)
         if reason is not None:

@@ -1,4 +1,4 @@
-"""MNNVL claims that PodCliques, and Pods, have lost or are about to lose."""
+"""MNNVL claims that PodCliques and Pods have lost or are about to lose."""
 
 from collections.abc import Collection
 
@@ -31,12 +31,12 @@ from app.rules.mnnvl.missing import (
 from app.stores.stores import Stores
 
 LACKS = (
-    "must have an MNNVL claim and has none: Pods that start now run outside of their NVLink domain"
+    "must have an MNNVL claim but has none: Pods that start now run outside of their NVLink domain"
 )
 
 
 class ClaimAudit(Struct):
-    """What PodCliques and ResourceClaims lack, as far as `facts` and Pods show it."""
+    """The part of the audit that checks PodCliques, Pods and ResourceClaims for lost claims."""
 
     client: Client
     facts: ClusterView
@@ -44,7 +44,7 @@ class ClaimAudit(Struct):
     _pods: dict[Key, list[str]] = {}
 
     async def read_pods(self) -> None:
-        """Read the Pods of all namespaces with ComputeDomains of ours. Raise ClusterError."""
+        """Read the Pods of all namespaces that have our ComputeDomains. Raise ClusterError."""
         namespaces = {domain.namespace for domain in self.stores[DOMAINS].values()}
         self._pods = await pods_without_claim(self.client, namespaces)
 
@@ -72,7 +72,7 @@ class ClaimAudit(Struct):
         return warning(POD_CLIQUE.kind, key_of(obj), LACKS, PUT_BACK)
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
-        """Return the findings about claims that Pods use although they are being deleted.
+        """Return the findings about claims that Pods use while they are being deleted.
 
         Raise ClusterError.
         """
@@ -88,7 +88,7 @@ class ClaimAudit(Struct):
         ]
 
     async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
-        """Return the findings about claims that hold NVLink channels and don't need them.
+        """Return the findings about claims that hold NVLink channels without need.
 
         Raise ClusterError.
         """

@@ -28,27 +28,27 @@ ONLY_WARNINGS = 3
 class Finding(Value):
     """An object that would be rejected, or that has a problem.
 
-    `code` is that of the rejection, 5xx if there is no verdict, and 0 for a problem that no webhook
-    reports. The names of the fields are those of the JSON.
+    The fields have the same names in JSON.
     """
 
     kind: str
     namespace: str
     name: str
     code: int
+    """The code of the rejection, 5xx without a verdict, 0 for a problem that no webhook rejects."""
     problems: tuple[str, ...]
     remedy: str
 
     @property
     def outcome(self) -> Outcome:
-        """What the webhooks would say: `warning` also for what no webhook reports."""
+        """The verdict of the webhooks, or `warning` for a problem that no webhook reports."""
         if self.code >= 500:
             return "undecided"
         return "refused" if self.code else "warning"
 
     @property
     def place(self) -> str:
-        """Its name, with its namespace if it is in one."""
+        """The name of the object, with its namespace if it has one."""
         return "/".join(filter(None, (self.namespace, self.name)))
 
     def text(self) -> str:
@@ -68,29 +68,29 @@ def warning(kind: str, key: Key, problem: str, remedy: str) -> Finding:
 
 
 class AuditCounts(Struct, rename="camel"):
-    """The objects of one resource, counted by verdict.
-
-    All of them, those with findings, those that would be refused, and those without a verdict. The
-    names of the fields are those of the JSON.
-    """
+    """The objects of one resource, counted by verdict. The fields have the same names in JSON."""
 
     looked_at: int
+    """All objects that were checked."""
     found: int
+    """Objects with findings."""
     refused: int
+    """Objects that would be rejected."""
     undecided: int
+    """Objects without a verdict."""
 
 
 class Tally(Struct):
-    """The counts so far, by kind.
-
-    `unread` has the reason for each resource that could not be judged, and `absent` the resources
-    that aren't installed.
-    """
+    """The results of an audit so far."""
 
     counts: dict[str, AuditCounts] = {}
+    """The counts by kind."""
     unread: dict[str, str] = {}
+    """Why a resource could not be judged, by resource."""
     absent: list[str] = []
+    """The resources that are not installed."""
     notes: list[str] = []
+    """Remarks about the whole audit."""
 
     @property
     def looked_at(self) -> int:
@@ -109,10 +109,10 @@ class Tally(Struct):
 
     @property
     def exit_code(self) -> int:
-        """The exit code.
+        """The exit code of the command.
 
-        0 without findings, 1 if an object would be refused, 2 if not all objects could be judged, 3
-        if there are only warnings.
+        It is 0 without findings, 1 if an object would be rejected, 2 if not all objects could be
+        judged, and 3 if there are only warnings.
         """
         counts = self.counts.values()
         if self.unread or any(count.undecided for count in counts):
@@ -129,14 +129,14 @@ class Tally(Struct):
             undecided = f", {count.undecided:,} without a verdict" if count.undecided else ""
             warnings = count.found - count.refused
             yield (
-                f"{kind}: {count.looked_at:,} looked at, {count.refused:,} refused,"
+                f"{kind}: {count.looked_at:,} checked, {count.refused:,} refused,"
                 f" {warnings:,} with warnings{undecided}"
             )
 
         yield from self.notes
         yield from (f"not installed in this cluster: {name}" for name in self.absent)
         yield from (
-            f"could not be looked at: {name}: {reason}" for name, reason in self.unread.items()
+            f"could not be checked: {name}: {reason}" for name, reason in self.unread.items()
         )
 
     def json(self) -> dict[str, Any]:
@@ -148,50 +148,50 @@ class Tally(Struct):
         }
 
 
-FORMER_API = "belongs to a former topology API of Grove, which nothing reads any more"
+FORMER_API = "belongs to an old topology API of Grove that nothing reads any more"
 
 UNDECIDED = "Correct the problem, and run the audit again."
 
 NEVER_ALLOCATED = (
-    "Create the DeviceClass, or use claimMode: auto, delete its PodClique and create it again. It"
-    " then gets a claim that the driver serves."
+    "Create the DeviceClass. Or set claimMode: auto and delete the PodClique: the new one gets a"
+    " claim that the driver can allocate."
 )
 
-_NAME_LEVEL = "Name one of the levels that there are; until then, it can't be created again."
-_NAME_DOMAIN = "Name one of the allowed domains; until then, it can't be created again."
+_NAME_LEVEL = "Use an existing level. Until then, it cannot be created again."
+_NAME_DOMAIN = "Use one of the allowed domains. Until then, it cannot be created again."
 _RENAME = (
-    "Create it with lowercase, unique SubGroup names; until then, every change of it is rejected."
+    "Create it with lowercase, unique SubGroup names. Until then, every change to it is rejected."
 )
-_PARENT = "Name a parent that exists; until then, every change of it is rejected."
+_PARENT = "Use an existing parent. Until then, every change to it is rejected."
 
 BY_PROBLEM = (
     (
         FORMER_API,
-        "Delete the CRD clustertopologies.grove.io: the KAI Topology is deleted with it, and a"
-        " binding of that name can be created.",
+        "Delete the CRD clustertopologies.grove.io. The KAI Topology is deleted with it, and a"
+        " binding of that name can then be created.",
     ),
     (
         "topology support is not enabled",
-        "Set clusterTopology.enabled, or remove the constraint; until then, it can't be created"
-        " again.",
+        "Set clusterTopology.enabled: true, or remove the constraint. Until then, it cannot be"
+        " created again.",
     ),
     ("topology level not found", _NAME_LEVEL),
     ("not a level of", _NAME_LEVEL),
-    ("must be as strict as", _NAME_DOMAIN),
+    ("must not be broader than packDomain", _NAME_DOMAIN),
     ("; allowed: ", _NAME_DOMAIN),
     (
         "KAI never places",
-        "Remove the preferred domain, or name a narrower one; until then, its pods stay pending.",
+        "Remove the preferred domain, or use a narrower one. Until then, its pods stay pending.",
     ),
     (
-        "the name of a ClusterTopologyBinding is needed",
-        "Add topologyName; until then, every update of it is rejected.",
+        "set the name of a ClusterTopologyBinding",
+        "Add topologyName. Until then, every update of it is rejected.",
     ),
-    ("ClusterTopologyBinding not found", "Name a ClusterTopologyBinding that exists."),
+    ("ClusterTopologyBinding not found", "Use an existing ClusterTopologyBinding."),
     ("all topologyName values", "Give all constraints the same topologyName."),
     (
         "packDomain is allowed only in",
-        "Move packDomain to pack.required; until then, it can't be created again.",
+        "Move packDomain to pack.required. Until then, it cannot be created again.",
     ),
     ("packDomain is deprecated", "Move packDomain to pack.required when you next create it."),
     ("exclude each other", "Keep one of the two annotations."),
@@ -199,90 +199,90 @@ BY_PROBLEM = (
     ("duplicate subgroup name", _RENAME),
     ("invalid parent name", _PARENT),
     ("was not found", _PARENT),
-    ("cycle detected", "Break the cycle of parents; until then, every change of it is rejected."),
+    ("cycle detected", "Break the cycle of parents. Until then, every change to it is rejected."),
     ("no node has the label", "Correct the key of the level, or label the nodes."),
     (
         "never placed on the others",
-        "Label the nodes that lack it; grove-admission topology names them.",
+        "Label the nodes that lack it. grove-admission topology lists them.",
     ),
-    ("are not a tree", "Give each domain a label value of its own."),
+    ("are not a tree", "Give each domain its own label value."),
     ("is listed above", "List the broadest level first."),
-    ("must fit into one", "Require a broader domain, or fewer or smaller replicas."),
-    ("has no effect", "Remove it, or name what the message says."),
+    ("must fit into one", "Require a broader domain, or use fewer or smaller replicas."),
+    ("unknown field", "Correct the name of the field, or remove it."),
+    ("has no effect", "Remove it, or do what the message says."),
     (
         "is not an API of this cluster",
-        "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until then,"
-        " it can't be created again.",
+        "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then,"
+        " it cannot be created again.",
     ),
 )
-"""Words of a problem, and what helps against it."""
+"""The remedy of each problem, by words of its message."""
 
 _LARGER_PODS = "Use fewer, larger pods, one per node."
 
 BY_WARNING = (
     (
         "add pack.preferred",
-        "Delete it, and create it with a preferred domain too: Grove allows no correction.",
+        "Delete it, and create it with a preferred domain: Grove allows no later correction.",
     ),
     (
-        "which the part above requires",
-        "Require a level that is as narrow; until then, its pods stay pending.",
+        "which the enclosing group requires",
+        "Require that level or a narrower one. Until then, its pods stay pending.",
     ),
-    ("not a level of", "Name one of the levels that there are; until then, its pods stay pending."),
+    ("not a level of", "Use an existing level. Until then, its pods stay pending."),
     (
         "GPUs under one topology constraint",
-        "Give each scaling group or clique a constraint of its own, or all pods the same GPUs.",
+        "Give each scaling group or clique its own constraint, or give all pods the same number of"
+        " GPUs.",
     ),
     ("within one NVLink domain", "Require a level at or below the NVLink domain."),
-    ("must be on one node", _LARGER_PODS),
-    ("GPUs of a node", _LARGER_PODS),
-    ("asks for one GPU", _LARGER_PODS),
+    ("must run on one node", _LARGER_PODS),
+    ("of a node's", _LARGER_PODS),
+    ("requests one GPU", _LARGER_PODS),
     ("pods need", "Use fewer pods, or a narrower scope."),
     ("API is not installed", "Install NVIDIA's DRA driver, or remove the annotations."),
-    ("characters long", "Create it anew with shorter names before Grove is upgraded."),
-    ("neither pack.required nor", "Remove the constraint, or name a domain."),
-    ("wants to avoid", "Require a domain that is as narrow as the preferred one above."),
+    ("characters long", "Create it again with shorter names before Grove is upgraded."),
+    ("neither pack.required nor", "Remove the constraint, or set a domain."),
+    ("is broader than the preferred domain", "Require that domain or a narrower one."),
 )
-"""Likewise for what would be allowed with a warning, before the words of a problem are looked for.
-"""
+"""The remedy of each warning about an allowed object. This table is searched before BY_PROBLEM."""
 
 _BY_KIND = {
     CLUSTER_TOPOLOGY_BINDING.kind: (
-        "Correct its levels; until then, every change of its spec is rejected."
+        "Correct its levels. Until then, every change to its spec is rejected."
     ),
-    CLUSTER_TOPOLOGY.kind: "Correct its levels; until then, every change of it is rejected.",
-    POD_CLIQUE_SET.kind: "Correct it; until then, it can't be created again.",
+    CLUSTER_TOPOLOGY.kind: "Correct its levels. Until then, every change to it is rejected.",
+    POD_CLIQUE_SET.kind: "Correct it. Until then, it cannot be created again.",
     POD_GROUP.kind: (
-        "Create it with lowercase, unique SubGroup names and parents that exist; until then, every"
-        " change of it is rejected."
+        "Create it with lowercase, unique SubGroup names and existing parents. Until then, every"
+        " change to it is rejected."
     ),
     POD_CLIQUE.kind: (
-        "Correct it in the template of its PodCliqueSet; until then, every change of it is"
-        " rejected."
+        "Correct the template of its PodCliqueSet. Until then, every change to it is rejected."
     ),
     POD_GANG.kind: (
-        "Correct the program that creates it; until then, every change of it is rejected."
+        "Correct the program that creates it. Until then, every change to it is rejected."
     ),
-    POD.kind: "Correct it in the Pod template of its workload; until then, no Pod replaces it.",
+    POD.kind: "Correct the pod template of its workload. Until then, it cannot be replaced.",
 }
 
 _BY_KIND_IF_ALLOWED = {
     CLUSTER_TOPOLOGY_BINDING.kind: "Correct its levels, or the labels of the nodes.",
     CLUSTER_TOPOLOGY.kind: "Correct its levels, or the labels of the nodes.",
-    POD_CLIQUE_SET.kind: "Check its constraints and annotations; they may not have their effect.",
-    POD_GROUP.kind: "Correct its levels where they come from: its PodCliqueSet, or its workload.",
-    QUEUE.kind: "Set the limit: -1 is unlimited, and 0 lets no pod use any.",
+    POD_CLIQUE_SET.kind: "Check its constraints and annotations, which may have no effect.",
+    POD_GROUP.kind: "Correct the levels at their source: its PodCliqueSet or its workload.",
+    QUEUE.kind: "Set the limit: -1 means unlimited, 0 means none.",
     POD_GANG.kind: (
-        "Write the constraint into the PodCliqueSet; the next change of its template resets the"
+        "Set the constraint in the PodCliqueSet. The next change to its template resets the"
         " PodGang."
     ),
 }
 
 
 def remedy_for(kind: str, code: int, problems: Iterable[str]) -> str:
-    """Return the remedy for an object of `kind`.
+    """Return the remedy for an object of `kind` that is rejected with `code` for `problems`.
 
-    The object is rejected with `code` for some problems, or has them as warnings if that is 0.
+    If `code` is 0, the problems are warnings.
     """
     if code >= 500:
         return UNDECIDED

@@ -1,6 +1,6 @@
 """The progress of an audit on standard error.
 
-It is a bar on a terminal, and a line every few seconds elsewhere.
+On a terminal, it is a bar. Elsewhere, it is a line every few seconds.
 """
 
 import time
@@ -24,9 +24,9 @@ class Progress:
         self._is_shown = False
 
     def show(self, kind: str, done: int, remaining: int | None) -> None:
-        """Show how many objects are `done`.
+        """Show that `done` objects are checked.
 
-        `remaining` is None if the API server doesn't report their number.
+        `remaining` is None if the API server does not report the number.
         """
         total = "" if remaining is None else f" of {done + remaining:,}"
         if self._terminal:

@@ -13,7 +13,7 @@ _SPEC = FieldPath("spec")
 def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGroup `obj` that KAI ignores, or never satisfies.
 
-    The names and parents of its SubGroups are valid.
+    The names and parents of its SubGroups must be valid.
     """
     spec = map_of(obj.get("spec"))
     if not _is_constrained(spec):
@@ -28,7 +28,7 @@ def constraint_warnings(obj: JsonMap, topology_of: TopologyOf) -> list[str]:
 
 
 def _is_constrained(spec: JsonMap) -> bool:
-    """Return whether the gang or a SubGroup may have a constraint. Most have none."""
+    """Return whether the gang or a SubGroup may have a constraint. Most PodGroups have none."""
     if "topologyConstraint" in spec:
         return True
     for subgroup in list_of(spec.get("subGroups")):

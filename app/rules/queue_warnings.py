@@ -1,6 +1,6 @@
-"""Warnings about queues of KAI that an object names and that don't exist.
+"""Warnings about KAI queues that an object names and that do not exist.
 
-They refuse nothing: whoever makes queues may do it later.
+They reject nothing, because the queue may be created later.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,11 +18,11 @@ _MOST_LISTED = 10
 def warnings_of_set(
     template: Template, queues: Collection[str], *, is_whole: bool = True
 ) -> list[str]:
-    """Return warnings about the queues that a PodCliqueSet and its cliques name.
+    """Return warnings about missing queues that a PodCliqueSet and its cliques name.
 
-    `queues` are the names of those that exist. Without any, nothing is known of them. Unless they
-    are known to be all (`is_whole`), another one may exist. Cliques whose pods go to another
-    scheduler than KAI, such as Kueue's, need none, nor does a set that has only such cliques.
+    `queues` are the names of the known queues. Without any, there are no warnings. If `is_whole` is
+    false, other queues may exist. Cliques that another scheduler than KAI places, such as Kueue's,
+    need no queue, and neither does a set that has only such cliques.
     """
     if not queues:
         return []
@@ -46,7 +46,7 @@ def _is_of_another(scheduler: str) -> bool:
 
 
 def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool = True) -> list[str]:
-    """Return warnings about the queue of a PodGroup of KAI."""
+    """Return a warning if the queue of a KAI PodGroup is missing."""
     if not queues:
         return []
     name = text_at(map_at(obj, "spec"), "queue")
@@ -55,26 +55,26 @@ def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool =
 
 
 def unset_warnings(queue: Queue) -> list[str]:
-    """Return the warning about limits that a Queue does not set, which KAI reads as 0."""
+    """Return a warning about the limits that a Queue does not set, which KAI reads as 0."""
     unset = unset_limits(queue)
     if not unset:
         return []
     *others, last = unset
     named = f"{', '.join(others)} and {last}" if others else last
     return [
-        f"the limit of {named} is not set, and KAI reads it as 0: it"
-        " places no pods of this queue that ask for any. Set limit: -1, which is unlimited"
+        f"the limit of {named} is not set, which KAI reads as 0: it places no pods of this queue"
+        ' that request any. Set limit: -1 for "unlimited"'
     ]
 
 
 def unset_limits(queue: Queue) -> tuple[str, ...]:
-    """Return the resources whose limit a Queue does not set, as they are called in a Queue."""
+    """Return the resources whose limit a Queue does not set, with their names in a Queue."""
     shares = queue.shares.items()
     return tuple(_NAMES.get(name, name) for name, share in shares if "limit" in share.unset)
 
 
 _NAMES = {GPU: "gpu"}
-"""The names of resources in a Queue, where they are others."""
+"""The resources that have another name in a Queue."""
 
 
 def _warnings(
@@ -87,11 +87,12 @@ def _warnings(
     existing = listed(sorted(queues), _MOST_LISTED)
     if not is_whole:
         return [
-            f'{path}: queue "{name}" is not among the documents, which have: {existing}'
+            f'{path}: queue "{name}" is not among the documents. Queues in the documents:'
+            f" {existing}"
             for name, path in missing.items()
         ]
     return [
-        f'{path}: queue "{name}" does not exist: KAI schedules none of these pods until it does;'
-        f" there are: {existing}"
+        f'{path}: queue "{name}" does not exist, and KAI schedules none of these pods until it'
+        f" does. Existing queues: {existing}"
         for name, path in missing.items()
     ]

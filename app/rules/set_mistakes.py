@@ -1,7 +1,7 @@
-"""Mistakes in a PodCliqueSet that Grove or an API server would refuse, or that nobody reads.
+"""Mistakes in a PodCliqueSet that Grove would reject, or that have no effect without an error.
 
-Grove's webhook has the same rules about minAvailable and schedulerName. Names are compared with
-those that are known here, so that a misspelt one is told with the nearest. Source:
+Grove's webhook has the same rules about minAvailable and schedulerName. Names are compared with the
+known ones, and a warning about a misspelt name suggests the nearest. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation
 """
 
@@ -32,7 +32,7 @@ from app.objects.shape import (
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 SCHEDULERS = (KAI_SCHEDULER, "default-scheduler", "volcano", "lpx-scheduler", "kueue")
-"""The schedulers that Grove has a backend for. Its configuration may name others."""
+"""The schedulers for which Grove has a backend. Its configuration may name others."""
 
 _ABOUT_MNNVL = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP)
 _ANNOTATIONS = (
@@ -57,27 +57,27 @@ _OF_CLIQUE = ("topologyConstraint", "annotations", "labels", "spec")
 _OF_CLIQUE_SPEC = ("minAvailable", "replicas", "podSpec", "startsAfter", "roleName")
 
 _ALIKE = 0.8
-"""How alike a misspelt name and the right one are, of 1."""
+"""The least similarity, from 0 to 1, of a misspelt name to the suggested one."""
 
 MOST_ALIKE = 63
-"""The longest name that is compared: others take too long."""
+"""The longest name that is compared, because longer ones take too long."""
 
 _TEMPLATE = FieldPath("spec.template")
 
 
 class _Part(Value):
-    """A map in the document.
-
-    It is at `field` of the entry `position` of the list `of`; "" and None stand for what is above.
-    """
+    """A map in the template of a PodCliqueSet."""
 
     content: JsonMap
     of: str = ""
+    """The list in the template that has the map, or "" for the template itself."""
     position: int | None = None
+    """The index of the entry in that list."""
     field: str = ""
+    """The field of the entry that is the map, or "" for the entry itself."""
 
     def at(self, *names: str) -> FieldPath:
-        """Return the path of something in this map, which hardly any verdict needs."""
+        """Return the path of a field of this map. It is built only for a finding."""
         path = _TEMPLATE
         if self.position is not None:
             path = path.child(self.of).index(self.position)
@@ -89,7 +89,7 @@ class _Part(Value):
 def minimum_findings(obj: JsonMap) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
-    Fewer replicas exist than have to be placed at once, so that none ever is.
+    Then fewer replicas exist than must be placed together, so none is ever placed.
     """
     findings: Findings = []
     template = map_at(obj, "spec", "template")
@@ -99,15 +99,15 @@ def minimum_findings(obj: JsonMap) -> Findings:
         replicas = part.content.get("replicas", 1)
         if isinstance(minimum, int) and isinstance(replicas, int) and minimum > replicas:
             text = (
-                f"must not be greater than replicas ({replicas}): so many pods must start together,"
-                " and fewer exist. Lower minAvailable or raise replicas"
+                f"must not be greater than replicas ({replicas}), because that many must start"
+                " together. Lower minAvailable or raise replicas"
             )
             findings.append(invalid(part.at("minAvailable"), minimum, text))
     return findings
 
 
 def mistake_warnings(obj: JsonMap) -> list[str]:
-    """Return warnings about names in a PodCliqueSet that nobody answers to."""
+    """Return warnings about unknown fields, annotations and schedulers in a PodCliqueSet."""
     if _has_usual_names(obj):
         return []
     template = map_at(obj, "spec", "template")
@@ -132,7 +132,8 @@ def mistake_warnings(obj: JsonMap) -> list[str]:
     ]
 
 
-# What most sets have: to look for mistakes takes longer than all other rules together.
+# The names that most sets use. Looking for mistakes takes longer than all other rules together (50
+# of 86 us), so a set with only these names is not searched.
 
 _USUAL_IN_TEMPLATE = frozenset(
     {*_OF_TEMPLATE, "cliqueStartupType", "headlessServiceConfig", "terminationDelay"}
@@ -163,7 +164,7 @@ def _has_usual_names(obj: JsonMap) -> bool:
             and all(map(_is_usual, (obj["metadata"], template, *groups, *cliques)))
         )
     except (AttributeError, KeyError, TypeError):
-        return False  # it hasn't the shape of the CRD
+        return False  # it does not match the CRD
 
 
 def _is_usual(holder: JsonMap) -> bool:
@@ -195,7 +196,7 @@ def _specs(cliques: Iterable[_Part]) -> list[_Part]:
 
 
 def nearest(name: str, known: tuple[str, ...]) -> str:
-    """Return the known name that `name` was probably meant to be, "" if there is none."""
+    """Return the known name for which `name` is probably a typo, or ""."""
     return "" if name in known or len(name) > MOST_ALIKE else _nearest(name, known)
 
 
@@ -207,9 +208,9 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 def _unknown_fields(parts: Iterable[_Part], known: tuple[str, ...]) -> Iterator[str]:
-    """Yield warnings about fields that are nearly those that rules read.
+    """Yield warnings about fields that are probably typos of known ones.
 
-    Other unknown fields may be those of a later release of Grove.
+    Other unknown fields may belong to a later release of Grove.
     """
     for part in parts:
         for field in part.content:
@@ -231,13 +232,11 @@ def _unknown_in_constraints(parts: Iterable[_Part]) -> Iterator[str]:
 
 def _unknown(at: FieldPath, field: str, meant: str) -> str:
     question = f". Did you mean {meant}?" if meant else ""
-    return (
-        f"{at.child(field)}: unknown field. An API server drops it, so it has no effect{question}"
-    )
+    return f"{at.child(field)}: unknown field, which the API server drops{question}"
 
 
 def misspelt_annotations(metadata: JsonMap, at: FieldPath) -> Iterator[str]:
-    """Yield warnings about annotations that are nearly those that are read, or that are labels."""
+    """Yield warnings about misspelt annotations, and about labels that must be annotations."""
     for key in map_at(metadata, "annotations"):
         if key not in _ANNOTATIONS and (meant := nearest(key, _ANNOTATIONS)):
             yield (
@@ -245,10 +244,7 @@ def misspelt_annotations(metadata: JsonMap, at: FieldPath) -> Iterator[str]:
                 f" mean {meant}?"
             )
     for key in map_at(metadata, "labels").keys() & _NO_LABELS:
-        yield (
-            f"{at.child('labels').key(key)}: a label of this name has no effect: write it as an"
-            " annotation"
-        )
+        yield (f"{at.child('labels').key(key)}: has no effect as a label. Make it an annotation")
 
 
 # Schedulers.
@@ -263,16 +259,16 @@ def _scheduler_warnings(specs: Sequence[_Part]) -> Iterator[str]:
         yield unknown_scheduler(name, named[name].at("podSpec", "schedulerName"))
     if len(named) > 1:
         yield (
-            f"the cliques name several schedulers ({', '.join(sorted(named))}): Grove refuses a"
-            " PodCliqueSet whose pods have different ones"
+            f"the cliques use several schedulers ({', '.join(sorted(named))}): Grove rejects a"
+            " PodCliqueSet with more than one. Use one schedulerName"
         )
 
 
 def unknown_scheduler(name: str, at: FieldPath) -> str:
-    """Return the warning about a scheduler that nothing known here answers to."""
+    """Return the warning about an unknown scheduler."""
     meant = nearest(name, SCHEDULERS)
     question = f" Did you mean {meant}?" if meant else ""
     return (
-        f'{at}: no scheduler is known that answers to "{name}". Unless one runs in this cluster,'
-        f" these pods are never placed.{question}"
+        f'{at}: unknown scheduler "{name}". These pods are never scheduled unless a scheduler with'
+        f" this name runs in the cluster.{question}"
     )

@@ -1,7 +1,7 @@
 """The bound on the parts of a PodCliqueSet, which is checked before the parts are read.
 
-Cost and memory grow with the parts: a set of 9,990 cliques, which fit into 1.1 MB, takes 140 ms to
-judge, and as much again whenever it changes.
+Time and memory grow with the number of parts: a set of 9,990 cliques (1.1 MB) takes 140 ms to
+judge, and the same time again whenever it changes.
 """
 
 from app.facts.grove.podcliqueset import MOST_PARTS, number_of_clique_names, number_of_parts
@@ -12,8 +12,8 @@ from app.objects.shape import JsonMap
 def size_findings(obj: JsonMap, old: JsonMap | None) -> Findings:
     """Return a finding for each bound that a PodCliqueSet exceeds.
 
-    An UPDATE of a set that exceeded it before may leave the number as it is, or lower it: sets that
-    are older than the bound stay scalable and correctable.
+    An UPDATE of a set that already exceeds a bound may keep or lower the number, so that sets that
+    are older than the bound can still be scaled and corrected.
     """
     findings: Findings = []
     parts = number_of_parts(obj)

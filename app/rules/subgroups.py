@@ -20,8 +20,8 @@ _Member = tuple[int, str, str | None]
 def validate_pod_group(obj: JsonMap) -> Findings:
     """Return all findings about `spec.subGroups`.
 
-    The first are about names and parents in list order, then about duplicate names, parents that
-    don't exist, and cycles.
+    Findings about names and parents come first, in list order, followed by duplicate names, missing
+    parents and cycles.
     """
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -41,8 +41,8 @@ def validate_pod_group(obj: JsonMap) -> Findings:
 def _is_plainly_valid(subgroups: list[Any]) -> bool:
     """Return whether a single pass shows that all subgroups are valid.
 
-    They have valid and unique names, and each parent is before its children, so that there is no
-    cycle. If not, they may still be valid, and `_find_problems` decides.
+    Names must be valid and unique, and each parent must precede its children, so that there is no
+    cycle. Other subgroups may still be valid; `_find_problems` decides.
     """
     seen: set[str] = set()
     for subgroup in subgroups:
@@ -93,7 +93,7 @@ def _find_problems(subgroups: list[Any]) -> Findings:
 
 
 def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
-    """Return the entries that have a name, and add findings about each entry by itself."""
+    """Return the entries that have a name, and add the findings about single entries."""
     members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
         if not isinstance(subgroup, dict):
@@ -127,7 +127,7 @@ def _finding(position: int, field: str, reason: str, text: str, message: str = "
 
 
 def _name_problem(position: int, field: str, value: Any, findings: Findings) -> str | None:
-    """Return the problem of a name, or None. For another type than text, add a finding."""
+    """Return the problem of a name, or None. If it is not a string, add a finding instead."""
     if isinstance(value, str):
         return label_problem(value)
     findings.append(fields.wrong_type(_PATH.index(position).child(field), value, "a string"))

@@ -1,6 +1,7 @@
 """The webhook of ClusterTopology and ClusterTopologyBinding.
 
-It authorizes writes of the managed one, and validates all. Writes of `status` are not sent to it.
+It authorizes writes of the managed object and validates all objects. Writes of `status` are not
+sent to it.
 """
 
 from collections.abc import Collection
@@ -17,14 +18,15 @@ _DIALECT_OF = {dialect.resource.kind: dialect for dialect in DIALECTS}
 class ClusterTopologyWebhook(Value):
     """The handler for topologies.
 
-    Only `authorized`, which are full user names, may write the object `managed_name` of a kind in
-    `guarded`, also while it is being deleted. An object is validated by the dialect that it belongs
-    to, even if another one is in force.
+    The dialect of an object validates it, even if another dialect is in force.
     """
 
     managed_name: str
+    """The name of the managed topology."""
     guarded: Collection[str]
+    """The kinds of the managed topology."""
     authorized: Collection[str]
+    """The full names of the users who may write it, even while it is being deleted."""
     topology: ClusterView
 
     def __call__(self, request: Request) -> Verdict:

@@ -22,8 +22,8 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 class ServiceTarget(Value):
     """The server behind port 443 of a Service.
 
-    The caBundle is left out: what makes the certificate also writes it. The paths of webhooks whose
-    reviews can cause writes are left out too: the server writes them, with a token.
+    The caBundle is left out, because the issuer of the certificate writes it. The paths of webhooks
+    whose reviews can cause writes are left out too, because the server writes them with a token.
     """
 
     namespace: str = "grove-system"
@@ -69,13 +69,13 @@ def webhook_configurations(target: Target, own_namespace: str = "grove-system") 
 
 
 def outside(namespaces: Iterable[str]) -> Object:
-    """Return the namespaceSelector of all namespaces but `namespaces`."""
+    """Return a namespaceSelector that selects all namespaces except `namespaces`."""
     excluded = {"key": NAMESPACE_LABEL, "operator": "NotIn", "values": list(namespaces)}
     return {"matchExpressions": [excluded]}
 
 
 def expressions(items: Iterable[tuple[str, str]]) -> list[Object]:
-    """Return names with expressions of CEL, such as matchConditions."""
+    """Return named CEL expressions, such as matchConditions."""
     return [{"name": name, "expression": expression} for name, expression in items]
 
 

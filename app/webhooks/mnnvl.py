@@ -1,17 +1,19 @@
-"""MNNVL: the claims of PodCliques, and of Pods that are in none, with their resources.
+"""MNNVL: the claims of PodCliques, and of Pods outside of PodCliques, with their resources.
 
 A request is rejected only if a person must correct something. If a problem resolves by itself (a
-resource that is being deleted, an owner that is gone or not known, an API server that does not
+resource that is being deleted, an owner that is gone or unknown, an API server that does not
 answer), the claim is injected with a warning, and `reconcilers.mnnvl_resources` creates the
-resources as soon as it can. But a Pod is refused while the ComputeDomain of its unit is a former
-one: the template of that may still be there, and the claim that is made of it would stay.
+resources as soon as it can. There is one exception: a Pod is rejected while the ComputeDomain of an
+earlier unit of the same name still exists, because its template may still exist, and a claim that
+is created from that template would stay.
 
 PodCliques are judged at CREATE and at UPDATE, because Grove's operator resets the spec of a
 PodClique from its template.
 
-The claims of a Pod never change, so the unit must be known when it is created. The webhook of
-LeaderWorkerSets labels a leader at the same time: ours leaves a Pod without its unit as it is, and
-is called again after a change. In the end, `PodMnnvlCheck` refuses what still lacks unit or claim.
+The claims of a Pod never change, so the unit must be known when the Pod is created. The webhook of
+LeaderWorkerSets labels a leader in the same request: ours leaves a Pod without a unit unchanged and
+is called again after the label is set. Finally, `PodMnnvlCheck` rejects a Pod that still lacks its
+unit or claim.
 """
 
 import asyncio
@@ -37,22 +39,22 @@ from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import unit_warnings
 
-# What both share.
+# Shared by PodCliques and Pods.
 
 
 PATIENCE_SECONDS = 4.0
-"""The time for calls of the API server before the verdict, for which it waits 10 s."""
+"""The time limit for calls to the API server, which waits 10 s for the verdict."""
 
 
 async def made(
     resources: MnnvlResources, request: Request, plan: Plan, injection: Injection
 ) -> Verdict:
-    """Make the resources of `plan`, and return the verdict with the patch of `injection`."""
-    doubt = None  # or why this review may not cause writes
+    """Create the resources of `plan`, and return the verdict with the patch of `injection`."""
+    doubt = None  # why this review may not cause writes, if it may not
     if not request.trusted:
         doubt = "the review came over a path without a valid token"
     elif plan.mode != injection.new_mode:
-        doubt = f'the claim has the form "{plan.mode}", and new ones have "{injection.new_mode}"'
+        doubt = f'the claim has the form "{plan.mode}", but new ones have "{injection.new_mode}"'
 
     try:
         async with patience(PATIENCE_SECONDS):
@@ -67,22 +69,22 @@ async def made(
 
 
 def incomplete(plan: Plan, injection: Injection, problem: ClusterError) -> Verdict:
-    """Return the verdict if a `problem` leaves resources to the leader.
+    """Return the verdict if the leader must create resources because of a `problem`.
 
-    Raise it if a person has to solve it.
+    Raise the problem if a person has to solve it.
     """
     if isinstance(problem, Rejected) and not problem.passes:
         raise problem
     text = (
         f'the MNNVL resources of "{plan.base_name}" are not complete yet'
-        f" ({problem.message}): grove-admission makes them as soon as it can"
+        f" ({problem.message}): grove-admission creates them as soon as it can"
     )
     return patched(injection.patch, warnings=[text, *injection.warnings])
 
 
 @contextlib.asynccontextmanager
 async def patience(seconds: float) -> AsyncIterator[None]:
-    """Raise Unavailable if the block takes longer than that."""
+    """Raise Unavailable if the block takes longer than `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -113,7 +115,7 @@ class PodCliqueWebhook(Value):
     async def _with_set(
         self, request: Request, clique: Carrier, facts: CliqueFacts
     ) -> Verdict | Later:
-        """Judge the request after one read of the set, because its annotations may count."""
+        """Judge the request after reading its set, whose annotations may apply."""
         name = clique.place.pcs
         unread: tuple[str, ...] = ()
         try:
@@ -123,7 +125,7 @@ class PodCliqueWebhook(Value):
         except ClusterError as problem:
             unread = (
                 f'PodCliqueSet "{name}" could not be read ({problem.message}): its MNNVL'
-                " annotations count from the next update on",
+                " annotations take effect with the next update",
             )
         return self._judge(request, clique, facts, unread)
 
@@ -141,7 +143,7 @@ class PodCliqueWebhook(Value):
         return Later(lambda: made(self.resources, request, plan, injection))
 
 
-# Pods that are in no PodClique.
+# Pods outside of PodCliques.
 
 
 class PodMnnvlWebhook(Value):
@@ -164,7 +166,7 @@ class PodMnnvlWebhook(Value):
                 owned, above = await self.units.owned(plan)
                 rival = await self.units.find_rival(pod)
         except NotGiven:
-            raise  # of documents, no verdict follows
+            raise  # a document is missing, so there is no verdict
         except ClusterError as problem:
             return incomplete(plan, injection, problem)
 
@@ -179,7 +181,7 @@ class PodMnnvlWebhook(Value):
 
 
 class PodMnnvlCheck(Value):
-    """The last word on a Pod that asks for MNNVL."""
+    """The final check of a Pod that requests MNNVL, after all mutating webhooks."""
 
     facts: ClusterView
 
@@ -192,15 +194,15 @@ class PodMnnvlCheck(Value):
 
 _WITHOUT_CLAIM = (
     "the Pod has no MNNVL claim, because the webhook pod-mnnvl.mutate.grove-admission.grove.io was"
-    f" not called, or what it did was changed again; see grove-admission doctor, or remove"
-    f" {MNNVL_ENABLED}"
+    " not called, or another webhook reverted its change. Run grove-admission doctor, or remove the"
+    f" annotation {MNNVL_ENABLED}"
 )
 
 
 def _injected(request: Request, facts: ClusterView) -> tuple[Carrier, Injection]:
-    """Return the Pod of a request, and what it needs, with the label of its unit.
+    """Return the Pod of a request, and the claim and unit label that it needs.
 
-    A Pod of a PodClique needs nothing more.
+    A Pod of a PodClique needs neither.
     """
     pod = read_carrier_of_pod(request.object, request.namespace)
     if pod.place.clique:

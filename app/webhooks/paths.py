@@ -1,7 +1,7 @@
 """The paths of the webhooks in a stored webhook configuration.
 
-The manifests leave the paths out, so that no `kubectl apply` and no GitOps tool takes them for its
-own. The server writes them, with a token (`objects.tokens`).
+The manifests leave the paths out, so that neither `kubectl apply` nor a GitOps tool claims these
+fields. The server writes them with a token (`objects.tokens`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,16 +17,17 @@ PATHS_ARE_OURS = "grove-admission.grove.io/paths"
 MANAGED = "managed"
 
 TOKEN_AFTER = "grove-admission.grove.io/token-after"
-"""The annotation of a configuration with a time (RFC 3339): older tokens are replaced at once."""
+"""The annotation of a configuration with a time (RFC 3339). Older tokens are replaced at once."""
 
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
-"""The annotation of Pods whose version knows tokens in all paths: "all".
+"""The annotation of Pods whose version accepts tokens in all paths: "all".
 
-Version 0.6 answers 404 to each of them, and 0.8, which has "true", to all but two.
+Version 0.6 answers 404 to every path with a token. Version 0.8, whose Pods have "true", does so to
+all but two.
 """
 
 PATHS: Mapping[str, str] = {webhook.name: webhook.path for webhook in WEBHOOKS}
-"""The path without a token of each webhook, by its name."""
+"""The path of each webhook without a token, by name."""
 
 
 def are_ours(configuration: JsonMap) -> bool:
@@ -47,14 +48,14 @@ def tokens_in(configuration: JsonMap) -> set[str]:
 def carry_tokens(configurations: Iterable[JsonMap]) -> bool:
     """Return whether API servers call each of our webhooks over a path with a token.
 
-    Both configurations have to be there, because one that is missing may come back without.
+    Both configurations must exist, because a missing one may be created again without tokens.
     """
     tokens = [tokens_in(configuration) for configuration in configurations]
     return len(tokens) == 2 and all(found and "" not in found for found in tokens)
 
 
 def path_of(client: JsonMap) -> str:
-    """Return the path of a clientConfig, "" if it has none that can be read."""
+    """Return the path of a clientConfig, "" if it has no readable one."""
     if "url" not in client:
         return text_of(map_at(client, "service").get("path"))
     try:
@@ -66,7 +67,7 @@ def path_of(client: JsonMap) -> str:
 def with_token(configuration: JsonMap, token: str) -> list[Object]:
     """Return the webhooks of `configuration`, with `token` in the paths of those in PATHS.
 
-    If `token` is "", these have their path without one.
+    If `token` is "", the paths have no token.
     """
     prefix = f"/{token}" if token else ""
     return [

@@ -1,8 +1,8 @@
-"""pods and pods/binding.
+"""The webhooks of pods and pods/binding.
 
 A new Pod that names a Workload group is annotated, so that it is never scheduled alone. A Pod that
-is bound gets the topology labels of its node. Neither webhook ever rejects anything, so that
-scheduling goes on.
+is bound gets the topology labels of its node. Neither webhook ever rejects a request, so that
+scheduling continues.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,10 @@ from app.rules.workload.groups import admission_changes
 
 
 class PodWebhook(Value):
-    """`scheduler_name` is the scheduler whose Pods get a PodGroup.
-
-    If it is None, no Pod is changed.
-    """
+    """The handler that annotates Pods of Workload groups."""
 
     scheduler_name: str | None
+    """The scheduler whose Pods get a PodGroup. If it is None, no Pod is changed."""
 
     def __call__(self, request: Request) -> Verdict:
         if self.scheduler_name is None:
@@ -34,14 +32,13 @@ class PodWebhook(Value):
 
 
 class PodBindingWebhook(Value):
-    """A copier of labels of nodes: the standard ones, those of levels, and those in `allowed`.
-
-    The latter are configured. If it is not `enabled`, it changes nothing.
-    """
+    """The handler that copies a node's labels: standard ones, those of levels, and `allowed`."""
 
     facts: ClusterView
     allowed: Sequence[str]
+    """The configured labels."""
     enabled: bool = True
+    """Whether anything is changed."""
 
     def __call__(self, request: Request) -> Verdict:
         if not self.enabled:
@@ -51,13 +48,13 @@ class PodBindingWebhook(Value):
         name = target.get("name")
         if target.get("kind") not in (None, "", "Node") or not isinstance(name, str) or not name:
             return ALLOWED.with_warnings(
-                ["the Binding has no node as its target: no topology labels added"]
+                ["the target of the Binding is not a node: no topology labels were added"]
             )
 
         labels = self.facts.node_labels(name)
         if labels is None:
             return ALLOWED.with_warnings(
-                [f'node "{name}" is not known: no topology labels added to the Pod']
+                [f'node "{name}" is not known: no topology labels were added to the Pod']
             )
 
         keys = tuple(dict.fromkeys((*self.facts.level_keys(), *self.allowed)))

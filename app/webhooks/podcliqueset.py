@@ -1,6 +1,6 @@
 """The webhook of PodCliqueSet.
 
-It validates topology constraints and MNNVL annotations, and warns if they can't have their effect.
+It validates topology constraints and MNNVL annotations, and warns if they cannot take effect.
 """
 
 import contextlib
@@ -26,10 +26,11 @@ from app.webhooks.mnnvl import PATIENCE_SECONDS, patience
 
 
 class PodCliqueSetWebhook(Value):
-    """A judge of PodCliqueSets. Without `units`, claims of cliques are not looked up."""
+    """The handler for PodCliqueSets."""
 
     facts: ClusterView
     units: UnitOwners | None = None
+    """Looks up the claims of cliques. Without it, they are not checked."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         too_large = size_findings(request.object, request.old)
@@ -52,7 +53,7 @@ class PodCliqueSetWebhook(Value):
         warnings = [*constraints.warnings, *stored, *mistake_warnings(request.object)]
         if old is None:
             findings += minimums
-        else:  # Grove's webhook has the last word, and what is stored must stay scalable
+        else:  # Grove's webhook rejects these itself, and stored sets must stay scalable
             warnings += map(str, minimums)
         if not findings:
             warnings += warnings_of_set(
@@ -93,10 +94,10 @@ class PodCliqueSetWebhook(Value):
 async def _with_rivals(
     units: UnitOwners, pcs: Object, names: Collection[str], warnings: Sequence[str]
 ) -> Verdict:
-    """Return the verdict on a set whose cliques of `names` ask for MNNVL and have other claims.
+    """Return the verdict on a set whose cliques `names` request MNNVL and have claims of their own.
 
-    A claim for the channel would be a second one, and its pods would never start. If the claims
-    can't be read, nothing is said: the Pods wait then, and nothing is lost.
+    Another claim for the channel would keep the pods from starting. If the claims cannot be read,
+    nothing is reported: the pods then stay pending, and nothing is lost.
     """
     findings: list[FieldError] = []
     with contextlib.suppress(ClusterError):

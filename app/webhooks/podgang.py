@@ -1,10 +1,10 @@
 """The webhooks of PodGang.
 
-It writes topology constraints for the scheduler, and makes the PodGang the owner of its MNNVL
-resources, both only in the dialect `design`.
+In the dialect `design`, they write topology constraints for the scheduler and make the PodGang the
+owner of its MNNVL resources.
 
-At CREATE, a PodGang has no uid for an owner reference: the webhook only writes the annotation, and
-the reconciler makes the PodGang the owner.
+At CREATE, a PodGang has no uid for an owner reference yet: the webhook only writes the annotation,
+and the reconciler makes the PodGang the owner.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from app.objects.shape import map_of, text_at
 from app.webhooks.mnnvl import patience
 
 PATIENCE_SECONDS = 2.5
-"""The time for calls of the API server before the verdict, for which it waits 5 s."""
+"""The time limit for calls to the API server, which waits 5 s for the verdict."""
 
 logger = logging.getLogger(__name__)
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
@@ -42,8 +42,8 @@ class PodGangWebhook(Value):
         if findings:
             return judged(findings)
 
-        # The new object may have another uid, for example that of an exported object, and the API
-        # server rejects an UPDATE with such a uid only after mutating admission.
+        # The new object may have another uid, for example from an exported file. The API server
+        # rejects such an UPDATE only after mutating admission.
         gang = replace(
             read_gang(request.object, request.namespace),
             uid=text_at(map_of((request.old or {}).get("metadata")), "uid"),
@@ -58,8 +58,8 @@ class PodGangWebhook(Value):
     def _adopting(self, request: Request, uid: str) -> SlimPodGang | None:
         """Return the cached PodGang of `request` if it may adopt resources, else None.
 
-        Its uid and labels are those of the cache, because a review proves nothing: anybody who
-        reaches the port can send one.
+        Its uid and labels come from the cache, because a review proves nothing: anybody who reaches
+        the port can send one.
         """
         if not (request.trusted or request.dry_run):
             return None
@@ -76,8 +76,8 @@ class PodGangWebhook(Value):
     ) -> Verdict:
         """Read the set if the cache lacks it, and let `adopting` adopt resources.
 
-        If a call fails or takes too long, the reconciler does it later: the PodGang gets only
-        preferred constraints, and its annotation is "false".
+        If a call fails or takes too long, the reconciler completes the PodGang later. Until then,
+        it has only preferred constraints, and its annotation is "false".
         """
         pcs = None
         effects = list[Effect]()
@@ -117,11 +117,11 @@ class PodGangWebhook(Value):
 
 
 def _kept(request: Request) -> Any:
-    """Return what an UPDATE leaves of the stored annotation, else ABSENT.
+    """Return the value that an UPDATE has for the stored annotation, else ABSENT.
 
-    The caches may not show yet what the PodGang owns. Without the annotation, our webhook would not
-    be called before the deletion of the PodGang. So it is only removed by the reconciler, whose
-    patch comes here too.
+    The caches may not show yet which resources the PodGang owns. Without the annotation, our
+    webhook would not be called before the PodGang is deleted. So only the reconciler removes it,
+    and its patch is judged here too.
     """
     if value_at(request.old, _ADOPTED) is ABSENT:
         return ABSENT
@@ -135,15 +135,15 @@ def _unknown_set(gang: SlimPodGang) -> str:
         else "the PodCliqueSet (no label names it)"
     )
     return (
-        f"{pcs} is not known: PodGang {gang.name} gets preferred topology constraints only, until"
-        " it is"
+        f"{pcs} is not known yet: until it is, PodGang {gang.name} gets only preferred topology"
+        " constraints"
     )
 
 
 def _too_many_parts(gang: SlimPodGang) -> str:
     return (
         f'PodCliqueSet "{gang.place.pcs}" has more than {MOST_PARTS} cliques and scaling groups and'
-        f" is not read: the topology constraints of PodGang {gang.name} are left as they are"
+        f" is not read: the topology constraints of PodGang {gang.name} are left unchanged"
     )
 
 
@@ -151,25 +151,25 @@ def _too_many_parts(gang: SlimPodGang) -> str:
 
 
 PATIENCE_BEFORE_DELETION = 3.5
-"""The time for calls of the API server before the verdict, for which it waits 5 s."""
+"""The time limit for calls to the API server, which waits 5 s for the verdict."""
 
 
 class PodGangDeletionWebhook(Value):
-    """Gives back the MNNVL resources that a PodGang still owns, before it is deleted.
+    """The handler that gives the MNNVL resources of a PodGang back before the PodGang is deleted.
 
     Otherwise, the garbage collector would delete them under running pods. Grove's next releases
-    delete the PodGangs of running workloads seconds after they were installed, which may be too
-    soon for the leader. The API server only sends PodGangs with the annotation
+    delete the PodGangs of running workloads seconds after their installation, which may be too soon
+    for the leader. The API server sends only PodGangs with the annotation
     `grove.io/mnnvl-resources-adopted`.
 
-    If the resources can't be given back, the deletion is denied with 503, and Grove tries again. It
-    is never denied if the PodCliqueSet is gone or being deleted, which is soon so in a namespace
-    that is being deleted too. In the dialect `design`, the resources are deleted with the PodGang,
-    as its document asks, unless the API server serves a later Grove's API by now: discovery, which
-    decides on the dialect, may not have seen it yet.
+    If the resources cannot be given back, the deletion is denied with 503, and Grove tries again.
+    It is never denied if the PodCliqueSet is gone or being deleted, which soon happens in a
+    namespace that is being deleted. In the dialect `design`, the resources are deleted with the
+    PodGang, as the design document requires, unless the API server already serves the API of a
+    later Grove, which discovery may not have seen yet.
 
-    What is given back is read from the API server, because the caches may be late. Of the review,
-    only the name and the uid of the PodGang count.
+    The resources are read from the API server, because the caches may be late. Only the name and
+    the uid of the PodGang are taken from the review.
     """
 
     owners: MnnvlOwners
@@ -193,9 +193,8 @@ class PodGangDeletionWebhook(Value):
             raise
         except ClusterError as problem:
             return unavailable(
-                f'PodGang "{gang.name}" may still own MNNVL resources, which would be deleted with'
-                " it while pods may use them, and they could not be given to the PodCliqueSet"
-                f" ({problem.message}): try again"
+                f'PodGang "{gang.name}" may still own MNNVL resources that pods use, and they could'
+                f" not be given to the PodCliqueSet first ({problem.message}): try again"
             )
         return ALLOWED
 
@@ -210,13 +209,13 @@ class PodGangDeletionWebhook(Value):
             return ALLOWED
         except ClusterError as problem:
             return unavailable(
-                f'PodGang "{gang.name}" owns MNNVL resources, and whether Grove has been upgraded'
-                f" could not be read ({problem.message}): try again"
+                f'PodGang "{gang.name}" owns MNNVL resources, and the release of Grove could not be'
+                f" read ({problem.message}): try again"
             )
         if not later:
             return ALLOWED
         return unavailable(
-            f'PodGang "{gang.name}" owns MNNVL resources, and Grove has just been upgraded to the'
-            f' dialect "{later}", in which they are given to the PodCliqueSet first: try again in a'
+            f'PodGang "{gang.name}" owns MNNVL resources, which must be given to the PodCliqueSet'
+            f' first, because Grove has just been upgraded to the dialect "{later}": try again in a'
             " few seconds"
         )

@@ -1,11 +1,11 @@
-"""The rules that API servers evaluate themselves, as objects for `kubectl apply`.
+"""The admission policies that API servers evaluate themselves, as objects for `kubectl apply`.
 
 The policies are YAML files in `manifests/policies`, which kustomize reads too; the wheel has them
-in `app/policies`. They are complete for the default configuration. This module fills in what
-another configuration changes: names, users, namespaces, labels, and whether a policy refuses.
+in `app/policies`. They are complete for the default configuration. This module fills in the values
+of another configuration: names, users, namespaces, labels, and whether a policy rejects or warns.
 
-A policy of the dialect that is not in force says nothing: its parameters are missing, or nobody
-writes its kinds. So the policies of both dialects are installed. Source:
+A policy of a dialect that is not in force has no effect: its parameters are missing, or nobody
+writes its kinds. So the policies of both dialects are installed. Sources:
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/,
 https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/
 """
@@ -28,7 +28,7 @@ from app.webhooks.registry import guarded_kinds, warning_paths
 
 SUFFIX = f".{NAME}.grove.io"
 STATIC_SUFFIX = f".{NAME}.static.k8s.io"
-"""API servers want this end of names in static manifests."""
+"""The suffix that API servers require for names in static manifests."""
 
 COMPONENT_LABEL = "app.kubernetes.io/component"
 RULES = "policies"
@@ -51,7 +51,7 @@ PATHS = {
     "podcliqueset-packs": "/validate/podcliqueset",
     "podgroup-subgroups": "/validate/podgroup",
 }
-"""The policies, each with the path of the webhook that has the same rules."""
+"""The path of the webhook that has the same rules, by policy."""
 
 _WITH_LEVELS = ("podcliqueset-packdomains", "podcliqueset-packs")
 
@@ -62,22 +62,23 @@ class Uncovered(Value):
     path: str
     """The path of the webhook."""
     what: str
+    """The task."""
     why: str
-    """Why a policy can't do it."""
+    """Why a policy cannot do it."""
 
 
-_TOO_DEAR = "comparing each with each other would cost more than an API server spends"
+_TOO_DEAR = "comparing all pairs would exceed the cost limit of the API server"
 
 UNCOVERED = (
     Uncovered(
         "/validate/podcliqueset",
         "PodCliqueSets with more than 400 cliques and scaling groups",
-        "comparing them would cost more than an API server spends",
+        "comparing them would exceed the cost limit of the API server",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "packDomains while topology support is disabled, or while the ClusterTopology is missing",
-        "there is no parameter then, and no policy knows which release of Grove runs",
+        "there is no parameter then, and a policy cannot know which release of Grove runs",
     ),
     Uncovered(
         "/validate/clustertopology",
@@ -87,64 +88,66 @@ UNCOVERED = (
     Uncovered(
         "/validate/clustertopology",
         "ClusterTopologyBindings with the name of a KAI Topology that Grove would not take over",
-        "a policy can't read the KAI Topology",
+        "a policy cannot read the KAI Topology",
     ),
     Uncovered(
         "/validate/clustertopology",
         "removal of levels and ClusterTopologyBindings that PodCliqueSets use",
-        "a policy can't read the PodCliqueSets",
+        "a policy cannot read the PodCliqueSets",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "a topologyName without a ClusterTopologyBinding",
-        "a policy is evaluated for each binding that exists, and can't say that one is missing",
+        "a policy is evaluated for each existing binding and cannot report a missing one",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "changes of stored topology constraints",
-        "Grove's own webhook refuses them",
+        "Grove's own webhook rejects them",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "packDomain in new PodCliqueSets, if there are ClusterTopologyBindings",
-        "Grove's CRD refuses it",
+        "Grove's CRD rejects it",
     ),
     Uncovered(
         "/validate/podcliqueset",
         "MNNVL annotations",
-        "they depend on other PodCliqueSets and on what the cluster serves",
+        "they depend on other PodCliqueSets and on the APIs that the cluster serves",
     ),
     Uncovered(
         "/validate/podgroup",
         "cycles of SubGroups",
-        "CEL has no loop that follows one parent after another",
+        "CEL has no loop to follow the parents",
     ),
     Uncovered("/validate/podgroup", "PodGroups with more than 300 SubGroups", _TOO_DEAR),
-    Uncovered("/validate/podgang", "what a PodGang owns is given back", "a policy writes nothing"),
-    Uncovered("/mutate/podclique", "claims", "they are made of objects that a policy can't read"),
-    Uncovered("/mutate/pod-mnnvl", "claims of units", "it asks the API server who owns the Pod"),
+    Uncovered(
+        "/validate/podgang", "giving back the resources of a PodGang", "a policy cannot write"
+    ),
+    Uncovered("/mutate/podclique", "claims", "they depend on objects that a policy cannot read"),
+    Uncovered("/mutate/pod-mnnvl", "claims of units", "they depend on the owners of the Pod"),
     Uncovered(
         "/validate/pod-mnnvl",
         "Pods without their claim",
-        "while no server answers, the API server refuses these Pods anyway",
+        "while no server answers, the API server rejects these Pods anyway",
     ),
     Uncovered("/mutate/podgang", "constraints", "they depend on the PodCliqueSet"),
     Uncovered(
         "/mutate/pod-binding",
         "labels of the node",
-        "a policy can't read the node that a Binding names: its parameters are chosen before the"
-        " request is known",
+        "a policy cannot read the node that a Binding names, because its parameters do not depend"
+        " on the request",
     ),
 )
-"""The tasks that only webhooks can do. Only webhooks give warnings, too."""
+"""The tasks that only webhooks can do. All warnings of these rules come from webhooks, too."""
 
 
 def admission_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
     """Return the policies about objects of Grove and KAI, each followed by its binding.
 
-    The levels are parameters, objects of the cluster. Static policies, for a folder of the API
-    server, can have none: their levels are those of `configuration`, and one more policy protects
-    our stored configurations.
+    The levels are parameters, which are objects of the cluster. Static policies, for a folder of
+    the API server, cannot have parameters: they contain the levels of `configuration`, and one more
+    policy protects our stored configurations.
     """
     topology = configuration.cluster_topology
     values = {
@@ -182,7 +185,7 @@ def admission_policies(configuration: Configuration, *, is_static: bool = False)
 def marking_policies(configuration: Configuration, *, is_static: bool = False) -> list[Object]:
     """Return the MutatingAdmissionPolicy that marks Pods of Workloads, and its binding.
 
-    [] if Workloads are disabled.
+    The result is empty if Workloads are disabled.
     """
     workloads = configuration.workloads
     if not workloads.enabled:
@@ -196,11 +199,11 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 
 
 def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: str) -> list[Object]:
-    """Return the policies about who may use which queue, and which of them don't exist.
+    """Return the policies that restrict the use of queues and warn about missing queues.
 
-    KAI and what assigns its queues run in `kai_namespaces`. The service accounts in these, in our
-    namespace and in kube-system only copy names of queues, and so does Grove's operator, one of
-    `authorizedUsers`.
+    KAI and the assigners of its queues run in `kai_namespaces`. The service accounts in these
+    namespaces, in our namespace and in kube-system are exempt, because they only copy names of
+    queues, and so is Grove's operator, one of `authorizedUsers`.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
@@ -233,12 +236,12 @@ def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: st
 
 
 def exempt_namespaces(configuration: Configuration) -> list[str]:
-    """Return the namespaces that webhooks and policies leave out."""
+    """Return the namespaces that webhooks and policies exclude."""
     return sorted({EXEMPT_NAMESPACE, configuration.certificates.namespace})
 
 
 def text(value: str) -> str:
-    """Return `value` as a CEL literal. In the files, double quotes mark values to be filled in."""
+    """Return `value` as a CEL literal. In the files, double quotes mark values to fill in."""
     return json.dumps(value)
 
 
@@ -248,13 +251,13 @@ def texts(values: Sequence[str]) -> str:
 
 
 def _authorized(configuration: Configuration, default: Configuration) -> dict[str, str]:
-    """Return the default `authorizedUsers` as the files have them, with the list to fill in."""
+    """Return the list to fill in, by the default `authorizedUsers` that the files contain."""
     before, now = (sorted(c.authorization.authorized_users) for c in (default, configuration))
     return {texts(before): texts(now)}
 
 
 def _groups(namespaces: Sequence[str]) -> str:
-    """Return a CEL list: the groups of service accounts of `namespaces`, and the kubelets."""
+    """Return a CEL list of the service account groups of `namespaces` and of the kubelets."""
     accounts = [f"system:serviceaccounts:{namespace}" for namespace in sorted(set(namespaces))]
     return texts([*accounts, "system:nodes"])
 
@@ -276,7 +279,7 @@ def _read(folder: str) -> list[Object]:
 
 
 def _name(obj: Object) -> str:
-    """Return the name of a policy, or of the policy of a binding, without its suffix."""
+    """Return the name of a policy or binding without its suffix."""
     return str(obj["metadata"]["name"]).removesuffix(SUFFIX)
 
 
@@ -295,7 +298,7 @@ def _filled(
 
 
 def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
-    """Replace each first text of `values` by the second one, which is not searched again."""
+    """Replace the first text of each pair in `values` by the second, which is not searched."""
     if not values:
         return expression
     (before, now), *others = values
@@ -329,7 +332,7 @@ def _make_static(objects: Sequence[Object], configuration: Configuration) -> Non
 
 
 def _rename(objects: Sequence[Object]) -> None:
-    """Give policies and bindings the names that API servers want in static manifests."""
+    """Give policies and bindings the names that API servers require in static manifests."""
     for obj in objects:
         name = _name(obj)
         obj["metadata"]["name"] = name + STATIC_SUFFIX

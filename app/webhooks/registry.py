@@ -1,6 +1,6 @@
-"""The webhook table: for each path its resource, operations, policies and handler.
+"""The webhook table: the resource, operations, policies and handler of each path.
 
-The webhook configurations and the routes of the server are made from it.
+The webhook configurations and the routes of the server are built from it.
 """
 
 from collections.abc import Collection, Mapping
@@ -47,7 +47,7 @@ WRITES = ("CREATE", "UPDATE")
 NOT_BEING_DELETED = {
     "not-being-deleted": "request.operation != 'UPDATE' || !has(object.metadata.deletionTimestamp)"
 }
-"""The condition that lets finalizers be removed from an object that is being deleted."""
+"""The condition that allows finalizers to be removed from an object that is being deleted."""
 
 SPEC_MAY_CHANGE = {
     "not-being-deleted-or-spec-changes": (
@@ -55,7 +55,7 @@ SPEC_MAY_CHANGE = {
         " || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec"
     )
 }
-"""The condition that lets finalizers be removed, and keeps the spec guarded."""
+"""The condition that allows finalizers to be removed while the spec stays guarded."""
 
 
 class Webhook(Value, eq=False, kw_only=True):
@@ -78,9 +78,9 @@ class Webhook(Value, eq=False, kw_only=True):
     also: tuple[Resource, ...] = ()
     """Further resources of the same group, version and scope as `resource`."""
     needs_namespace: bool = False
-    """Whether a request without a namespace is refused."""
+    """Whether a request without a namespace is rejected."""
     guards_spec: bool = False
-    """Whether it also judges changes of the spec of objects that are being deleted."""
+    """Whether it also judges changes to the spec of objects that are being deleted."""
     parse: Parse = parse
     """Reads a request."""
 
@@ -113,7 +113,7 @@ class Webhook(Value, eq=False, kw_only=True):
 
 
 def _has(annotation: str) -> str:
-    """Return a CEL expression: the object has `annotation` with the value "true"."""
+    """Return the CEL expression that the object has `annotation` with the value "true"."""
     return (
         f"has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations && "
         f"object.metadata.annotations['{annotation}'] == 'true'"
@@ -121,9 +121,9 @@ def _has(annotation: str) -> str:
 
 
 def _some_container_has_gpus(field: str) -> str:
-    """Return a CEL expression for containers with a GPU.
+    """Return the CEL expression that a container in the list `field` of the pod spec has a GPU.
 
-    It is true if one in the list `field` of the pod spec has a GPU in its limits or requests.
+    The GPU may be in its limits or requests.
     """
     amounts = (
         f"has(c.resources.{name}) && c.resources.{name}.exists(r, r == 'nvidia.com/gpu' || "
@@ -144,7 +144,7 @@ _MAY_WANT_MNNVL = {
         f" ({_some_container_has_gpus('initContainers')})))"
     ),
 }
-"""A PodClique without the annotation may inherit it from its scaling group or its PodCliqueSet."""
+"""The condition for PodCliques, which may inherit the annotation from their group or set."""
 
 _MAY_OWN_MNNVL_RESOURCES = {
     "may-own-mnnvl-resources": (
@@ -152,7 +152,10 @@ _MAY_OWN_MNNVL_RESOURCES = {
         f" '{MNNVL_ADOPTED}' in oldObject.metadata.annotations"
     ),
 }
-"""In later dialects, only a PodGang that an earlier version made the owner has the annotation."""
+"""The condition for PodGangs that own resources.
+
+In later dialects, only a PodGang that an earlier version made the owner has the annotation.
+"""
 
 _NEW_IN_A_GROUP = {
     "our-scheduler": (
@@ -162,7 +165,10 @@ _NEW_IN_A_GROUP = {
     "not-marked-yet": f"!({_has(SKIP_PODGROUPER)})",
     "not-opted-out": f"!({_has(IGNORE_WORKLOADS)})",
 }
-"""Pods are created often. The API server sends only those that the webhook would change."""
+"""The condition for Pods of Workload groups.
+
+Pods are created often, so the API server sends only those that the webhook would change.
+"""
 
 _ASKS_FOR_MNNVL_ITSELF = {
     "asks-for-mnnvl": _has(MNNVL_ENABLED),
@@ -170,14 +176,14 @@ _ASKS_FOR_MNNVL_ITSELF = {
         f"!(has(object.metadata.labels) && '{GROVE_CLIQUE_NAME}' in object.metadata.labels)"
     ),
 }
-"""The API server sends no other Pods: a cluster without this annotation never waits for a server.
+"""The condition for Pods that request MNNVL themselves; Pods of a PodClique have its claims.
 
-The Pods of a PodClique have its claims.
+The API server sends no other Pods, so a cluster without this annotation never waits for a server.
 """
 
 # Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED or SPEC_MAY_CHANGE, so that
-# finalizers can be removed, and namespaces deleted, while no server answers. If such an update is
-# sent, it is allowed.
+# finalizers can be removed and namespaces deleted while no server answers. Such an update is
+# allowed if it is sent anyway.
 
 VALIDATE_CLUSTER_TOPOLOGY = Webhook(
     path="/validate/clustertopology",
@@ -289,7 +295,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
 
 
 def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
-    """Return the routes of a server: those of `routes_over`, on trial as configured."""
+    """Return the routes of a server: those of `routes_over`, in warn-only mode as configured."""
     warning = warning_paths(configuration.enforcement)
     return {
         path: replace(route, on_trial=path in warning)
@@ -298,7 +304,7 @@ def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, R
 
 
 def warning_paths(enforcement: Enforcement) -> list[str]:
-    """Return the paths of the webhooks that warn instead of refusing."""
+    """Return the paths of the webhooks that warn instead of rejecting."""
     modes = {
         VALIDATE_CLUSTER_TOPOLOGY: enforcement.webhooks.cluster_topology,
         VALIDATE_POD_CLIQUE_SET: enforcement.webhooks.pod_clique_set,
@@ -312,9 +318,9 @@ def warning_paths(enforcement: Enforcement) -> list[str]:
 
 
 def guarded_kinds(topology: ClusterTopology) -> list[str]:
-    """Return the kinds of the managed topology, whose writers are authorized.
+    """Return the kinds of the managed topology that only authorized users may write.
 
-    If topology support is disabled, a binding of the managed name belongs to administrators.
+    If topology support is disabled, a binding with the managed name belongs to administrators.
     """
     kinds = [CLUSTER_TOPOLOGY.kind]
     if topology.enabled:
@@ -327,9 +333,9 @@ def routes_over(
 ) -> dict[str, Route]:
     """Return the routes of all webhooks by path.
 
-    They have the settings of `configuration` and the facts of `cluster`. If `authorized` is given,
-    these users may write the managed topology instead of the configured ones. Invalid objects are
-    refused, even in a trial period.
+    They use the settings of `configuration` and the facts of `cluster`. If `authorized` is given,
+    these users may write the managed topology instead of the configured ones. The routes reject
+    invalid objects, even in a trial period.
     """
     topology = configuration.cluster_topology
     workloads = configuration.workloads
@@ -361,7 +367,7 @@ def _verdict_on(problem: Exception) -> Verdict | None:
         return None
     if isinstance(problem, Rejected):
         return hindered(
-            "the API server refused what grove-admission has to do (see its RBAC):"
+            "the API server rejected a request of grove-admission (check its RBAC):"
             f" {problem.message}"
         )
     return unavailable(problem.message)

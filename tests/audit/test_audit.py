@@ -122,13 +122,13 @@ async def findings(
 async def test_podgroups_that_kai_ignores_or_never_places_are_listed_with_their_warnings() -> None:
     pod_group = builders.pod_group("mixed", {"name": "workers"})
     pod_group["spec"]["topologyConstraint"] = {"requiredTopologyLevel": "k/rack"}
-    text = 'spec.topologyConstraint.requiredTopologyLevel "k/rack" is ignored by KAI: no topology is named beside it'
+    text = 'spec.topologyConstraint.requiredTopologyLevel "k/rack" is ignored by KAI, because no topology is set with it'
     assert await findings(TOPOLOGY, pod_group) == [("PodGroup", "default/mixed", 0, (text,))]
 
 
 async def test_a_set_whose_podgangs_get_too_long_names_with_a_later_grove_is_listed() -> None:
     name = "s" * 45
-    text = f'with a later release of Grove, which serves PodGangMaps: the name of PodGang "{name}-0-<epoch>-pool-1" would be 74 characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the PodCliqueSet or its scaling groups'
+    text = f'with a later release of Grove (with PodGangMaps): the name of PodGang "{name}-0-<epoch>-pool-1" would be 74 characters long, 11 more than a label holds: Grove never creates its PodCliques. Use shorter names for the PodCliqueSet or its scaling groups'
     listed = await findings(
         TOPOLOGY, builders.pod_clique_set(name), builders.pod_clique_set("fine")
     )
@@ -239,7 +239,7 @@ async def test_left_in_peace(objects: list[Object]) -> None:
         ),
         pytest.param(
             [train(), gang(), domain(changed(builders.pod_gang("other", {}), uid="other"))],
-            'controlled by another object than PodGang "train-0", which uses it',
+            'controlled by an object other than PodGang "train-0", which uses it',
             id="somebody else's",
         ),
     ],
@@ -281,7 +281,7 @@ async def test_before_the_first_installation_the_levels_of_the_configuration_cou
     )
     auditor = auditing(client, CONFIGURED)
     assert [finding.name async for finding in auditor.findings(None)] == ["lost"]
-    note = "the managed ClusterTopology does not exist: the configuration's levels stand in"
+    note = "the managed ClusterTopology does not exist: used the levels of the configuration"
     assert (auditor.tally.notes, auditor.tally.exit_code) == ([note], 1)
 
 
@@ -433,15 +433,15 @@ async def test_mistakes_beside_todays_grove(capsys: Any) -> None:
         "PodGang infer-0",
     }
     assert problems["PodCliqueSet infer"] == [
-        '"zone" of the PodCliqueSet holds for each PodGang alone: replicas of scaling group "prefill" beyond minAvailable are PodGangs of their own. For all pods together, no level does, unless minAvailable equals replicas',
-        "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices): whether the required domains have room for all pods is not known",
-        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs, in place of 17',
+        'the constraint "zone" of the PodCliqueSet applies per PodGang. Replicas of scaling group "prefill" above minAvailable form their own PodGangs and may be placed in another zone. Set minAvailable = replicas to keep all pods together',
+        "cannot check capacity: no node reports GPUs (checked: label nvidia.com/gpu.count, status.allocatable, ResourceSlices)",
+        'a replica of scaling group "prefill" has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 3 x 8 = 24 GPUs instead of 17',
     ]
     assert problems["PodGang infer-0"] == [
-        "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, and would be {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
+        "spec.topologyConstraint: is {required: edited/by-hand, preferred: topology.kubernetes.io/block}, but Grove would write {required: topology.kubernetes.io/zone, preferred: topology.kubernetes.io/block}"
     ]
     assert problems["ClusterTopology grove-topology"] == [
-        "belongs to a former topology API of Grove, which nothing reads any more"
+        "belongs to an old topology API of Grove that nothing reads any more"
     ]
     assert len(problems["PodCliqueSet legacy"]) == 8
 

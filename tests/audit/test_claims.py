@@ -102,8 +102,8 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_listed_with
     ]
     stored = [admitted(clique("train-0-worker")), *pods]
     users = ("b", "gone", "a", "ending")
-    problem = "is being deleted, and Pods a, b still use it: no other Pod can get it"
-    remedy = "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it again, and the new Pods start."
+    problem = "is being deleted, but Pods a, b still use it: no other Pod can get it"
+    remedy = "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start."
     assert await findings(*stored, *resources(*users, **DELETED)) == [
         Finding("ResourceClaim", "ml", CLAIM, 0, (problem,), remedy)
     ]
@@ -131,7 +131,7 @@ async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_a
     listed = [pods.pod("mpijob-launcher"), alone, with_claim, unasked, of_clique, ended]
     auditor = auditing(MemoryClient([*pods.owners(), *listed]))
     found = [finding async for finding in auditor.findings(None)]
-    replaced = "Correct it in the Pod template of its workload; until then, no Pod replaces it."
+    replaced = "Correct the pod template of its workload. Until then, it cannot be replaced."
     assert [(one.name, one.code, one.remedy) for one in found] == [
         ("job", 422, replaced),
         ("mpijob-launcher", 0, REPLACE_POD),
@@ -186,7 +186,7 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             "ResourceClaim",
             "one-c",
             (
-                "pod one asks for 1 GPU of the 8 GPUs of its node, and holds the NVLink channel of"
+                "pod one requests 1 GPU of the 8 GPUs of its node, but it holds the NVLink channel of"
                 " n0",
             ),
         )

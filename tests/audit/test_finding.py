@@ -19,7 +19,7 @@ from app.objects.resource import Resource
 def test_every_kind_that_is_judged_has_a_remedy_that_says_what_holds_until_then(
     resource: Resource,
 ) -> None:
-    assert "until then" in remedy_for(resource.kind, 422, [""])
+    assert "Until then" in remedy_for(resource.kind, 422, [""])
 
 
 def test_a_finding_as_text() -> None:
@@ -41,7 +41,7 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             422,
             ['a: topology level not found in ClusterTopology "t", which has: zone', "b: odd"],
-            "Name one of the levels that there are; until then, it can't be created again. Correct it; until then, it can't be created again.",
+            "Use an existing level. Until then, it cannot be created again. Correct it. Until then, it cannot be created again.",
         ),
         (
             "ClusterTopology",
@@ -54,17 +54,17 @@ def test_a_finding_as_text() -> None:
             "PodCliqueSet",
             0,
             [
-                'a "rack": all nodes are in one "host", and then KAI never places the pods unless a level is preferred too: add pack.preferred, such as "host"'
+                'a "rack": all nodes are in one "host", and KAI then places the pods only if a level is also preferred: add pack.preferred: host'
             ],
-            "Delete it, and create it with a preferred domain too: Grove allows no correction.",
+            "Delete it, and create it with a preferred domain: Grove allows no later correction.",
         ),
         (
             "PodGroup",
             0,
             [
-                'a "k/zone" is not a level of KAI Topology "t", which has: k/rack; KAI never places these pods'
+                'a "k/zone" is not a level of KAI Topology "t", so KAI never places these pods; its levels: k/rack'
             ],
-            "Name one of the levels that there are; until then, its pods stay pending.",
+            "Use an existing level. Until then, its pods stay pending.",
         ),
         (
             "PodCliqueSet",
@@ -78,7 +78,7 @@ def test_a_finding_as_text() -> None:
             "PodClique",
             403,
             ["ComputeDomain is not an API of this cluster (x): MNNVL can't be set up here"],
-            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet; until then, it can't be created again.",
+            "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then, it cannot be created again.",
         ),
     ],
 )
@@ -89,8 +89,9 @@ def test_a_remedy_is_that_of_the_problem(
 
 
 def test_what_helps_is_looked_for_by_words_of_refusals_and_warnings() -> None:
-    """The README of the webhooks lists them all; another test compares it with the code."""
-    readme = " ".join(Path("app/webhooks/README.md").read_text().split())
+    """The pages of the webhooks list them all; another test compares it with the code."""
+    pages = [Path("app/webhooks", name).read_text() for name in ("REJECTIONS.md", "WARNINGS.md")]
+    readme = " ".join(" ".join(pages).split())
     known = [words for words, _ in (*BY_WARNING, *BY_PROBLEM)]
     assert [words for words in known if words not in readme] == [FORMER_API]
 
@@ -113,6 +114,6 @@ def test_the_exit_code_tells_refusals_from_warnings() -> None:
         codes.append((tally.exit_code, tally.summary()))
     assert codes == [
         (0, ""),
-        (3, "PodGang: 0 looked at, 0 refused, 1 with warnings"),
-        (1, "PodGang: 0 looked at, 1 refused, 1 with warnings"),
+        (3, "PodGang: 0 checked, 0 refused, 1 with warnings"),
+        (1, "PodGang: 0 checked, 1 refused, 1 with warnings"),
     ]

@@ -93,8 +93,8 @@ def warnings(objects: list[Object], pods: int) -> list[str]:
 def test_warnings_know_the_room_of_all_nodes(objects: list[Object]) -> None:
     assert warnings(objects, 10) == []
     assert warnings(objects, 11) == [
-        'a replica of the PodCliqueSet must fit into one "rack", but the largest holds at most 10'
-        ' pods of clique "worker" with 8 GPUs each, and it has 11: they will stay pending'
+        'a replica of the PodCliqueSet must fit into one "rack", but clique "worker" has 11'
+        " pods with 8 GPUs each, and the largest one holds only 10 of them: they will stay pending"
     ]
 
 

@@ -189,7 +189,7 @@ CASES: list[Any] = [
         "a mistake that holds without the binding",
         [pcs("{pack: {required: rack}}")],
         1,
-        ["the name of a ClusterTopologyBinding is needed"],
+        ["set the name of a ClusterTopologyBinding"],
         [],
     ),
     (
@@ -266,7 +266,7 @@ CASES: list[Any] = [
         [pcs(annotations="grove.io/mnnvl-group: pool")],
         0,
         ["ALLOWED"],
-        ["is ignored", "doesn't read it"],
+        ["is ignored"],
     ),
     (
         "Grove's group that is no name",
@@ -279,7 +279,7 @@ CASES: list[Any] = [
         "Grove's group beside a topology of the designs",
         [TOPOLOGY, pcs(annotations="grove.io/mnnvl-group: pool")],
         0,
-        ["is ignored: the Grove of this cluster doesn't read it"],
+        ["is ignored by this cluster's release of Grove"],
         [],
     ),
     # queues
@@ -291,7 +291,10 @@ CASES: list[Any] = [
             pcs().replace("annotations: {}", "labels: {kai.scheduler/queue: team}"),
         ],
         0,
-        ['queue "team" is not among the documents, which have: other', "no webhook looks at"],
+        [
+            'queue "team" is not among the documents. Queues in the documents: other',
+            "no webhook looks at",
+        ],
         ["does not exist"],
     ),
     (
@@ -301,7 +304,7 @@ CASES: list[Any] = [
             "spec: {resources: {gpu: {quota: 8, limit: 8}}}\n"
         ],
         0,
-        ["the limit of cpu and memory is not set, and KAI reads it as 0"],
+        ["the limit of cpu and memory is not set, which KAI reads as 0"],
         ["limit of gpu"],
     ),
     # what Grove would refuse
@@ -317,7 +320,7 @@ CASES: list[Any] = [
         "a misspelt scheduler",
         [pcs().replace("podSpec: {", "podSpec: {schedulerName: kai-schedular, ")],
         0,
-        ['answers to "kai-schedular"', "Did you mean kai-scheduler?"],
+        ['unknown scheduler "kai-schedular"', "Did you mean kai-scheduler?"],
         [],
     ),
     (
@@ -325,7 +328,7 @@ CASES: list[Any] = [
         [pcs().replace("podSpec: {", "podSpec: {schedulerName: default-scheduler, ")],
         0,
         ["ALLOWED"],
-        ["answers to"],
+        ["unknown scheduler"],
     ),
     (
         "a misspelt annotation of a set",
@@ -345,7 +348,7 @@ CASES: list[Any] = [
         "an annotation as a label",
         [pcs().replace("annotations: {}", 'labels: {grove.io/mnnvl-enabled: "true"}')],
         0,
-        ["metadata.labels[grove.io/mnnvl-enabled]: a label of this name has no effect"],
+        ["metadata.labels[grove.io/mnnvl-enabled]: has no effect as a label"],
         [],
     ),
     # sizes of units

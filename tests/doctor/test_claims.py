@@ -98,8 +98,8 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
     assert [(check.status, check.message, check.remedy) for check in checks[1:]] == [
         (
             "problem",
-            "ResourceClaim ml/train-0-mnnvl-claim is being deleted, and Pods a, b still use it: no other Pod can get it",
-            "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it again, and the new Pods start.",
+            "ResourceClaim ml/train-0-mnnvl-claim is being deleted, but Pods a, b still use it: no other Pod can get it",
+            "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start.",
         )
     ]
 
@@ -113,7 +113,7 @@ LACKING = (
 WITHOUT = (
     "problem",
     "Pods run without the MNNVL claim that their PodClique has, outside of their NVLink domain: ml/a",
-    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces them, and the new ones have the claim. grove-admission audit lists them all.",
+    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the new Pods get the claim. grove-admission audit lists them all.",
 )
 
 

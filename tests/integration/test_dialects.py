@@ -242,7 +242,10 @@ async def test_the_managed_binding_waits_for_the_former_kai_topology(
     before = await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME))
     await to_today(api, clients, running)
     notes = await eventually(lambda: events(clients, "TopologyNotWritten"))
-    assert f'KAI Topology "{NAME}" exists and is controlled by ClusterTopology {NAME}' in notes[0]
+    assert (
+        f'KAI Topology "{NAME}" already exists and is controlled by ClusterTopology {NAME}'
+        in notes[0]
+    )
     assert await is_gone(clients.operator, CLUSTER_TOPOLOGY_BINDING, NAME)
     assert (await clients.operator.get(ObjectRef(KAI_TOPOLOGY, NAME)))["metadata"]["uid"] == before[
         "metadata"
@@ -302,7 +305,7 @@ async def test_bindings_of_administrators_are_validated(
     )
     binding = {"metadata": {"name": "theirs"}, "spec": {"levels": LEVELS}}
     first = {"metadata": {"name": "first"}, "spec": {"levels": list(reversed(LEVELS))}}
-    with pytest.raises(ClusterError, match="KAI allows this key only at the last level"):
+    with pytest.raises(ClusterError, match="KAI allows this key only in the last level"):
         await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, first)
     await clients.admin.create(CLUSTER_TOPOLOGY_BINDING, binding)
     pcs = builders.pod_clique_set("packed")
@@ -320,7 +323,7 @@ async def test_bindings_of_administrators_are_validated(
         return len(running.cluster.facts.users_of("theirs"))
 
     await eventually(users)
-    with pytest.raises(ClusterError, match="would vanish from the PodGangs"):
+    with pytest.raises(ClusterError, match="Grove would remove the constraints"):
         await clients.admin.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "theirs"))
     await clients.user.delete(ObjectRef(POD_CLIQUE_SET, "packed", namespace))
     await eventually(lambda: is_deletable(clients))

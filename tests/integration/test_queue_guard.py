@@ -265,7 +265,7 @@ async def test_the_project_of_an_owner_leads_to_no_queue_of_others(
         queue: _refusal(await tenants.create("ann", projects(queue)[case]))
         for queue in (*TENANTS.values(), "website")
     }
-    refused = 'label "project": KAI takes it for queue "b"'
+    refused = 'label "project": KAI reads it as queue "b"'
     assert answers == {"a": (201, ""), "b": (403, refused), "website": (201, "")}
 
 
@@ -342,7 +342,7 @@ async def test_kai_makes_no_podgroup_for_an_owner_that_nobody_is_asked_about(
     answer = await tenants.create(PODGROUPER, way)
     assert _refusal(answer) == (
         403,
-        f"owner {owned_by} {NAMESPACE}: nobody was asked about its labels, which would choose the queue. Remove it from the owners of the Pod",
+        f"owner {owned_by} {NAMESPACE}: its labels were never checked and would choose the queue. Remove it from the owners of the Pod",
     )
     owner["kind"] = "Job"
     assert _refusal(await tenants.create(PODGROUPER, way)) == (201, "")

@@ -25,10 +25,10 @@ SIGNS = {
         "topology support is not enabled in the operator",
         "ClusterTopologyBinding not found",
         "cannot be changed after creation",
-        "packDomain is allowed only in PodCliqueSets that have it already",
+        "packDomain is allowed only in PodCliqueSets that already have it",
         "mnnvl-",
     ),
-    "/validate/clustertopology": ("would not take it over", "would vanish from the PodGangs"),
+    "/validate/clustertopology": ("would not take it over", "Grove would remove the constraints"),
     "/validate/podgroup": ("cycle detected in subgroups",),
 }
 """A text in each finding of a webhook that no policy covers (`UNCOVERED`), and in no others."""

@@ -109,4 +109,4 @@ def test_without_authorized_users_nobody_may_write_the_managed_topology() -> Non
     guard, binding = admission_policies(nobody)[:2]
     request = load("clustertopology.managed-create-by-operator")["request"]
     (finding,) = findings_of(guard, binding, request, [None], lambda access: False)
-    assert "only these can: nobody (authorizedUsers is empty)" in finding.message
+    assert "Allowed users: none (authorizedUsers is empty)" in finding.message

@@ -58,13 +58,13 @@ said = Policies(_OBJECTS, {"Queue": QUEUES}, may_do).said
 
 
 def refusal(queue: str) -> list[str]:
-    text = f'queue "{queue}": user "ann" may not use it, and needs the verb use on'
+    text = f'queue "{queue}": user "ann" may not use it. Ask for the verb use on'
     return [f"{text} queues.scheduling.run.ai/{queue}"]
 
 
 def of_project(queue: str) -> list[str]:
-    text = f'label "project": KAI takes it for queue "{queue}", and user "ann" may not use that'
-    return [f"{text}: name a queue beside it, in the label kai.scheduler/queue"]
+    text = f'label "project": KAI reads it as queue "{queue}", and user "ann" may not use that'
+    return [f"{text} queue. Add the label kai.scheduler/queue with a queue"]
 
 
 def refusals(obj: Object) -> list[str]:
@@ -156,7 +156,7 @@ def test_no_podgroup_belongs_to_what_nobody_is_asked_about(kind: str) -> None:
     owner = {"kind": kind, "name": "b"}
     group = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {}}
     assert said(POD_GROUP, group, user=user) == [
-        f"owner {kind} b: nobody was asked about its labels, which would choose the queue. Remove it from the owners of the Pod"
+        f"owner {kind} b: its labels were never checked and would choose the queue. Remove it from the owners of the Pod"
     ]
     owner["kind"] = "Job"
     assert said(POD_GROUP, group, user=user) == []
@@ -176,7 +176,7 @@ def test_writes_of_the_status_are_asked_about_too() -> None:
 
 def of_group(group: str) -> list[str]:
     return [
-        f'annotation "pod-group-name": KAI may take PodGroup "{group}" of any namespace, with its queue. User "ann" needs the verb use on podgroups.scheduling.run.ai/{group} in the whole cluster'
+        f'annotation "pod-group-name": KAI may take PodGroup "{group}" of any namespace, and its queue. User "ann" needs the verb use on podgroups.scheduling.run.ai/{group} in all namespaces'
     ]
 
 
@@ -193,7 +193,7 @@ def test_a_tenant_puts_no_pod_into_the_podgroup_of_another_namespace(way: str) -
 def test_the_pods_of_two_cliques_do_not_name_two_podgroups() -> None:
     two = cliques(*({"annotations": {GROUP: group}} for group in ("a", "b")))
     assert said(POD_CLIQUE_SET, two) == [
-        'annotation "pod-group-name": names more than one PodGroup (a, b): name one'
+        'annotation "pod-group-name": names more than one PodGroup (a, b). Use only one'
     ]
 
 
@@ -373,7 +373,7 @@ def test_two_queues_are_asked_for_one_by_one_and_more_are_refused() -> None:
     assert said(JOB, controlled(JOB, {QUEUE: "a"}, pod({QUEUE: "b"}))) == refusal("b")
     many = cliques(*({"labels": {QUEUE: queue}} for queue in ("a", "b", "c")))
     assert said(POD_CLIQUE_SET, many) == [
-        "names more than two queues (a, b, c): name one",
+        "names more than two queues (a, b, c). Use only one",
         *refusal("b"),
     ]
 

@@ -42,8 +42,10 @@ KNOWN = policies("a", "a-fast")
 
 
 def missing(queue: str) -> list[str]:
-    text = f'queue "{queue}" does not exist, unless it was made just now: KAI schedules nothing in'
-    return [f"{text} it until it does"]
+    text = (
+        f'queue "{queue}" does not exist (or was created only just now). KAI schedules nothing in'
+    )
+    return [f"{text} it until it exists"]
 
 
 def warned(way: Way) -> int:

@@ -31,15 +31,15 @@ def group(whole: dict[str, Any], *subgroups: dict[str, Any]) -> dict[str, Any]:
 
 
 def broader(at: str, preferred: str, required: str) -> str:
-    return f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}": {NEVER}; remove it, or name a narrower level'
+    return f'{at}.preferredTopologyLevel "{preferred}" is broader than the required level "{required}": {NEVER}. Remove it, or use a narrower level'
 
 
 def below(at: str, required: str, above: str) -> str:
-    return f'{at}.requiredTopologyLevel "{required}" is broader than "{above}", which the part above requires: {NEVER}; require a level that is as narrow'
+    return f'{at}.requiredTopologyLevel "{required}" is broader than "{above}", which the enclosing group requires: {NEVER}. Require "{above}" or a narrower level'
 
 
 def unnamed(at: str, level: str) -> str:
-    return f'{at} "{level}" is ignored by KAI: no topology is named beside it'
+    return f'{at} "{level}" is ignored by KAI, because no topology is set with it'
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def unnamed(at: str, level: str) -> str:
         pytest.param(
             group(c("row", "column")),
             [
-                f'{OF_WHOLE}.{field}TopologyLevel "{level}" is not a level of KAI Topology "t", which has: zone, rack, host; {NEVER}'
+                f'{OF_WHOLE}.{field}TopologyLevel "{level}" is not a level of KAI Topology "t", so {NEVER}; its levels: zone, rack, host'
                 for field, level in (("required", "row"), ("preferred", "column"))
             ],
             id="unknown levels",

@@ -25,7 +25,7 @@ def of(scheduler: Any, **fields: Any) -> Any:
 
 def missing(path: str) -> list[str]:
     return [
-        f'{path}[{QUEUE}]: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: here, there'
+        f'{path}[{QUEUE}]: queue "gone" does not exist, and KAI schedules none of these pods until it does. Existing queues: here, there'
     ]
 
 
@@ -86,7 +86,7 @@ def test_a_group() -> None:
     assert warnings_of_group({"spec": {"queue": "q03"}}, many) == []
     assert warnings_of_group({"spec": {}}, many) == []
     assert warnings_of_group({"spec": {"queue": "gone"}}, many) == [
-        'spec.queue: queue "gone" does not exist: KAI schedules none of these pods until it does; there are: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more'
+        'spec.queue: queue "gone" does not exist, and KAI schedules none of these pods until it does. Existing queues: q00, q01, q02, q03, q04, q05, q06, q07, q08, q09 and 2 more'
     ]
 
 
@@ -109,5 +109,5 @@ def test_limits_that_a_queue_does_not_set(resources: Any, said: str) -> None:
 def test_a_queue_may_exist_beside_the_documents() -> None:
     obj = {"spec": {"queue": "team"}}
     assert warnings_of_group(obj, ["other"], is_whole=False) == [
-        'spec.queue: queue "team" is not among the documents, which have: other'
+        'spec.queue: queue "team" is not among the documents. Queues in the documents: other'
     ]

@@ -60,14 +60,14 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
         pytest.param(pcs(clique(""), clique("kueue")), [], id="one scheduler and none"),
         pytest.param(
             pcs(clique("volcano"), clique("kai-scheduler")),
-            ["the cliques name several schedulers (kai-scheduler, volcano)"],
+            ["the cliques use several schedulers (kai-scheduler, volcano)"],
             id="two schedulers",
         ),
         pytest.param(
             pcs(clique("mine")),
             [
-                "spec.template.cliques[0].spec.podSpec.schedulerName: no scheduler is known that"
-                ' answers to "mine". Unless one runs in this cluster, these pods are never placed.'
+                "spec.template.cliques[0].spec.podSpec.schedulerName: unknown scheduler"
+                ' "mine". These pods are never scheduled unless a scheduler with this name runs in the cluster.'
             ],
             id="an unknown scheduler",
         ),
@@ -92,7 +92,7 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
         ),
         pytest.param(
             pcs(metadata={"labels": {"grove.io/mnnvl-scope": "replica"}}),
-            ["metadata.labels[grove.io/mnnvl-scope]: a label of this name has no effect"],
+            ["metadata.labels[grove.io/mnnvl-scope]: has no effect as a label"],
             id="an annotation as a label",
         ),
         pytest.param(

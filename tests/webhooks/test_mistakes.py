@@ -67,7 +67,7 @@ async def test_a_binding_with_host_first() -> None:
     code, text = await answer("clustertopologybinding.host-first")
     assert code == 422
     assert text.startswith(
-        'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at'
+        'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only in'
     )
 
 
@@ -93,7 +93,7 @@ async def test_a_binding_with_the_name_of_a_kai_topology_that_it_does_not_own() 
     }
     code, text = await answer("clustertopologybinding.create-by-user", bool, kai)
     assert code == 422
-    assert 'KAI Topology "grove-topology" exists and is controlled by nobody' in text
+    assert 'KAI Topology "grove-topology" already exists and has no controller' in text
 
     def external(obj: dict[str, Any]) -> None:
         reference = {"schedulerName": "kai-scheduler", "topologyReference": "grove-topology"}
@@ -106,7 +106,7 @@ async def test_a_binding_with_levels_that_are_not_broadest_first() -> None:
     code, text = await answer("clustertopologybinding.rack-before-zone")
     assert (code, text) == (
         200,
-        'level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first: [{domain: zone, key: topology.kubernetes.io/zone}, {domain: rack, key: topology.kubernetes.io/rack}]',
+        'level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list the broadest level first: [{domain: zone, key: topology.kubernetes.io/zone}, {domain: rack, key: topology.kubernetes.io/rack}]',
     )
 
 
@@ -122,14 +122,15 @@ async def test_a_level_is_removed_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.level-removed-in-use")
     assert code == 422
     assert (
-        'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets t/infer' in text
+        'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSets t/infer'
+        in text
     )
 
 
 async def test_a_binding_is_deleted_while_pod_clique_sets_use_it() -> None:
     code, text = await answer("clustertopologybinding.delete-in-use")
     assert code == 403
-    assert "would vanish from the PodGangs of PodCliqueSets t/infer" in text
+    assert "from the PodGangs of PodCliqueSets t/infer" in text
 
 
 @pytest.mark.parametrize("name", ["level-removed-in-use", "delete-in-use"])
@@ -139,7 +140,7 @@ async def test_a_level_in_use_is_removed_on_purpose(name: str) -> None:
 
     code, text = await answer(f"clustertopologybinding.{name}", allowed)
     assert code == 200
-    assert "would vanish from the PodGangs of PodCliqueSets t/infer" in text
+    assert "from the PodGangs of PodCliqueSets t/infer" in text
 
 
 # PodCliqueSets.
@@ -166,20 +167,20 @@ async def test_two_pod_clique_sets_whose_compute_domains_have_one_name() -> None
 
     code, text = await answer("podcliqueset.mnnvl-group-no-gpus", colliding, other)
     assert code == 422
-    assert 'its ComputeDomain "y4-0-1-x" is also that of group "x" of PodCliqueSet "y4-0"' in text
+    assert 'group "x" of PodCliqueSet "y4-0" uses the same ComputeDomain "y4-0-1-x"' in text
 
 
 async def test_a_group_on_a_clique_without_gpus() -> None:
     assert await answer("podcliqueset.mnnvl-group-no-gpus") == (
         200,
-        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of w asks for nvidia.com/gpu',
+        'spec.template.cliques[0].annotations[grove.io/mnnvl-group] "train" is ignored: no container of w requests nvidia.com/gpu',
     )
 
 
 @pytest.mark.parametrize(
     ("annotations", "warning"),
     [
-        ({"auto_mnnvl": "enabled"}, "is read by no component of this cluster"),
+        ({"auto_mnnvl": "enabled"}, "has no effect in this cluster"),
         (
             {"mnnvl_scope": "clique"},
             "has no effect without grove.io/mnnvl-enabled in the same place",
@@ -219,7 +220,7 @@ async def test_a_claim_of_the_user_that_has_groves_name() -> None:
     code, text = await answer("podcliqueset.mnnvl-group-no-gpus", claiming)
     assert code == 422
     assert "spec.template.cliques[0].spec.podSpec.resourceClaims[0].name" in text
-    assert "the pods would not be in its ComputeDomain" in text
+    assert "the pods would not join its ComputeDomain" in text
 
 
 async def test_required_beside_a_preferred_that_contradicts_it() -> None:
@@ -233,7 +234,7 @@ async def test_required_beside_a_preferred_that_contradicts_it() -> None:
 
     code, text = await answer("podcliqueset.clique-preferred-broader-than-set-required", broader)
     assert code == 200
-    assert "allows what the PodCliqueSet wants to avoid" in text
+    assert 'is broader than the preferred domain "rack" of the PodCliqueSet' in text
 
 
 async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
@@ -254,7 +255,9 @@ async def test_more_replicas_than_a_required_domain_can_ever_hold() -> None:
 
     code, text = await answer("podcliqueset.clique-broader-than-set", many, node)
     assert code == 200
-    assert 'the largest holds at most 1 pods of clique "w" with 8 GPUs each, and it has 3' in text
+    assert (
+        'clique "w" has 3 pods with 8 GPUs each, and the largest one holds only 1 of them' in text
+    )
 
 
 # Both vocabularies.
@@ -291,7 +294,7 @@ async def test_both_vocabularies_on_one_clique(
 
     code, text = await answer("podcliqueset.mnnvl-group-no-gpus", both)
     assert (code, text.partition(":")[0]) == (422, path)
-    assert "Keep grove.io/mnnvl-group if Grove manages MNNVL here" in text
+    assert "Keep grove.io/mnnvl-group if Grove manages MNNVL in this cluster" in text
 
 
 async def test_a_clique_that_opts_out_of_groves_group_may_have_ours() -> None:
@@ -314,7 +317,7 @@ async def test_what_was_stored_before_is_only_warned_about() -> None:
     response = await Caller(operator_cluster(OPERATOR)).ask(path_of(name), review)
     assert response["allowed"]
     assert response["warnings"][0].startswith(
-        "stored before, and allowed to stay: metadata.annotations"
+        "stored earlier, so it may stay: metadata.annotations"
     )
 
 

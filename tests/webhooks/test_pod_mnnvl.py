@@ -127,7 +127,7 @@ async def test_a_pod_without_gpus_is_allowed_with_a_warning() -> None:
     obj = pod("job")
     obj["spec"]["containers"][0]["resources"] = {}
     answer = await calling().ask(MUTATE, review(obj))
-    assert answer["warnings"][0].startswith('Pod "job" is annotated')
+    assert answer["warnings"][0].startswith('Pod "job" has the annotation')
     assert (await calling().ask(VALIDATE, review(obj)))["allowed"]
 
 
@@ -143,7 +143,7 @@ async def test_warnings_say_what_keeps_a_unit_from_its_nvlink_domain() -> None:
     labels = {"nvidia.com/gpu.clique": "c", "nvidia.com/gpu.count": "32"}
     node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "labels": labels}}
     (warning,) = (await calling(node).ask(MUTATE, review(obj)))["warnings"]
-    assert "its pods ask for 8 of 32 GPUs of a node" in warning
+    assert "each pod requests 8 of a node's 32 GPUs" in warning
 
 
 async def test_a_dry_run_makes_nothing() -> None:

@@ -73,7 +73,7 @@ async def test_what_a_person_must_fix_is_refused() -> None:
     status = (await caller.ask("/mutate/podclique", load(WORKER)))["status"]
     assert (status["code"], status["message"]) == (
         500,
-        "the API server refused what grove-admission has to do (see its RBAC): not you",
+        "the API server rejected a request of grove-admission (check its RBAC): not you",
     )
 
 
@@ -227,7 +227,7 @@ async def test_a_podgang_is_admitted_while_the_api_server_is_in_trouble() -> Non
     caller.cluster.client.fail_next("get", POD_CLIQUE_SET, Unavailable("down", code=503))
     response = await caller.ask("/mutate/podgang", review)
     assert response["allowed"]
-    assert "gets preferred topology constraints only" in response["warnings"][0]
+    assert "gets only preferred topology constraints" in response["warnings"][0]
 
 
 async def test_a_shared_claim_that_cannot_be_allocated_is_a_warning() -> None:
@@ -301,5 +301,7 @@ async def test_beside_the_grove_of_the_designs_a_group_of_todays_grove_excludes_
             assert claims_of(review, response) == [CLAIM]
         else:
             ignored, *others = response["warnings"]
-            assert ignored.startswith("metadata.annotations[grove.io/mnnvl-group] is ignored: ")
+            assert ignored.startswith(
+                "metadata.annotations[grove.io/mnnvl-group] is ignored by this"
+            )
             assert not any("mnnvl-group" in warning for warning in others)

@@ -208,7 +208,7 @@ async def test_what_the_cluster_could_not_do_is_tried_again(
     verdict = await decided(VALIDATE_POD_GROUP.route(handler), REQUEST, 1)
     if error is Rejected:
         assert (verdict.code, verdict.allowed) == (500, False)
-        assert verdict.message.endswith("has to do (see its RBAC): the cluster says no")
+        assert verdict.message.endswith("grove-admission (check its RBAC): the cluster says no")
     else:
         assert verdict == unavailable("the cluster says no")
 

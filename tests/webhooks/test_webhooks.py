@@ -102,7 +102,7 @@ async def test_a_gang_without_labels_is_warned_about() -> None:
     gang["request"]["object"]["metadata"]["labels"] = None
     response = await Caller().ask("/mutate/podgang", gang)
     assert response["warnings"][0].startswith(
-        "the PodCliqueSet (no label names it) is not known: PodGang"
+        "the PodCliqueSet (no label names it) is not known yet: until it is, PodGang"
     )
 
 
@@ -119,7 +119,7 @@ async def test_without_the_topology_sets_whose_constraints_stay_can_be_scaled() 
     response = await caller.ask("/validate/podcliqueset", scaled)
     assert response["allowed"] is True
     assert response["warnings"][0].startswith(
-        "topology constraint ignored, it was stored before: topology support is"
+        "stored topology constraint ignored: topology support is"
     )
     scaled["request"]["object"]["spec"]["template"]["topologyConstraint"] = {"packDomain": "host"}
     assert (await caller.ask("/validate/podcliqueset", scaled))["status"]["code"] == 503
@@ -238,13 +238,11 @@ TARGETS: list[Any] = [
         'node "gpu-node-2" is not known',
         id="an unknown node",
     ),
-    pytest.param(
-        {"kind": "Thing", "name": "gpu-node-1"}, "has no node as its target", id="another kind"
-    ),
-    pytest.param({"kind": "Node"}, "has no node as its target", id="no name"),
-    pytest.param({"name": ["gpu-node-1"]}, "has no node as its target", id="a list for a name"),
-    pytest.param(None, "has no node as its target", id="no target"),
-    pytest.param("gpu-node-1", "has no node as its target", id="text"),
+    pytest.param({"kind": "Thing", "name": "gpu-node-1"}, "is not a node", id="another kind"),
+    pytest.param({"kind": "Node"}, "is not a node", id="no name"),
+    pytest.param({"name": ["gpu-node-1"]}, "is not a node", id="a list for a name"),
+    pytest.param(None, "is not a node", id="no target"),
+    pytest.param("gpu-node-1", "is not a node", id="text"),
 ]
 
 
@@ -274,7 +272,7 @@ KAI = {
             [KAI],
             True,
             [
-                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI never places these pods; remove it, or name a narrower level'
+                'spec.topologyConstraint.preferredTopologyLevel "k/rack" is broader than the required level "k/host": KAI never places these pods. Remove it, or use a narrower level'
             ],
             id="the order of levels is known",
         ),
@@ -320,7 +318,7 @@ async def test_a_queue_that_does_not_exist_is_warned_about(known: bool) -> None:
         [text for text in answer.get("warnings", []) if "queue" in text] for answer in answers
     ]
 
-    rest = 'queue "gone" does not exist: KAI schedules none of these pods until it does; there are: team'
+    rest = 'queue "gone" does not exist, and KAI schedules none of these pods until it does. Existing queues: team'
     paths = ("metadata.labels[kai.scheduler/queue]", "spec.queue")
     assert [answer["allowed"] for answer in answers] == [True, True]
     assert warned == [[f"{path}: {rest}"] if known else [] for path in paths]

@@ -26,10 +26,10 @@ from app.objects.shape import JsonMap
 from app.rules.topology.coverage import Nodes
 
 State = Literal["owned", "adoptable", "going", "foreign"]
-"""How a resource stands to its PodGang.
+"""The ownership state of a resource, relative to its PodGang.
 
-It is `owned` or `adoptable` by it, `going` (being deleted), or `foreign`, because an object
-controls it that doesn't yield.
+It is `owned` or `adoptable` by the PodGang, `going` (being deleted), or `foreign`: another object
+controls it and does not give it up.
 """
 
 Adopted = Literal["true", "false"] | None
@@ -37,23 +37,19 @@ Adopted = Literal["true", "false"] | None
 
 
 class OwnershipProblem(Value):
-    """A problem and its remedy.
-
-    If `settling` is true, it may resolve within moments, and counts only if it lasts.
-    """
+    """A problem with the owner of a resource."""
 
     message: str
     remedy: str
     settling: bool = False
+    """Whether it may resolve within moments, so that only a lasting problem is reported."""
 
 
 class OwnerRule(ABC):
-    """Who owns MNNVL resources once they are created, when the PodCliqueSet owns them.
-
-    `kind` is the kind of the owner.
-    """
+    """The rule for the owner of MNNVL resources. At their creation, the PodCliqueSet owns them."""
 
     kind: str
+    """The kind of the owner."""
 
     @abstractmethod
     def base_names(self, gang: SlimPodGang) -> Collection[str]:
@@ -61,47 +57,47 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
-        """Return how `resource` stands to `gang`, which should own it, or owns it still.
+        """Return the state of `resource` relative to `gang`, which should own it or still does.
 
         None if it is not a resource of `gang`.
         """
 
     @abstractmethod
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
-        """Return what the annotation of a PodGang should say whose resources have these states.
+        """Return the annotation of a PodGang whose resources have these `states`.
 
         If `adopting` is true, for a dry run, adoptable resources count as owned.
         """
 
     @abstractmethod
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether `resource` has to be given to its PodCliqueSet."""
+        """Return whether `resource` must be given back to its PodCliqueSet."""
 
     @abstractmethod
     def problem(
         self, resource: MnnvlResource, gang: SlimPodGang | None, *, set_exists: bool
     ) -> OwnershipProblem | None:
-        """Return the problem of a stored resource that we made, or None.
+        """Return the problem of a stored resource that we created, or None.
 
-        `gang` is the PodGang that should own it, or None if none should or that doesn't exist.
-        `set_exists` is true if its PodCliqueSet exists.
+        `gang` is the PodGang that should own it. It is None if no PodGang should, or if that
+        PodGang does not exist. `set_exists` is true if its PodCliqueSet exists.
         """
 
 
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
-    """Return the problem of a resource whose PodCliqueSet is gone.
+    """Return the problem of a resource whose PodCliqueSet no longer exists.
 
-    Its `owner` is gone too; that is "" if the PodCliqueSet was the owner.
+    Its `owner` no longer exists either; it is "" if the PodCliqueSet was the owner.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
     message = f"orphaned: {pcs} does not exist"
     if owner:
         message = f"orphaned: {owner} does not exist, and neither does {pcs}"
-    return OwnershipProblem(message, "Delete it, unless the garbage collector has done so.")
+    return OwnershipProblem(message, "Delete it, unless the garbage collector already has.")
 
 
 class NoTopology(Exception):
-    """The managed topology doesn't exist although it should, or not yet."""
+    """The managed topology should exist but does not, or does not yet."""
 
 
 class TopologyFacts(Protocol):
@@ -111,90 +107,91 @@ class TopologyFacts(Protocol):
     """
 
     def topology(self) -> ClusterTopology:
-        """Return the managed topology. Raise NoTopology if it doesn't exist although it should."""
+        """Return the managed topology. Raise NoTopology if it should exist but does not."""
 
     def bindings(self) -> LevelsByName:
         """Return the levels of all ClusterTopologyBindings by name, broadest first."""
 
     def need_binding(self, name: str) -> None:
-        """Raise an error if it is not known whether the ClusterTopologyBinding `name` exists.
+        """Raise an error if it is unknown whether the ClusterTopologyBinding `name` exists.
 
-        It is called for one that is not among the bindings.
+        It is called for a name that is missing in `bindings`.
         """
 
     def kai_topology(self, name: str) -> KaiTopology | None:
         """Return the KAI Topology `name`, or None if it doesn't exist."""
 
     def users_of(self, binding: str) -> Sequence[PodCliqueSet]:
-        """Return the PodCliqueSets whose constraints refer to a ClusterTopologyBinding.
+        """Return the PodCliqueSets whose constraints refer to ClusterTopologyBinding `binding`.
 
-        It is `binding`. They are sorted by name.
+        They are sorted by name.
         """
 
     def sets_with_domains(self, domains: Collection[str]) -> Sequence[PodCliqueSet]:
         """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Return the nodes grouped by their labels of all levels in use.
+        """Return the nodes grouped by the labels of all levels in use and those that warnings need.
 
-        Labels that warnings need are included. Empty if the nodes are not known.
+        The result is empty if the nodes are not known.
         """
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes grouped by their labels of these keys.
+        """Return the nodes grouped by the labels `keys`.
 
-        Empty if the nodes are not known.
+        The result is empty if the nodes are not known.
         """
 
 
 class LevelsVerdict(Value):
-    """The verdict on a write of levels.
-
-    `refusal` is the reason why a deletion is not allowed, None if it is.
-    """
+    """The verdict on a write of levels."""
 
     refusal: str | None = None
+    """Why a deletion is not allowed, or None if it is."""
     findings: Sequence[FieldError] = field(default_factory=list)
     warnings: Sequence[str] = field(default_factory=list)
 
 
 class SetVerdict(Value):
-    """The verdict on the constraints of a PodCliqueSet, and what was read on the way.
+    """The verdict on the constraints of a PodCliqueSet, and the facts that it is based on.
 
-    `levels` are those of the topology that the constraints refer to, broadest first. `required` has
-    the domain that each owner requires, and `constrained` the owners whose pods KAI places by a
-    constraint. Without findings, these three are complete, unless the topology is not known
-    (`is_known`).
+    Without findings, the facts are complete if `is_known`.
     """
 
     findings: Sequence[FieldError] = ()
     warnings: Sequence[str] = ()
     levels: Sequence[Level] = ()
+    """The levels of the topology that the constraints refer to, broadest first."""
     required: Mapping[Owner, str] = field(default_factory=dict)
+    """The domain that each owner requires."""
     constrained: Sequence[Owner] = ()
+    """The owners with a constraint for KAI."""
     is_known: bool = True
+    """Whether the topology is known."""
 
 
 NO_CONSTRAINTS = SetVerdict()
 
 
 class Dialect(ABC):
-    """The rules for the objects of one topology API.
-
-    `name` is for people, and `resource` is the one with the levels. The dialect is in force if the
-    cluster serves `sign`. `owner` says who owns MNNVL resources.
-
-    If `owns_topology` is true, the managed topology belongs to this program alone: it is deleted if
-    topology support is disabled, its status is written, and the KAI Topology is made from it. If
-    `reads_groups` is true, Grove reads `grove.io/mnnvl-group`.
-    """
+    """The rules for the objects of one topology API."""
 
     name: str
+    """The name in messages."""
     resource: Resource
+    """The resource that has the levels."""
     sign: Resource
+    """The dialect is in force if the cluster serves this resource."""
     owner: OwnerRule
+    """The rule for the owner of MNNVL resources."""
     owns_topology = False
+    """Whether the managed topology belongs to this program alone.
+
+    If so, this program deletes it when topology support is disabled, writes its status, and creates
+    the KAI Topology from it.
+    """
     reads_groups = False
+    """Whether Grove reads `grove.io/mnnvl-group`."""
 
     @abstractmethod
     def read_levels(self, obj: JsonMap) -> tuple[Level, ...]:
@@ -202,10 +199,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def in_use(self, facts: TopologyFacts) -> LevelsByName:
-        """Return the levels of the topologies that workloads may refer to.
-
-        They are by the name of the topology.
-        """
+        """Return the levels of the topologies that workloads may use, by name of the topology."""
 
     @abstractmethod
     def validate_levels(
@@ -213,7 +207,7 @@ class Dialect(ABC):
     ) -> LevelsVerdict:
         """Validate `operation` on an object of `resource`.
 
-        `obj` is the object that is written or deleted, and `old` the one that an UPDATE replaces.
+        `obj` is the written or deleted object, and `old` the object that an UPDATE replaces.
         `managed` is true for the managed topology.
         """
 
@@ -227,7 +221,7 @@ class Dialect(ABC):
         """
 
     def set_warnings(self, template: Template) -> list[str]:
-        """Return further warnings about a PodCliqueSet, which depend on no fact."""
+        """Return further warnings about a PodCliqueSet that do not depend on facts."""
         return []
 
     def validate_podgang(self, gang: JsonMap) -> list[FieldError]:
@@ -237,9 +231,9 @@ class Dialect(ABC):
     def podgang_changes(
         self, gang: JsonMap, pcs: PodCliqueSet | None, facts: TopologyFacts
     ) -> list[Edit]:
-        """Return the changes that make the constraints of a PodGang those of its set.
+        """Return the changes that give a PodGang the constraints of its set.
 
-        The set is `pcs`, which is None if it doesn't exist.
+        `pcs` is the set, or None if it does not exist.
         """
         return []
 
@@ -250,9 +244,9 @@ class Dialect(ABC):
     def drifted(
         self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
     ) -> list[str]:
-        """Return the wrong constraints of the stored PodGang `name`.
+        """Return the constraints of the stored PodGang `name` that differ from those of its set.
 
-        They differ from those of its set, and nobody corrects them.
+        Nothing corrects them.
         """
         return []
 

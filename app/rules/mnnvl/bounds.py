@@ -1,7 +1,7 @@
 """Annotations, selectors and affinity that keep the Pods of a unit together or apart.
 
-LeaderWorkerSet and JobSet copy their annotations to Pods. KAI reads its own one from the top owner,
-from the Jobs of a JobSet, and from some templates of Pods:
+LeaderWorkerSet and JobSet copy their annotations to Pods. KAI reads its own annotation from the top
+owner, from the Jobs of a JobSet, and from some pod templates:
 https://github.com/kai-scheduler/KAI-Scheduler/tree/d5bc503a/pkg/podgrouper/podgrouper/plugins
 """
 
@@ -20,38 +20,37 @@ from app.rules.topology.levels import NVLINK_DOMAIN
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
-"""The annotations that keep Pods within one domain of a level, by its node label."""
+"""The annotations that keep Pods within one domain. Their value is the node label of the level."""
 
 
 class Bounds(Value):
-    """The constraints on where a Pod that requests `gpus` may run, relative to its unit.
-
-    They stay within one value of each of the node labels `levels`. `is_known` is whether everything
-    above the Pod could be read. `is_apart` is whether some Pods may not share its node.
-
-    `is_exclusive` is whether no two units share a domain. `group` is the PodGroup of KAI that its
-    author made, "" if KAI's pod-grouper makes it, and None if nobody does. `size` is that of its
-    unit, if that is known.
-    """
+    """The constraints on where a Pod may run, relative to the other Pods of its unit."""
 
     gpus: int
+    """The GPUs that the Pod requests."""
     levels: frozenset[str]
+    """Node labels: all Pods of the unit run on nodes with the same value of each of them."""
     is_known: bool
+    """Whether all controllers of the Pod could be read."""
     is_apart: bool
+    """Whether an anti-affinity keeps other Pods off its node."""
     is_exclusive: bool = False
+    """Whether two units never share a domain."""
     group: str | None = ""
+    """Its own KAI PodGroup, "" if the pod-grouper makes one, None if there is none."""
     size: UnitSize | None = None
+    """The size of its unit, or None if that is not known."""
 
 
 class OwnGroup(Value):
-    """The PodGroup of KAI that a Pod names, which no pod-grouper has made.
-
-    `levels` are the node labels whose domains the PodGroup or the subgroup of the Pod requires.
-    They are None if the PodGroup can't be read.
-    """
+    """A KAI PodGroup that a Pod names and that the pod-grouper did not make."""
 
     name: str
     levels: frozenset[str] | None
+    """The node labels of the required levels of the PodGroup and of the Pod's SubGroup.
+
+    None if the PodGroup cannot be read.
+    """
 
 
 def name_of_own_group(pod: JsonMap) -> str:
@@ -60,9 +59,9 @@ def name_of_own_group(pod: JsonMap) -> str:
 
 
 def read_own_group(pod: JsonMap, group: JsonMap) -> OwnGroup:
-    """Return what the PodGroup `group` requires of `pod`.
+    """Return the levels that the PodGroup `group` requires for `pod`.
 
-    A constraint of a subgroup holds for the subgroups below it too.
+    A constraint of a SubGroup also applies to the SubGroups below it.
     """
     spec = map_at(group, "spec")
     subgroups = {text_at(item, "name"): item for item in maps_at(spec, "subGroups")}
@@ -87,7 +86,7 @@ def read_bounds(
     """Return the bounds of a Pod.
 
     `above` are its controllers, as far as they can be read. `own_group` is the PodGroup that its
-    author made, and `size` that of its unit, if they are known.
+    author made, and `size` the size of its unit, if they are known.
     """
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")
@@ -102,8 +101,8 @@ def read_bounds(
         for obj in (pod, *above)
         if key in annotations_of(obj)
     }
-    # the pod-grouper doesn't look at the annotations of what it skips, and replaces the PodGroup
-    # that other Pods name
+    # the pod-grouper ignores the annotations of Pods that it skips, and overwrites the PodGroup
+    # name of all other Pods
     is_skipped = any(annotations_of(obj).get(SKIP_PODGROUPER) == "true" for obj in (pod, *above))
     group: str | None = ""
     if is_skipped:

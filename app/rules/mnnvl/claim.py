@@ -79,8 +79,8 @@ def inject(
 ) -> Injection:
     """Return the resources that `carrier` needs, and the patch that injects the claim.
 
-    Nothing is needed unless MNNVL is enabled, a container requests GPUs, and it isn't being
-    deleted. `old` is what an UPDATE replaces, or None.
+    Nothing is needed unless MNNVL is enabled, a container requests GPUs, and the object is not
+    being deleted. `old` is the object that an UPDATE replaces, or None.
 
     `configured` is the form of new claims. A stored claim keeps its form and scope, see
     `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
@@ -103,14 +103,14 @@ def inject(
     stored = None if old is None else old.claim
     plan, problems = read_plan(carrier, annotations)
     if problems:
-        # the plan of a stored claim stays, so that Grove can still scale the PodClique
+        # keep the plan of a stored claim, so that Grove can still scale the PodClique
         kept = read_entry(carrier, stored, usable_device_class(annotations.device_class))
         if kept is None:
             known = {finding.field for finding in findings}
             others = [problem for problem in problems if problem.field not in known]
             return Injection(findings=[*findings, *others])
         plan = kept
-        warnings += (f"the stored claim of the PodClique stays: {problem}" for problem in problems)
+        warnings += (f"the PodClique keeps its stored claim: {problem}" for problem in problems)
     if findings:
         return Injection(findings=findings)
 
@@ -128,19 +128,19 @@ def _without_gpus(carrier: Carrier) -> list[str]:
         return []
     kind = POD_CLIQUE.kind if carrier.named is None else POD.kind
     return [
-        f'{kind} "{carrier.name}" is annotated {MNNVL_ENABLED}: "true", but no container'
-        " asks for nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
-        " created"
+        f'{kind} "{carrier.name}" has the annotation {MNNVL_ENABLED}: "true", but no container'
+        " requests nvidia.com/gpu or nvidia.com/mig-*: no claim was injected and no ComputeDomain"
+        " was created"
     ]
 
 
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 
-    Our claim keeps its form. Its scope is kept too if the entry is the `stored` one.
+    An existing claim of ours keeps its form, and also its scope if the entry is the `stored` one.
     """
     entry = carrier.claim
-    # Grove's operator removes the entry from the spec
+    # Grove's operator resets the spec to its template, which has no entry
     known = read_entry(carrier, entry or stored, plan.device_class)
     wanted = replace(plan, mode=new_mode if known is None else known.mode)
     if entry is None or entry == wanted.entry:
@@ -151,9 +151,9 @@ def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry
 
 
 def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
-    """Return the operations that add what is missing.
+    """Return the operations that add the entry of `plan` to the pod spec and to each container.
 
-    This is the entry of `plan` in the pod spec, and a reference to it in each container.
+    Parts that exist already are left out.
     """
     added: list[Operation] = []
     if carrier.claim is None:
@@ -167,10 +167,7 @@ def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
 
 
 def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
-    """Return the operation that appends `item` to the list `current` at `path`.
-
-    It creates the list if there is none.
-    """
+    """Return the operation that appends `item` to the list at `path`, which may not exist yet."""
     if current is None:
         return {"op": "add", "path": path, "value": [item]}
     return {"op": "add", "path": f"{path}/-", "value": item}
@@ -178,7 +175,7 @@ def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
 
 def _name_taken(claim: Entry, carrier: Carrier, entry: Entry) -> FieldError:
     detail = (
-        f'a different claim is already called "{CLAIM}"; rename it, or make it {quote(claim)} to'
+        f'another claim already has the name "{CLAIM}": rename it, or set it to {quote(claim)} to'
         " share this one"
     )
     position = (carrier.claims or []).index(entry)
@@ -186,10 +183,10 @@ def _name_taken(claim: Entry, carrier: Carrier, entry: Entry) -> FieldError:
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
-    """Return the first DeviceClass in `awaited` that is not in `classes`.
+    """Return the first DeviceClass in `awaited` that does not exist, or "".
 
-    "" if the claim can be allocated. If `classes` is empty, the driver is not installed yet, and
-    the result is "" too.
+    `classes` are the existing ones. If there are none, no driver is installed yet, and the result
+    is "".
     """
     return next((name for name in awaited if classes and name not in classes), "")
 
@@ -197,7 +194,7 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
     """Yield warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods. If its set is not known, only these are counted.
+    The PodClique has `replicas` pods. Only these are counted if its set is not known.
     """
     if plan.mode != "shared":
         return
@@ -223,8 +220,8 @@ def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[st
 def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     """Return the number of pods that share the claim of `plan`.
 
-    With scope `replica`, these are the cliques in no scaling group, those of its own group, and
-    those of groups that inherit that scope.
+    With scope `replica`, these are the pods of cliques outside of scaling groups, of the clique's
+    own group, and of groups that inherit this scope.
     """
     if plan.scope == "clique":
         return replicas

@@ -20,20 +20,22 @@ class ClaimedMember(UnitMember, kw_only=True):
     """A stored PodClique or Pod that has our claim.
 
     It needs the resources that its claim names, even if its annotations have changed, because its
-    pods can't start without them. Of these, only a usable DeviceClass is kept.
+    pods cannot start without them. Of its annotations, only a valid DeviceClass is kept.
     """
 
     scope: Scope
+    """The scope that the name of its claim shows."""
     mode: ClaimMode
+    """The form of its claim."""
 
     @property
     def base_name(self) -> str:
-        """The text with which the names of its resources begin."""
+        """The prefix of the names of its resources."""
         return NvlinkUnit(self, self.scope).base_name
 
 
 def claimed(carrier: Carrier) -> ClaimedMember | None:
-    """Return the member that `carrier` is by its claim, or None if it lacks our claim."""
+    """Return `carrier` with the scope and form of its claim, or None if it lacks our claim."""
     own = carrier.annotations.device_class
     device_class = intern(own) if own and is_device_class(own) else None
     plan = read_entry(carrier, carrier.claim, "")
@@ -60,9 +62,9 @@ def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
 
 
 def plan_for(demands: Iterable[ClaimedMember], pcs: PodCliqueSet) -> Plan | None:
-    """Return the plan of the resources that `demands` share, which all have the same base name.
+    """Return the plan of the resources that `demands` share, or None if `pcs` has no such demand.
 
-    `pcs` owns them. None if no demand of it lasts, so that none should be restored.
+    All demands have the same base name. Without a plan, nothing has to be restored.
     """
     lasting = sorted(
         (demand for demand in demands if demand.is_of(pcs)), key=lambda demand: demand.name

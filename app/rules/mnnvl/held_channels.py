@@ -1,7 +1,7 @@
-"""NVLink channels that are held and not needed.
+"""NVLink channels that a claim holds without need.
 
-A node has one channel. A claim for it keeps every other pod with such a claim away from the node,
-whatever its own pods do with it.
+A node has one channel. A claim for it keeps every other pod with such a claim off the node, even if
+the pods that hold it do not use it.
 """
 
 from collections import Counter
@@ -17,26 +17,26 @@ from app.rules.mnnvl.claim import CHANNEL_CLASS
 
 
 class HeldChannel(Value):
-    """A claim that holds the channel of `node` and doesn't need it, with the reason and a remedy.
-
-    `node` is "" if no pod of the claim has one.
-    """
+    """A claim that holds the channel of a node and does not need it."""
 
     claim: Ref
     node: str
+    """The node, "" if no pod of the claim is on one."""
     reason: str
+    """Why the claim does not need the channel."""
     remedy: str
 
     @property
     def text(self) -> str:
-        return f"{self.reason}, and holds the NVLink channel of {self.node or 'a node'}"
+        return f"{self.reason}, but it holds the NVLink channel of {self.node or 'a node'}"
 
 
 class HeldChannels(Value):
-    """All such claims, and the pods with claims for a channel that wait for a node."""
+    """The channels that are held without need, and the pods that wait for one."""
 
     held: Sequence[HeldChannel]
     waiting: int
+    """The number of pending pods with a claim for a channel."""
 
 
 def held_channels(
@@ -45,7 +45,7 @@ def held_channels(
     domains: Iterable[ComputeDomain],
     gpus_of_nodes: Mapping[str, int],
 ) -> HeldChannels:
-    """Return the channels that are held and not needed.
+    """Return the channels that are held without need.
 
     `gpus_of_nodes` are the GPUs of each node, in thousandths.
     """
@@ -91,7 +91,7 @@ def _of_claim(
     users: Mapping[tuple[str, str], int],
     gpus_of_nodes: Mapping[str, int],
 ) -> Iterator[HeldChannel]:
-    """Yield why a claim with a channel doesn't need it, if it doesn't: the first reason."""
+    """Yield the first reason why a claim does not need its channel, if there is one."""
     node = next((pod.node for pod in pods if pod.node), "")
 
     def held(reason: str, remedy: str) -> HeldChannel:
@@ -117,17 +117,17 @@ def _of_claim(
     if asked <= 1000 < has:
         amount = "no GPU" if not asked else "1 GPU"
         yield held(
-            f"pod {names} asks for {amount} of the {has // 1000} GPUs of its node",
-            "Remove the claim from its template, or ask for all GPUs of a node in one pod.",
+            f"pod {names} requests {amount} of the {has // 1000} GPUs of its node",
+            "Remove the claim from the pod template, or request all GPUs of a node in one pod.",
         )
     elif domain is not None and users.get((domain.namespace, domain.template), 0) == 1:
         yield held(
             f"pod {names} is the only pod of ComputeDomain {domain.name}, so it talks to no"
             " other node",
-            "Remove the claim from its template, unless more pods are to join it.",
+            "Remove the claim from the pod template, unless more pods will join this domain.",
         )
 
 
 def _gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod asks for, in thousandths."""
+    """Return the GPUs that a pod requests, in thousandths."""
     return sum(value for name, value in pod.shape.requests if is_gpu(name))

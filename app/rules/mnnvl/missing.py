@@ -1,4 +1,4 @@
-"""MNNVL claims that are missing: in PodCliques, in their pods, and soon if they are being deleted.
+"""MNNVL claims that PodCliques or their pods lack, or that are in use while being deleted.
 
 While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
@@ -15,33 +15,33 @@ from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from app.rules.mnnvl.plan import read_plan
 
 PUT_BACK = (
-    "While the webhooks are registered, the leader puts the claim back within a minute; if not, the"
-    " events of the PodCliqueSet state the reason. If they are switched off, switch them on."
+    "Make sure that the webhooks are registered: the leader then restores the claim within a"
+    " minute. If it does not, see the events of the PodCliqueSet."
 )
 
 REPLACE = (
-    "Delete these Pods as soon as their workload can do without them: Grove's operator replaces"
-    " them, and the new ones have the claim."
+    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the"
+    " new Pods get the claim."
 )
 
 
 WITHOUT_CLAIM = (
-    "asks for MNNVL and has no claim, because no webhook answered when it was created: it runs"
+    "requests MNNVL but has no claim, because no webhook answered when it was created: it runs"
     " outside of its NVLink domain"
 )
 
-REPLACE_POD = "Delete it as soon as its workload can do without it: the new one has the claim."
+REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the claim."
 
 
 class Unclaimed(UnitMember):
-    """A stored PodClique that requests GPUs, lacks our claim, and does not refuse it."""
+    """A stored PodClique that requests GPUs, lacks our claim, and has not opted out of MNNVL."""
 
 
 def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
-    """Read a stored PodClique.
+    """Read a stored PodClique, or return None if it lacks our claim and cannot need it.
 
-    Return None if it lacks our claim and can't need it: it has no GPUs, its own annotation says
-    so, or a different claim has the same name.
+    It cannot need the claim if it has no GPUs, if its own annotation opts out, or if another claim
+    has the same name.
     """
     carrier = read_carrier(obj, text_at(map_at(obj, "metadata"), "namespace"))
     if carrier.claim is not None:
@@ -63,8 +63,8 @@ def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:
     """Return whether `clique` would get our claim if it were written now.
 
-    `pcs` is its PodCliqueSet, or None if that is not known. `reads_groups` is whether Grove reads
-    its own MNNVL annotation: its groups then exclude our claim.
+    `pcs` is its PodCliqueSet, or None if that is not known. If `reads_groups` is true, Grove reads
+    its own MNNVL annotation, and a PodClique of such a group gets no claim of ours.
     """
     if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.foreign_group):
         return False
@@ -82,16 +82,13 @@ def clique_of_pod(pod: JsonMap) -> str:
 
 
 def asks_for_claim(pod: JsonMap) -> bool:
-    """Return whether `pod` asks for MNNVL by itself, not through a PodClique, and is not ending."""
+    """Return whether `pod`, which is not of a PodClique and not ending, requests MNNVL."""
     asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
     return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
 
 
 def runs_without_claim(pod: JsonMap) -> bool:
-    """Return whether `pod` requests GPUs and lacks our claim.
-
-    False if it has finished or is being deleted.
-    """
+    """Return whether `pod` is alive, requests GPUs and lacks our claim."""
     if is_ending(pod):
         return False
     carrier = read_carrier_of_pod(pod, "")
@@ -106,10 +103,7 @@ def is_ending(pod: JsonMap) -> bool:
 
 
 def reserving_pods(claim: JsonMap) -> set[str]:
-    """Return the names of the Pods that reserve a ResourceClaim which is being deleted.
-
-    Empty if it is not being deleted.
-    """
+    """Return the names of the Pods that use a ResourceClaim while it is being deleted."""
     if not map_at(claim, "metadata").get("deletionTimestamp"):
         return set()
 
@@ -121,9 +115,9 @@ def reserving_pods(claim: JsonMap) -> set[str]:
 
 def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
     """Return the problem and the remedy for a claim that `pods` use while it is being deleted."""
-    problem = f"is being deleted, and Pods {', '.join(pods)} still use it: no other Pod can get it"
+    problem = f"is being deleted, but Pods {', '.join(pods)} still use it: no other Pod can get it"
     remedy = (
         f"Delete these Pods together: kubectl -n {namespace} delete pod {' '.join(pods)}. The claim"
-        " is then gone, the leader creates it again, and the new Pods start."
+        " then goes away, the leader creates it again, and the new Pods start."
     )
     return problem, remedy

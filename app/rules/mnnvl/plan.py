@@ -1,7 +1,7 @@
-"""The plan of the MNNVL resources that a member shares: their names, how pods refer to them, and
-how they are made.
+"""The plan of the MNNVL resources that a member shares.
 
-It names a ComputeDomain and, in the form `shared`, a ResourceClaim.
+It has the names of a ComputeDomain and, in the form `shared`, of a ResourceClaim, the entry with
+which pods refer to the claim, and the content of both.
 """
 
 from typing import Any, Literal
@@ -29,10 +29,11 @@ _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 
 
 class Plan(NvlinkUnit):
-    """A unit with the resources that it shares. `mode` is the form of its claim."""
+    """A unit with the resources that it shares."""
 
     device_class: str
     mode: ClaimMode = "shared"
+    """The form of its claim."""
 
     @property
     def namespace(self) -> str:
@@ -40,7 +41,7 @@ class Plan(NvlinkUnit):
 
     @property
     def is_of_pods(self) -> bool:
-        """Whether it is that of Pods that are in no PodClique."""
+        """Whether its members are Pods outside of PodCliques."""
         return self.member.named is not None
 
     @property
@@ -77,17 +78,14 @@ class Plan(NvlinkUnit):
         return {"name": CLAIM, "resourceClaimTemplateName": self.template}
 
     def owned_by(self, owner_uid: str, owner: Resource | None = None) -> "Plan":
-        """Return this plan with the object of this uid as the owner.
-
-        It is one of the resource `owner`, if that is given.
-        """
+        """Return this plan with the object `owner_uid` as the owner, of the resource `owner`."""
         member = self.member
         member = replace(member, owner_uid=owner_uid, owner=owner or member.owner)
         return replace(self, member=member)
 
 
 def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, Findings]:
-    """Return the plan of a member for which `annotations` count, and what is wrong with them."""
+    """Return the plan of `member` according to `annotations`, and the findings about them."""
     scope, findings = scope_of(member, annotations)
     device_class = device_class_of(annotations)
     if not is_device_class(device_class):
@@ -97,9 +95,9 @@ def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, 
 
 
 def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Plan | None:
-    """Return the plan for which `entry` is the claim of `member`.
+    """Return the plan whose claim is `entry`, or None if `entry` is not a claim of ours.
 
-    None if it is not our claim, or if the member lacks the labels that a claim needs.
+    It is also None if `member` lacks the labels that a claim needs.
     """
     if entry is None:
         return None
@@ -131,7 +129,7 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
     """Return the ComputeDomain or the ResourceClaim of `plan` for the API `version`."""
     if resource is COMPUTE_DOMAIN:
         name = plan.compute_domain
-        # with `numNodes: 0`, its size is not fixed; the API requires `channel`
+        # `numNodes: 0` leaves the size open; the API requires `channel`
         spec = {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}}
     else:
         name = plan.claim
@@ -153,7 +151,7 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
 def _claim_spec(plan: Plan, version: str) -> Object:
     """Return the spec of the ResourceClaim.
 
-    In v1 and v1beta2, the request is in `exactly`; in v1beta1, it is not nested.
+    In v1 and v1beta2, the request is nested in `exactly`; in v1beta1, it is not.
     """
     expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
     request = {

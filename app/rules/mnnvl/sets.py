@@ -1,7 +1,8 @@
 """Validation of the MNNVL annotations of a PodCliqueSet.
 
-There are two vocabularies, which exclude each other. Its PodCliques inherit them, and would be
-rejected one by one. Groups that Grove accepts although they can't work are rejected too.
+There are two vocabularies, which cannot be used together. PodCliques inherit the annotations of
+their set and would be rejected one by one, so the set is rejected first. Groups that Grove accepts
+although they cannot work are rejected too.
 
 For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove makes a ComputeDomain
 `<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless
@@ -22,7 +23,7 @@ from app.rules.mnnvl.unit import SCOPES
 from app.rules.mnnvl.wanted import both_in_set
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
-"""The finalizer of Grove's ComputeDomains. Grove removes it only if it deletes them itself."""
+"""The finalizer of Grove's ComputeDomains. Grove removes it only from those that it deletes."""
 
 
 def validate_annotations(
@@ -45,7 +46,7 @@ def validate_annotations(
     return (
         [finding for finding in findings if str(finding) not in stored],
         [
-            f"stored before, and allowed to stay: {finding}"
+            f"stored earlier, so it may stay: {finding}"
             for finding in findings
             if str(finding) in stored
         ],
@@ -58,9 +59,9 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> Find
 
 
 def _value_findings(template: Template) -> Iterator[FieldError]:
-    """Yield findings about the scopes and DeviceClasses that count, each once.
+    """Yield one finding about each invalid scope or DeviceClass that is in effect.
 
-    They count for cliques with GPUs for which MNNVL is enabled.
+    It is in effect for cliques with GPUs for which MNNVL is enabled.
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
@@ -86,7 +87,7 @@ def _scope_problem(part: SetPart, clique: CliqueTemplate) -> FieldError | None:
         return not_supported(path, scope, SCOPES)
     if scope == "scalingGroupReplica" and not clique.group:
         return invalid(
-            path, scope, f'clique "{clique.name}" is in no scaling group; give it another scope'
+            path, scope, f'clique "{clique.name}" is not in a scaling group: use another scope'
         )
     return None
 
@@ -124,8 +125,8 @@ def _values(template: Template) -> Iterator[FieldError]:
         value = part.annotations.get(MNNVL_GROUP)
         if value is not None and not (isinstance(value, str) and is_label(value)):
             text = (
-                "must be \"none\" or a name of lowercase letters, digits and '-', of at most 63"
-                " characters"
+                "must be \"none\" or a name of at most 63 lowercase letters, digits and '-', which"
+                " starts and ends with a letter or digit"
             )
             yield invalid(part.path_of(MNNVL_GROUP), value, text)
 
@@ -140,9 +141,9 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
         if part.group and part.group in names and len(longest) > MAX_LABEL:
             most = MAX_LABEL - len(f"{template.name}-{last}-")
             text = (
-                f'the ComputeDomain "{longest}" would have {len(longest)} characters, and Grove'
-                f" puts its name into a label of at most {MAX_LABEL}: the PodCliqueSet would never"
-                " get its PodCliques. "
+                f'the name of ComputeDomain "{longest}" would have {len(longest)} characters, but'
+                f" Grove writes it into a label, which holds {MAX_LABEL}: Grove would never create"
+                " the PodCliques. "
                 + (
                     f"Use at most {most} characters"
                     if most > 0
@@ -162,9 +163,9 @@ def _collisions(
             theirs = (other.name, other.replicas, other.mnnvl_groups)
             for name, other_group, shared in shared_domains(ours, theirs):
                 text = (
-                    f'its ComputeDomain "{shared}" is also that of group "{other_group}" of'
-                    f' PodCliqueSet "{other.name}", and Grove would not take it over: this'
-                    " PodCliqueSet would never get its PodCliques. Use another group"
+                    f'group "{other_group}" of PodCliqueSet "{other.name}" uses the same'
+                    f' ComputeDomain "{shared}", which Grove would not take over: Grove would never'
+                    " create the PodCliques of this PodCliqueSet. Use another group name"
                 )
                 yield invalid(parts[name].path_of(MNNVL_GROUP), name, text)
 
@@ -176,11 +177,11 @@ Groups = tuple[str, int, Collection[str]]
 def shared_domains(first: Groups, second: Groups) -> list[tuple[str, str, str]]:
     """Return the groups of two sets that have a ComputeDomain of the same name.
 
-    These are the group of the first set, that of the second one, and the name.
+    Each item has the group of the first set, the group of the second set, and the name.
 
     Names are `<set>-<replica>-<group>`. The set "a" with the group "1-x" and the set "a-0" with the
-    group "x" therefore share `a-0-1-x`. The time that this takes grows with the number of groups,
-    and not with that of replicas.
+    group "x" therefore share `a-0-1-x`. The time grows with the number of groups and does not
+    depend on the number of replicas.
     """
     if len(first[0]) > len(second[0]):
         return sorted(
@@ -212,9 +213,9 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
         for path, name in clique.claims:
             if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
                 text = (
-                    "Grove takes a claim of this name for its own and would not inject the one of"
-                    f' group "{clique.mnnvl_group}": the pods would not be in its ComputeDomain,'
-                    " and would stay pending if nothing makes their claim. Rename the claim"
+                    "Grove takes a claim with this name for its own and would not inject the claim"
+                    f' of group "{clique.mnnvl_group}": the pods would not join its ComputeDomain,'
+                    " and would stay pending if nothing creates their claim. Rename the claim"
                 )
                 yield invalid(path, name, text)
 
@@ -240,8 +241,8 @@ def ignored_annotations(
     if asking and not compute_domains:
         names = ", ".join(f'"{clique.name}"' for clique in asking)
         warnings.append(
-            f"MNNVL is asked for by {names}, but NVIDIA's ComputeDomain API is not installed in"
-            " this cluster: install the driver, or remove the annotations"
+            f"MNNVL is requested by {names}, but NVIDIA's ComputeDomain API is not installed in"
+            " this cluster: install NVIDIA's DRA driver, or remove the annotations"
         )
 
     return warnings
@@ -251,7 +252,7 @@ def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
     annotations = part.annotations
     if groups_read and FORMER_ANNOTATION in annotations:
         yield (
-            f"{part.path_of(FORMER_ANNOTATION)} is read by no component of this cluster; use"
+            f"{part.path_of(FORMER_ANNOTATION)} has no effect in this cluster; use"
             f" {MNNVL_GROUP} or {MNNVL_ENABLED}"
         )
 
@@ -259,20 +260,20 @@ def _unread(part: SetPart, *, groups_read: bool | None) -> Iterator[str]:
     if enabled is not None and enabled not in ("true", "false"):
         yield (
             f'{part.path_of(MNNVL_ENABLED)} is "{enabled}", which counts as "false"; only "true"'
-            " asks for MNNVL"
+            " enables MNNVL"
         )
 
     if part.group and groups_read is False:
         yield (
-            f"{part.path_of(MNNVL_GROUP)} is ignored: the Grove of this cluster doesn't read it;"
-            f" use {MNNVL_ENABLED} and {MNNVL_SCOPE}"
+            f"{part.path_of(MNNVL_GROUP)} is ignored by this cluster's release of Grove; use"
+            f" {MNNVL_ENABLED} and {MNNVL_SCOPE}"
         )
 
 
 def _without_enabled(template: Template) -> Iterator[str]:
     """Yield warnings about scopes and DeviceClasses that have no effect.
 
-    They count for no clique for which MNNVL is enabled.
+    They apply to no clique for which MNNVL is enabled.
     """
     enabled = [clique for clique in template.cliques if clique.enabling]
     counting = {
@@ -302,5 +303,5 @@ def _without_gpus(template: Template) -> Iterator[str]:
         if part.group and cliques and not any(clique.whole_gpus for clique in cliques):
             yield (
                 f'{part.path_of(MNNVL_GROUP)} "{part.group}" is ignored: no container of '
-                f"{', '.join(clique.name for clique in cliques)} asks for nvidia.com/gpu"
+                f"{', '.join(clique.name for clique in cliques)} requests nvidia.com/gpu"
             )

@@ -1,4 +1,4 @@
-"""The unit of NVLink that a member belongs to: which pods share one ComputeDomain, and who owns it.
+"""The NVLink unit of a member: which pods share one ComputeDomain, and who owns it.
 
 A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`.
 """
@@ -43,7 +43,7 @@ from app.objects.shape import Object
 from app.rules.workload.groups import shortened
 
 Scope = str
-"""Which members share a unit. Each kind has its own scopes."""
+"""The name of a rule which members share a unit. Each kind has its own scopes."""
 
 _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
@@ -51,14 +51,14 @@ _ANNOTATIONS = FieldPath("metadata.annotations")
 
 
 class NvlinkUnit(Value):
-    """The pods that share a ComputeDomain: those of `member`, and of the others of its `scope`."""
+    """The pods of `member` and of all others in its `scope`, which share a ComputeDomain."""
 
     member: UnitMember
     scope: Scope
 
     @property
     def base_name(self) -> str:
-        """The text with which the names of its resources begin, "" if a label for it is missing."""
+        """The prefix of the names of its resources, "" if a label that it needs is missing."""
         owner = self.member.named
         if owner is None:
             return _base_name(self.member, self.scope)
@@ -73,7 +73,7 @@ class NvlinkUnit(Value):
         owner = self.member.named
         labels = dict(zip(_PLACE_LABELS, self._place, strict=True))
         if owner is not None:
-            # those by which the owner knows the unit
+            # the labels with which the owner marks the pods of the unit
             keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(self.scope).keys))]
             labels |= zip(keys, owner.values_at(keys), strict=True)
         elif self.scope == "clique":
@@ -83,7 +83,7 @@ class NvlinkUnit(Value):
 
     @property
     def _place(self) -> tuple[str, ...]:
-        """The values of the labels in _PLACE_LABELS, "" for one that its resources don't have."""
+        """The values of the labels in _PLACE_LABELS, "" for a label that its resources lack."""
         if self.member.named is not None:
             return "", "", "", "", _name_of_unit(self.member.named, self.scope)
         place = self.member.place
@@ -98,10 +98,10 @@ class NvlinkUnit(Value):
         return member.owner.owner_reference(member.owner_name, member.owner_uid, blocks=blocks)
 
     def is_at(self, place: Place, owners: Iterable[OwnerRef] = ()) -> bool:
-        """Return whether `place`, which was read of a resource, is what `labels` name.
+        """Return whether a resource at `place` belongs to this unit.
 
-        Two workloads can have units of the same name: `owners` are those of the resource, of which
-        that of a Pod must be one.
+        Two workloads can have units of the same name, so for Pods one of `owners`, the owners of
+        the resource, must be the owner of this unit.
         """
         own = self._place
         other = (*place.of_replica, place.unit)
@@ -115,9 +115,9 @@ class NvlinkUnit(Value):
 
 
 def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, Findings]:
-    """Return the scope of a member for which `annotations` count.
+    """Return the scope of a member according to `annotations`, and findings about it.
 
-    The findings are about a scope that its kind doesn't have, or that it can't have.
+    They are about a scope that its kind does not have, or that lacks a label.
     """
     findings: Findings = []
     scopes = scopes_of(member)
@@ -192,14 +192,14 @@ def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
 
     prefix = f"{place.pcs}-{place.replica}-"
     if not name.startswith(prefix):
-        detail = f'must begin with "{prefix}", the PodCliqueSet and replica that the labels name'
+        detail = f'must start with "{prefix}": the labels name that PodCliqueSet and replica'
         return [invalid(_NAME, name, detail)]
 
     longest = f"{_base_name(member, scope)}{TEMPLATE_SUFFIX}"
     if not is_subdomain(longest):
         detail = (
-            f'the names of its resources, such as "{longest}", must be DNS subdomains of 253'
-            " characters"
+            f'the names of its resources, such as "{longest}", must be DNS subdomains of at most'
+            " 253 characters"
         )
         return [invalid(_NAME, name, detail)]
     return []
@@ -212,6 +212,7 @@ class _NeededLabel(Value):
     grove_key: str
     """Grove's own label, which can replace it."""
     meaning: str
+    """What its value names."""
     is_index: bool = False
     """Whether its value must be the index of a replica."""
 
@@ -230,7 +231,7 @@ _GROUP_REPLICA_LABEL = _NeededLabel(
 
 def _label_problems(value: str, label: _NeededLabel) -> Iterator[FieldError]:
     if not value:
-        detail = f"{label.meaning} (or Grove's own label {label.grove_key}) is needed for MNNVL"
+        detail = f"MNNVL needs {label.meaning} here or in Grove's own label {label.grove_key}"
         yield required(label.at, detail)
         return
 
@@ -256,12 +257,12 @@ def _name_of_unit(owner: NamedOwner, scope: Scope) -> str:
 
 
 def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
-    """Yield findings about an owner that is missing, is one of two, or can't have such a unit."""
+    """Yield findings about an owner that is missing or ambiguous, or cannot have such a unit."""
     if not owner.name:
         kinds = ", ".join(kind.title for kind in OWNER_KINDS)
         detail = (
-            f"a Pod shares a ComputeDomain with the others of its {kinds}, and this one names none"
-            f" of them: let one create it, or remove {MNNVL_ENABLED}"
+            f"the Pod has no label of a {kinds}, whose Pods share a ComputeDomain: let one of these"
+            f" create the Pod, or remove {MNNVL_ENABLED}"
         )
         yield required(_LABELS, detail)
         return
@@ -269,8 +270,8 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
     path = path_of(owner.kind.key)
     if owner.second:
         detail = (
-            f'the Pod names the {owner.kind.title} "{owner.name}" and a {owner.second}: remove the'
-            " labels of the one that it doesn't belong to"
+            f'the Pod has labels of {owner.kind.title} "{owner.name}" and of a {owner.second}:'
+            " remove the labels of the one that it does not belong to"
         )
         yield forbidden(path, detail)
 
@@ -279,12 +280,12 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
         if value:
             continue
         detail = (
-            f'the scope "{scope}" of a {owner.kind.title} needs it, and its controller or webhook'
-            f" writes it: check that they run, or choose another {MNNVL_SCOPE}"
+            f'the scope "{scope}" of a {owner.kind.title} needs this label, which its controller or'
+            f" webhook writes: check that both run, or choose another {MNNVL_SCOPE}"
         )
         yield required(path_of(key), detail)
 
     name = _name_of_unit(owner, scope)
     if name and not is_subdomain(name):
-        detail = f'the name of its ComputeDomain, "{name}{DOMAIN_SUFFIX}", must be a DNS subdomain'
+        detail = f'the name of its ComputeDomain "{name}{DOMAIN_SUFFIX}" must be a DNS subdomain'
         yield invalid(path, owner.name, detail)

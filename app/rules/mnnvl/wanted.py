@@ -1,8 +1,8 @@
-"""What a PodClique, a Pod or a PodCliqueSet wants of MNNVL, by its annotations.
+"""The MNNVL annotations that apply to a PodClique, a Pod or a PodCliqueSet.
 
-A PodClique wants something by its own annotations, or by those that it inherits. There are two
-vocabularies, ours and `grove.io/mnnvl-group` of Grove. They exclude each other in a PodClique, and
-in a PodCliqueSet, whose PodCliques would be rejected one by one.
+A PodClique has its own annotations and inherits others. There are two vocabularies, ours and
+Grove's `grove.io/mnnvl-group`. They cannot be used together in a PodClique, nor in a PodCliqueSet,
+whose PodCliques would be rejected one by one.
 """
 
 from collections.abc import Collection, Iterator
@@ -21,32 +21,31 @@ from app.rules.mnnvl.unit import SCOPES
 
 
 class CliqueFacts(Value):
-    """The facts of the cluster on which the verdict on a PodClique depends.
-
-    `pcs` is its set, or None if that is not known. `classes` are the names of the DeviceClasses
-    that exist. `reads_groups` is true if Grove reads `grove.io/mnnvl-group`.
-    """
+    """The facts of the cluster on which the verdict on a PodClique depends."""
 
     pcs: PodCliqueSet | None = None
+    """Its PodCliqueSet, or None if that is not known."""
     classes: Collection[str] = ()
+    """The names of the existing DeviceClasses."""
     reads_groups: bool = False
+    """Whether Grove reads `grove.io/mnnvl-group`."""
 
 
 class Wanted(Value):
-    """The annotations that count for a PodClique or a Pod."""
+    """The annotations that apply to a PodClique or a Pod."""
 
     annotations: MnnvlAnnotations
     conflict: FieldError | None = None
-    """Why none counts: both vocabularies apply."""
+    """The finding that both vocabularies apply, so that no annotation is used."""
     is_new: bool = True
     """Whether the conflict is new. An old one stays, so that Grove can still change the object."""
 
 
 def wanted_by(carrier: Carrier, old: Carrier | None, facts: CliqueFacts) -> Wanted:
-    """Return the annotations that count for `carrier`: its own, or inherited ones.
+    """Return the annotations that apply to `carrier`: its own, or inherited ones.
 
-    `old` is what an UPDATE replaces, or None. If Grove reads groups, annotations of both
-    vocabularies exclude each other, and none counts.
+    `old` is the object that an UPDATE replaces, or None. If Grove reads groups and both
+    vocabularies apply, no annotation is used.
     """
     inherited = inherited_by(carrier, old, facts.pcs)
     annotations = carrier.annotations.over(inherited)
@@ -103,22 +102,21 @@ def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
     named = quote(group)
     return forbidden(
         path,
-        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: {named} exclude each other{cause}, because'
-        f" each pod would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove"
-        f" manages MNNVL here (autoMNNVLEnabled), and {MNNVL_ENABLED} otherwise; {MNNVL_GROUP}:"
-        ' "none" takes a clique out of a group',
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: {named} exclude each other{cause}: each pod'
+        f" would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove manages MNNVL"
+        f" in this cluster (autoMNNVLEnabled), otherwise keep {MNNVL_ENABLED}. {MNNVL_GROUP}:"
+        ' "none" removes a clique from a group',
     )
 
 
 def asks_for(template: Template, plan: Plan) -> bool:
-    """Return whether a clique of `template` asks for the resources of `plan`, with the same labels.
+    """Return whether a clique of `template` requests the resources of `plan`, with the same labels.
 
-    A review of a PodClique that is created proves nothing: nothing is stored yet that it could be
-    compared with, and anybody who reaches the port can send one. So the webhook creates only what
-    the template of the stored set asks for, and the leader the rest when the PodClique is stored.
+    The review of a new PodClique proves nothing: it cannot be compared with a stored object, and
+    anybody who reaches the port can send one. So the webhook creates only what the template of the
+    stored set requests, and the leader creates the rest when the PodClique is stored.
 
-    Scaling groups count as the template has them: one that was scaled out has replicas of which the
-    template knows nothing.
+    The replicas of scaling groups are those of the template, which does not show a scale-out.
     """
     if not is_index(plan.member.place.replica, template.replicas):
         return False
@@ -132,7 +130,7 @@ def _shape(plan: Plan) -> tuple[object, ...]:
 
 
 def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | None:
-    """Return the plan of `clique` in the replica of `plan`, or None if it asks for none."""
+    """Return the plan of `clique` in the replica of `plan`, or None if it requests no MNNVL."""
     scope = next((scope for scope in SCOPES if scope == clique.scope), None)
     if scope is None or clique.enabling is None or not clique.gpus:
         return None
@@ -141,7 +139,7 @@ def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | N
     base = f"{place.pcs}-{place.replica}"
     group = clique.group
     if group is not None:
-        # Resources of a whole replica are named without the replica of a scaling group.
+        # the names of resources of a whole replica do not contain the scaling group's replica
         index = plan.labels.get(PCSG_REPLICA, "0")
         if not is_index(index, group.replicas):
             return None

@@ -21,14 +21,12 @@ from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 
 class NvlinkDomains(Value):
-    """What is configured about NVLink domains.
-
-    `nodes` is how many nodes one has, if no node has a label that names its domain: 18 is that of
-    GB200 and GB300 NVL72. `spare` is how many of them a workload should leave free.
-    """
+    """The configured size of NVLink domains."""
 
     nodes: int = 18
+    """The nodes of a domain, used if no node has the label of its domain. 18: GB200/GB300 NVL72."""
     spare: int = 0
+    """How many nodes of a domain a workload should leave free."""
 
     def size(self, nodes: Nodes) -> int:
         """Return how many nodes the largest NVLink domain has."""
@@ -99,12 +97,12 @@ def unit_warnings(
 
     if bounds.group is None:
         yield (
-            f"{unit}: the annotation {SKIP_PODGROUPER} keeps KAI's pod-grouper away from its pods,"
-            " and they name no PodGroup: KAI never schedules them. Write the name of one into the"
-            f" annotation {POD_GROUP_NAME} of the Pod template"
+            f"{unit}: the annotation {SKIP_PODGROUPER} makes KAI's pod-grouper skip its pods, but"
+            " they do not name a PodGroup, so KAI never schedules them. Set the annotation"
+            f" {POD_GROUP_NAME} of the pod template to the name of your PodGroup"
         )
 
-    # Groups of Kubernetes have their constraints in the group and in its Workload.
+    # A group of the Workload API has its constraints in the group and in its Workload.
     is_known = bounds.is_known and is_label(named.kind.key)
     if is_known and not any(_is_inside(level, nodes) for level in levels):
         keys = ", ".join(level.key for level in levels)
@@ -130,7 +128,7 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
 def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
-    """Yield warnings about a unit that no domain has room for, or that shares one with another."""
+    """Yield warnings about a unit that fits into no domain, or that may share one with another."""
     yield from _too_many(unit, size.pods, nodes, nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
@@ -150,7 +148,7 @@ def _of_size(
     most = nvlink.size(nodes)
     if size.units > 1 and not bounds.is_exclusive and 2 * size.pods <= most:
         yield (
-            f"{size.units} units like {unit} have a ComputeDomain each: where two are in one NVLink"
+            f"{size.units} units like {unit} have a ComputeDomain each: if two share an NVLink"
             " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)"
         )
 
@@ -171,26 +169,27 @@ def _sharing(
     for level in levels:
         if level.key == HOSTNAME_KEY:
             yield (
-                f'{subject}: its {pods} must be on one node ("{level.domain}"), but a node has one'
-                " NVLink channel and takes one of them: the others will stay pending"
+                f'{subject}: its {pods} must run on one node ("{level.domain}"), but only one pod'
+                " per node can hold an NVLink channel: the others will stay pending"
             )
             return
 
     most = nodes.most_gpus(NVLINK_DOMAIN) or nodes.most_gpus()
     if 2 * gpus <= most:
         yield (
-            f"{subject}: its pods ask for {gpus} of {most} GPUs of a node, but a node has one"
-            " NVLink channel and takes one pod with such a claim: they can't use the other GPUs"
+            f"{subject}: each pod requests {gpus} of a node's {most} GPUs, but only one pod per"
+            " node can hold an NVLink channel, so these pods cannot use the other"
+            f" {most - gpus} GPUs"
         )
     elif gpus == 1 and not most:
         yield (
-            f"{subject}: each of its {pods} asks for one GPU and needs a node of its own, because a"
-            " node has one NVLink channel; ask for all GPUs of a node in one pod"
+            f"{subject}: each of its {pods} requests one GPU and needs its own node, because only"
+            " one pod per node can hold an NVLink channel. Request all GPUs of a node in one pod"
         )
 
 
 def _domains(asking: Iterable[CliqueTemplate]) -> dict[str, list[CountedClique]]:
-    """Return the cliques that share a ComputeDomain, by a description of it for people.
+    """Return the cliques that share a ComputeDomain, by a readable description of it.
 
     If each replica of the set has a ComputeDomain, the pods of one replica are counted.
     """
@@ -237,9 +236,9 @@ def _several(
         return
 
     yield (
-        f"a replica of the PodCliqueSet gets {len(sizes)} ComputeDomains: where two are in one"
-        " NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue"
-        f' 892); the scope "replica", or one {MNNVL_GROUP} for all, avoids that'
+        f"a replica of the PodCliqueSet gets {len(sizes)} ComputeDomains: if two share an NVLink"
+        " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)."
+        f' Use the scope "replica", or one {MNNVL_GROUP} for all cliques'
     )
 
 
@@ -293,6 +292,6 @@ def _too_many(name: str, pods: int, nodes: Nodes, nvlink: NvlinkDomains) -> Iter
         fit = max(most - nvlink.spare, 0)
         yield (
             f"MNNVL of {name}: {pods} pods need {pods} of the {most} nodes of an NVLink domain"
-            f" {source}: with {most - pods + 1} of them out, they never start. With"
+            f" {source}: with {most - pods + 1} of them down, they cannot start. With"
             f" mnnvl.spareNodes: {nvlink.spare}, at most {fit} pods fit"
         )

@@ -1,10 +1,11 @@
 """Warnings about required domains.
 
-They have too few GPUs for the pods of a PodCliqueSet, or hold for each of its PodGangs alone. Users
-expected one domain for all: https://github.com/ai-dynamo/grove/issues/648
+A domain may have too few GPUs for the pods of a PodCliqueSet, or the constraint may apply to each
+PodGang separately where users expect one domain for all pods:
+https://github.com/ai-dynamo/grove/issues/648
 
-The labels of the nodes tell the domains. GPUs are those of the label `nvidia.com/gpu.count`, or
-else what a node can allocate, or else what its ResourceSlices have.
+The labels of the nodes define the domains. The GPUs of a node are those of its label
+`nvidia.com/gpu.count`, else its allocatable GPUs, else those of its ResourceSlices.
 """
 
 from collections import defaultdict
@@ -55,20 +56,22 @@ def _unknown(nodes: Nodes) -> list[str]:
         return []
 
     return [
-        f"no node has GPUs now (label {GPU_COUNT}, status.allocatable, ResourceSlices):"
-        " whether the required domains have room for all pods is not known"
+        "cannot check capacity: no node reports GPUs (checked: label"
+        f" {GPU_COUNT}, status.allocatable, ResourceSlices)"
     ]
 
 
 class _Count(Value):
-    """The number of pods, and the GPUs of the different ones, the most first."""
+    """Pods whose GPU requests differ."""
 
     pods: int
+    """The number of pods."""
     sizes: list[int]
+    """The different GPU requests per pod, largest first."""
 
 
 def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Return what KAI counts for pods whose GPUs differ, or None if it adds them up.
+    """Return the pods that KAI counts like the largest one, or None if it adds up their requests.
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
@@ -85,9 +88,9 @@ def _needed(cliques: Sequence[CountedClique]) -> int:
 
 
 def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterator[str]:
-    """Yield a warning if pods under the constraint of `owner` have different GPUs.
+    """Yield a warning if pods under the constraint of `owner` request different numbers of GPUs.
 
-    KAI counts each of them like the largest.
+    KAI counts each of them like the largest one.
     """
     counted = _counted_by_kai(cliques)
     if counted is None:
@@ -97,15 +100,15 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
     yield (
         f"a replica of {owner_text(owner)} has pods with {' and '.join(map(str, counted.sizes))}"
         f" GPUs under one topology constraint: KAI looks for room for {counted.pods} x"
-        f" {largest} = {counted.pods * largest} GPUs, in place of {_needed(cliques)}"
+        f" {largest} = {counted.pods * largest} GPUs instead of {_needed(cliques)}"
     )
 
 
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
-    """Return the cliques that one replica of each owner has in one PodGang.
+    """Return the cliques, with their pods, that one replica of each owner has in one PodGang.
 
-    Each has its number of pods. The PodGang of the set contains `minAvailable` replicas of a
-    scaling group. Further replicas have PodGangs of their own.
+    The PodGang of the set contains `minAvailable` replicas of a scaling group. Further replicas
+    form their own PodGangs.
     """
     members: dict[Owner, list[CountedClique]] = defaultdict(list)
     for clique in template.cliques:
@@ -136,26 +139,29 @@ def _too_small(
 
 
 def _beyond(room: Room, cliques: Sequence[CountedClique]) -> str:
-    """Return why the pods of `cliques` have no place in `room`, or "" if they may have one."""
+    """Return why the pods of `cliques` cannot fit into `room`, or "" if they may fit."""
     for clique, pods in cliques:
         most = room.pods(clique.whole_gpus)
         if most is not None and pods > most:
             return (
-                f'the largest holds at most {most} pods of clique "{clique.name}" with '
-                f"{clique.whole_gpus} GPUs each, and it has {pods}: they will stay pending"
+                f'clique "{clique.name}" has {pods} pods with {clique.whole_gpus} GPUs each, and'
+                f" the largest one holds only {most} of them: they will stay pending"
             )
 
     counted = _counted_by_kai(cliques)
     if counted is not None and counted.pods > (room.pods(counted.sizes[0]) or 0):
         return (
-            f"KAI counts each of its {counted.pods} pods like the largest, with"
+            f"KAI counts each of its {counted.pods} pods like the largest one, with"
             f" {counted.sizes[0]} GPUs, and no domain has room for that: they will stay pending"
         )
 
     needed = _needed(cliques)
     available = room.gpus or 0
     if needed > available:
-        return f"it needs {needed} GPUs and the largest has {available}: its pods will stay pending"
+        return (
+            f"it needs {needed} GPUs and the largest one has {available}: its pods will stay"
+            " pending"
+        )
     return ""
 
 
@@ -171,10 +177,10 @@ def apart_warnings(
     levels: Sequence[Level],
     nodes_with: NodesWith,
 ) -> list[str]:
-    """Return a warning if replicas of scaling groups may be in another domain than the rest.
+    """Return a warning if replicas of scaling groups may be placed in a domain of their own.
 
-    `required` has the domain that each owner requires, one of `levels`. There is none if all nodes
-    are in one such domain.
+    `required` has the domain that each owner requires, one of `levels`. If all nodes are in one
+    such domain, there is no warning.
     """
     groups = [group for group in template.groups if group.replicas > group.min_available]
     domains = [level.domain for level in levels]
@@ -187,10 +193,10 @@ def apart_warnings(
     if domain in shared:
         return []
 
-    holds = f'only "{shared[-1]}" does, where all nodes are' if shared else "no level does"
     names = listed([owner_text(group.part.owner) for group in groups], _SHOWN)
+    common = f" (all nodes are in one {shared[-1]})" if shared else ""
     return [
-        f'"{domain}" of the PodCliqueSet holds for each PodGang alone: replicas of {names} beyond'
-        f" minAvailable are PodGangs of their own. For all pods together, {holds}, unless"
-        " minAvailable equals replicas"
+        f'the constraint "{domain}" of the PodCliqueSet applies per PodGang. Replicas of {names}'
+        " above minAvailable form their own PodGangs and may be placed in another"
+        f" {domain}{common}. Set minAvailable = replicas to keep all pods together"
     ]

@@ -1,7 +1,7 @@
-"""The labels of nodes for the levels of a topology, and the room of domains.
+"""The node labels of topology levels, and the capacity of domains.
 
-The scheduler places pods by the values of these labels. If no node has the label of a level, a
-required constraint on it can't be met.
+The scheduler places pods by the values of these labels. If no node has the label of a level, pods
+that require the level stay pending.
 """
 
 import itertools
@@ -22,17 +22,14 @@ LEVELS_COVERED = "LevelsCovered"
 _SHOWN = 3
 
 NodeGroup = tuple[Mapping[str, str], int]
-"""The labels of nodes, and how many nodes have them."""
+"""A set of labels, and the number of nodes that have it."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
-    """Make a method of Nodes keep its results.
-
-    A verdict then doesn't have to look at thousands of nodes.
-    """
+    """Cache the results of a method of Nodes, so that a verdict need not visit every node."""
 
     def kept(nodes: "Nodes", *arguments: *Ts) -> T:
         key = (compute, arguments)
@@ -66,10 +63,10 @@ class Nodes:
 
     @_once
     def largest_room(self, keys: tuple[str, ...]) -> "Room | None":
-        """Return the room of the largest domain of a level.
+        """Return the capacity of the largest domain of a level, or None if no node has its labels.
 
-        This is the one with the most GPUs, or with the most nodes if GPUs are not known. `keys` are
-        those of the level and of all broader ones. None if no node has all of them.
+        The largest domain has the most GPUs, or the most nodes if no GPUs are known. `keys` are the
+        labels of the level and of all broader levels.
         """
         domains = self._domains([key for key in keys if key != HOSTNAME_KEY])
         if not domains:
@@ -95,10 +92,7 @@ class Nodes:
 
     @_once
     def most_with_equal(self, key: str) -> int:
-        """Return how many nodes have the most frequent value of the label `key`.
-
-        0 if no node has that label.
-        """
+        """Return how many nodes share the most frequent value of the label `key` (0 for none)."""
         counts: dict[str, int] = defaultdict(int)
         for labels, count in self:
             if key in labels:
@@ -107,9 +101,9 @@ class Nodes:
 
     @_once
     def shared_levels(self, keys: tuple[str, ...]) -> int:
-        """Return of how many levels, from the broadest on, all nodes are in the same domain.
+        """Count the levels, from the broadest one, at which all nodes are in the same domain.
 
-        `keys` are those of all levels, broadest first. Only nodes with all of them count.
+        `keys` are the labels of all levels, broadest first. Only nodes with all of them count.
         """
         labelled = self.with_labels([key for key in keys if key != HOSTNAME_KEY])
         for depth, key in enumerate(keys):
@@ -123,9 +117,9 @@ class Nodes:
 
     @_once
     def is_within(self, level: Level, key: str) -> bool | None:
-        """Return whether all nodes of each domain of `level` have the same value of the label.
+        """Return whether all nodes of each domain of `level` have the same value of label `key`.
 
-        None if no node has it.
+        None if no node has that label.
         """
         values: dict[str, set[str]] = defaultdict(set)
         for labels, _ in self:
@@ -135,18 +129,17 @@ class Nodes:
 
     @_once
     def most_gpus(self, *keys: str) -> int:
-        """Return the largest number of GPUs of a node that has the labels `keys`.
-
-        0 if no such node is known to have any.
-        """
+        """Return the most GPUs that a node with the labels `keys` has (0 if none are known)."""
         return max((_gpus(labels) for labels, _ in self.with_labels(keys)), default=0)
 
 
 class LevelProblem(Value):
-    """A problem of a level. `reason` is one CamelCase word, and `text` is for people."""
+    """A problem of a level."""
 
     reason: str
+    """One CamelCase word, for a condition."""
     text: str
+    """The message."""
 
 
 NodesWith = Callable[[Collection[str]], Nodes]
@@ -154,9 +147,9 @@ NodesWith = Callable[[Collection[str]], Nodes]
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
-    """Return the problems of `levels` by the labels of the nodes.
+    """Return the problems of `levels` (broadest first) according to the labels of the nodes.
 
-    The levels are listed broadest first. Empty if there are no nodes.
+    Without nodes, there are none.
     """
     nodes = nodes_with([level.key for level in levels])
     total = _number_of(nodes)
@@ -171,8 +164,8 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             problems.append(_without_nodes(level, nodes_with(KNOWN)))
         elif number < total:
             text = (
-                f'level "{level.domain}": the label {level.key} is on {number} of {total} nodes,'
-                " and pods with a required constraint on it are never placed on the others"
+                f'level "{level.domain}": only {number} of {total} nodes have the label'
+                f" {level.key}; pods that require this level are never placed on the others"
             )
             problems.append(LevelProblem("NodesLackLevel", text))
 
@@ -195,7 +188,7 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
             LEVELS_COVERED,
             "True",
             "NodesHaveLevels",
-            "The labels of the nodes carry all levels",
+            "Nodes have the labels of all levels",
             generation,
         )
 
@@ -210,8 +203,8 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
 
 def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
     text = (
-        f'level "{level.domain}": no node has the label {level.key}, so a required constraint on it'
-        f" is never met{instead(level.key, nodes.keys())}"
+        f'level "{level.domain}": no node has the label {level.key}, so pods that require this'
+        f" level stay pending{instead(level.key, nodes.keys())}"
     )
     return LevelProblem("NoNodeHasLevel", text)
 
@@ -219,23 +212,24 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
 def broadest_first(
     levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]
 ) -> list[Level] | None:
-    """Return the levels in the right order, if they are listed in a wrong one.
+    """Return the levels in the right order, or None if the order is right or cannot be derived.
 
-    If their names are in the usual order, only the keys are swapped, and the names stay. `nodes`
-    are the labels of each node. None if the order is right, if the labels make no tree in any
-    order, or if a level has no labels.
+    It cannot be derived if the labels do not form a tree in any order, or if no node has the label
+    of a level. If the names of the levels are in the usual order, the names stay and only the keys
+    are swapped. `nodes` are the labels of each node.
     """
     shared = [level for level in levels if level.key != HOSTNAME_KEY]
     keys = [level.key for level in shared]
     paths = {tuple(labels[key] for key in keys) for labels in nodes if labels.keys() >= set(keys)}
     numbers = [len({path[position] for path in paths}) for position in range(len(keys))]
-    order = sorted(range(len(keys)), key=numbers.__getitem__)  # equal ones stay as they are
+    order = sorted(range(len(keys)), key=numbers.__getitem__)  # stable: equal levels keep places
     if not paths or order == list(range(len(keys))):
         return None
     for above, below in itertools.pairwise(order):
         if len({(path[above], path[below]) for path in paths}) != numbers[below]:
             return None
-        # one name of a rack in two zones may be two racks, unless the cloud says which is broader
+        # a rack name that occurs in two zones may mean two racks, unless the cloud documents the
+        # order
         is_moved = above > below
         if is_moved and numbers[above] < 2 and not is_documented(keys[above], keys[below]):
             return None
@@ -264,9 +258,9 @@ def _order_problems(
         return
     if len(children) > len(parents) and {*map(len, children.values())} == {1}:
         text = (
-            f'level "{broader.domain}" is listed above "{narrower.domain}", but by the labels of'
-            f" the nodes each {broader.domain} is in one {narrower.domain}: list the broadest level"
-            f" first{right}"
+            f'level "{broader.domain}" is listed above "{narrower.domain}", but according to the'
+            f" node labels each {broader.domain} is in one {narrower.domain}: list the broadest"
+            f" level first{right}"
         )
         yield LevelProblem("LevelsNotBroadestFirst", text)
         return
@@ -274,20 +268,18 @@ def _order_problems(
     shown = [f'"{value}" is in {listed(sorted(parents[value]), _SHOWN, " and ")}' for value in torn]
     text = (
         f'levels "{broader.domain}" and "{narrower.domain}" are not a tree: {narrower.domain}'
-        f" {listed(shown, _SHOWN)}; the scheduler takes these for different domains"
+        f" {listed(shown, _SHOWN)}; the scheduler treats these as different domains"
     )
     yield LevelProblem("LevelsNotATree", text)
 
 
 class Room(Value):
-    """The room in the largest domain of a level.
-
-    `nodes` is the largest number of nodes in a domain. `nodes_by_gpus` has how many nodes of the
-    largest domain have how many GPUs, or is None if no node is known to have any.
-    """
+    """The capacity of the largest domain of a level."""
 
     nodes: int
+    """The number of nodes of the domain with the most nodes."""
     nodes_by_gpus: Mapping[int, int] | None
+    """The nodes of the largest domain, counted by their GPUs; None if no GPUs are known."""
 
     @property
     def gpus(self) -> int | None:
@@ -295,10 +287,7 @@ class Room(Value):
         return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
 
     def pods(self, gpus_per_pod: int) -> int | None:
-        """Return how many pods with `gpus_per_pod` GPUs each fit into the domain.
-
-        None if that is not known.
-        """
+        """Return how many pods with `gpus_per_pod` GPUs fit into the domain, or None if unknown."""
         if self.nodes_by_gpus is None or gpus_per_pod <= 0:
             return None
         return sum(gpus // gpus_per_pod * nodes for gpus, nodes in self.nodes_by_gpus.items())
@@ -309,11 +298,11 @@ def _total(nodes_by_gpus: Mapping[int, int]) -> int:
 
 
 _MOST_DIGITS = 9
-"""Of the GPUs of a node."""
+"""The most digits of a node's GPU count that are believed."""
 
 
 def _gpus(labels: Mapping[str, str]) -> int:
-    """Return the GPUs of a node: those of its label, or else those that it can allocate."""
+    """Return the GPUs of a node: the count in its label, else the allocatable ones."""
     for key in (GPU_COUNT, GPUS):
         count = labels.get(key, "")
         if count.isdecimal() and len(count) <= _MOST_DIGITS:

@@ -38,7 +38,7 @@ def is_owned(kai: JsonMap, uid: str) -> bool:
 
 
 def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
-    """Return whether a former ClusterTopology of the same name owns the stored KAI Topology.
+    """Return whether a deleted ClusterTopology of the same name owns the stored KAI Topology.
 
     The garbage collector will then delete it. `uid` is that of the current ClusterTopology.
     """
@@ -49,7 +49,7 @@ def is_orphan(kai: JsonMap, name: str, uid: str) -> bool:
 
 
 def delete_foreign(name: str) -> str:
-    """Return what to do about a KAI Topology `name` that the ClusterTopology does not control."""
+    """Return the remedy for a KAI Topology `name` that the ClusterTopology does not control."""
     return (
         f"If nothing else needs it, run: kubectl delete {KAI_TOPOLOGY} {name}."
         " grove-admission then creates it again"
@@ -61,7 +61,7 @@ def ready_condition(
 ) -> Condition:
     """Return the condition Ready of a ClusterTopology.
 
-    `problem` is None if its KAI Topology is as it should be; the message then has the `remark`. A
+    `problem` is None if its KAI Topology is correct; the message then ends with the `remark`. A
     `pending` problem resolves by itself.
     """
     if problem is None:
@@ -78,10 +78,10 @@ def ready_condition(
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[Object]:
-    """Return `status.lastErrors`: empty unless the condition is False.
+    """Return `status.lastErrors`, which is empty unless the condition is False.
 
-    `stored` is the former value. If it contains the same error, its `observedAt` stays; else that
-    is `now` (RFC 3339).
+    `stored` is the current value. If it contains the same error, its `observedAt` is kept;
+    otherwise that is `now` (RFC 3339).
     """
     if condition.status != "False":
         return []

@@ -15,7 +15,7 @@ from app.objects.names import label_key_problem
 
 MAX_LEVELS = 7
 MAX_KEY = 63
-NO_LEVELS = f"at least one level is needed, such as {{domain: host, key: {HOSTNAME_KEY}}}"
+NO_LEVELS = f"add at least one level, such as {{domain: host, key: {HOSTNAME_KEY}}}"
 
 
 def desired_levels(levels: Iterable[Level]) -> list[dict[str, str]]:
@@ -37,18 +37,17 @@ def _validate_key(at: FieldPath, key: str) -> FieldError | None:
 
 
 class TextRule(Value):
-    """The rule for a text field.
-
-    `hint` describes the text if it is missing. `validate` returns a finding about an invalid one.
-    """
+    """The rule for a string field."""
 
     hint: str
+    """What to write if the field is missing."""
     validate: Callable[[FieldPath, str], FieldError | None]
+    """Returns a finding if the string is invalid."""
 
 
 DOMAIN_RULE = TextRule(f"one of {', '.join(DOMAINS)}", _validate_domain)
 _KEY_RULE = TextRule(
-    "the node label that holds this level, such as topology.kubernetes.io/rack", _validate_key
+    "set the node label of this level, such as topology.kubernetes.io/rack", _validate_key
 )
 
 
@@ -95,39 +94,37 @@ def _validate_text(
 
 
 def levels_below_host(levels: Sequence[Level]) -> str:
-    """Return the warning that KAI can't have some of `levels`, listed broadest first, or ""."""
+    """Return the warning that KAI cannot use some of `levels` (broadest first), or ""."""
     usable = levels_for_kai(levels)
     if len(usable) == len(levels):
         return ""
     below = ", ".join(f'"{level.domain}"' for level in levels[len(usable) :])
     return (
-        f"KAI can't place pods by levels below {HOSTNAME_KEY}, so it does not get {below}:"
-        f' constraints on {below} are written as "{usable[-1].domain}"'
+        f"KAI cannot use levels below {HOSTNAME_KEY}: constraints on {below} are written as"
+        f' "{usable[-1].domain}"'
     )
 
 
 def refusal_to_write(
     kind: str, name: str, operation: str, username: str, authorized: Collection[str]
 ) -> str | None:
-    """Return the reason why `username` may not do `operation` to the managed topology `name`.
+    """Return why `username` may not do `operation` on the managed topology, or None if it may.
 
-    It is an object of `kind`. None if the user may.
-
-    Only `authorized`, which are full user names, may write it; cluster administrators are no
-    exception.
+    The topology is the object `name` of `kind`. Only `authorized` (full user names) may write it,
+    and cluster administrators are not exempt.
     """
     if username in authorized:
         return None
-    allowed = ", ".join(sorted(authorized)) or "nobody (authorizedUsers is empty)"
+    allowed = ", ".join(sorted(authorized)) or "none (authorizedUsers is empty)"
     return (
-        f'{kind} "{name}" is managed by the operator: user "{username}" cannot {operation.lower()}'
-        f" it; only these can: {allowed}. Change clusterTopology in the operator's configuration"
-        f" instead, or use a {kind} of another name"
+        f'{kind} "{name}" is managed by the operator: user "{username}" may not'
+        f" {operation.lower()} it. Allowed users: {allowed}. Change clusterTopology in the"
+        f" operator's configuration, or use a {kind} with another name"
     )
 
 
-# Families of node labels for topologies that other programs write. Topograph 1.0 has new keys for
-# its labels, so the levels of a topology may still name former ones. Source:
+# Node labels that other programs write for topologies. Topograph 1.0 renamed its labels, so the
+# levels of a topology may still name the old keys. Source:
 # https://github.com/NVIDIA/topograph/blob/v1.0.0/docs/reference/node-labels.md
 
 
@@ -143,10 +140,11 @@ _BEFORE_1_0 = tuple(
 
 
 class LabelFamily(Value):
-    """Node labels of one source. `keys` are listed broadest first, as the source documents them."""
+    """The node labels that one source writes."""
 
     source: str
     keys: tuple[str, ...]
+    """The labels, broadest first, in the order that the source documents."""
 
 
 CLOUDS = (
@@ -180,7 +178,7 @@ CLOUDS = (
         ),
     ),
 )
-"""The labels that clouds write, as far as they are levels.
+"""The labels of cloud providers that can be levels.
 
 Sources: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.html,
 https://cloud.google.com/ai-hypercomputer/docs/workloads/schedule-gke-workloads-tas,
@@ -202,17 +200,17 @@ KNOWN = (
     "cloud.google.com/gce-topology-host",
     NVLINK_DOMAIN,
 )
-"""Fabric tiers, of which there may be more, accelerators, the keys before Topograph 1.0, those of
-clouds, NVLink."""
+"""The labels to suggest: fabric tiers (there may be more), accelerators, keys of Topograph before
+1.0, labels of cloud providers, and NVLink."""
 
 _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
-"""Names for levels that both dialects of Grove allow, broadest first."""
+"""Names of levels that both dialects of Grove allow, broadest first."""
 
 
 def instead(key: str, present: Collection[str]) -> str:
-    """Return which known labels nodes have, if none has `key`.
+    """Return the end of a message about the missing label `key`: `; nodes have …`.
 
-    It goes on with `; nodes have …`. "" if they have no known one.
+    It lists the known topology labels that nodes have. "" if they have none.
     """
     found = [known for known in KNOWN if known in present]
     if not found:
@@ -222,12 +220,12 @@ def instead(key: str, present: Collection[str]) -> str:
     if _CLOSEST in found:
         words += " (tier-0 is the switch closest to a node)"
     if key == _ACCELERATOR and NVLINK_DOMAIN in found:
-        words += f", and Topograph may leave {key} out where {NVLINK_DOMAIN} is"
+        words += f", and Topograph may omit {key} on nodes that have {NVLINK_DOMAIN}"
     return words
 
 
 def is_documented(broader: str, narrower: str) -> bool:
-    """Return whether the source of two labels documents the first one as the broader."""
+    """Return whether a source documents the label `broader` as broader than `narrower`."""
     return any(
         {broader, narrower} <= set(family.keys)
         and family.keys.index(broader) < family.keys.index(narrower)
@@ -236,9 +234,10 @@ def is_documented(broader: str, narrower: str) -> bool:
 
 
 def suggested_levels(present: Collection[str]) -> tuple[Level, ...]:
-    """Return levels for the labels of the source that nodes have, broadest first.
+    """Return levels for the labels that nodes have, broadest first.
 
-    Of several sources, it is the one with most labels. Empty if nodes have the labels of none.
+    If nodes have the labels of several sources, the source with the most labels is used. The result
+    is empty if nodes have no known label.
     """
     found = [[key for key in family.keys if key in present] for family in (*CLOUDS, *_TOPOGRAPH)]
     keys = max(found, key=len)[: len(_LEVEL_NAMES)]

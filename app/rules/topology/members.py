@@ -1,21 +1,20 @@
-"""The cliques of a PodCliqueSet that the PodGroups of a PodGang stand for."""
+"""The cliques of a PodCliqueSet to which the PodGroups of a PodGang belong."""
 
 from app.base.value import Value
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
 
 
 class PodGroupClique(Value):
-    """The PodClique of one PodGroup of a PodGang.
-
-    It is a clique of a replica of the set or of a scaling group. `replica` is the index of the
-    set's replica as text, and `group_replica` the name of the scaling group's, with that of the
-    set. `clique` is None if only the scaling group has it.
-    """
+    """The PodClique of one PodGroup of a PodGang."""
 
     clique: Clique | None
+    """The clique in the template; None if only the scaling group names it."""
     replica: str
+    """The index of the set's replica."""
     group: ScalingGroup | None = None
+    """The scaling group of the clique, or None."""
     group_replica: str = ""
+    """The name of the scaling group's replica, `<pcs>-<replica>-<group>-<index>`, or ""."""
 
 
 class PodGroupCliques:
@@ -32,9 +31,7 @@ class PodGroupCliques:
         self._lengths = sorted({len(group.name) for group in pcs.groups})
 
     def find(self, podgroup: str) -> PodGroupClique | None:
-        """Return the member that the PodGroup `podgroup` stands for.
-
-        None if the set has no such clique.
+        """Return the PodClique of the PodGroup `podgroup`, or None if the set has no such clique.
 
         A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or
         `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read from the

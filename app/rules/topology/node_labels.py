@@ -1,4 +1,4 @@
-"""Labels that a Pod gets from its node at binding. Source: `rules/README.md`."""
+"""The labels that a Pod gets from its node at binding. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -7,7 +7,7 @@ from app.objects.edits import ABSENT, Edit
 from app.objects.shape import JsonMap, labels_of
 
 RESERVED = "topology.kubernetes.io/"
-"""The prefix of Kubernetes for labels of nodes. A caller can't set any of them."""
+"""Kubernetes' prefix for topology labels of nodes. A caller cannot set any of them."""
 
 STANDARD = (f"{RESERVED}region", f"{RESERVED}zone", HOSTNAME_KEY)
 """The labels that KEP-4742 gives every Pod."""
@@ -18,8 +18,8 @@ def binding_changes(
 ) -> Iterator[Edit]:
     """Yield the changes that give the Binding the node's value of each label in `keys`.
 
-    The standard labels are among them, whatever `keys` are. A label that the node lacks is removed,
-    and one with the reserved prefix gets the node's value if the caller sent it. Other labels stay.
+    The standard labels are always included. Labels with the reserved prefix get the node's value if
+    the caller sent them. A label that the node lacks is removed. Other labels stay.
     """
     present = labels_of(binding)
     reserved = (key for key in present if key.startswith(RESERVED))

@@ -1,4 +1,4 @@
-"""Constraints that KAI never satisfies, however much room there is, and those that it ignores.
+"""Constraints that KAI never satisfies, even in an empty cluster, and constraints that it ignores.
 
 Both depend only on the order of levels. Decisions of the real scheduler are in
 `tests/testdata/kai-decisions`: `d3-*` for preferred levels, `d5-subgroup-broader` for required
@@ -20,21 +20,22 @@ WHOLE = ""
 
 
 class PartLevels(Value):
-    """A part of a gang with its levels, each "" if it is not set, and their paths.
-
-    `topology` is the name of the KAI Topology, or "". `parent` is the name of the part around it.
-    """
+    """The constraint of one part of a gang: the whole gang, a group or a SubGroup."""
 
     topology: str
+    """The name of the KAI Topology, or ""."""
     required: str
+    """The required level, or ""."""
     required_at: FieldPath
     preferred: str
+    """The preferred level, or ""."""
     preferred_at: FieldPath
     parent: str
+    """The name of the enclosing part."""
 
 
 class Required(Value):
-    """A level that is required, and its topology; both "" if none is."""
+    """A required level and its topology, both "" if no level is required."""
 
     topology: str = ""
     level: str = ""
@@ -71,35 +72,35 @@ def is_broader_level(level: str, other: str, kai: KaiTopology) -> bool:
 def _ignored(part: PartLevels) -> Iterator[str]:
     for at, level in ((part.required_at, part.required), (part.preferred_at, part.preferred)):
         if level:
-            yield f'{at} "{level}" is ignored by KAI: no topology is named beside it'
+            yield f'{at} "{level}" is ignored by KAI, because no topology is set with it'
 
 
 def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[str]:
     for at, level in ((part.required_at, part.required), (part.preferred_at, part.preferred)):
         if level and kai.position(level) is None:
             yield (
-                f'{at} "{level}" is not a level of KAI Topology "{kai.name}", which has:'
-                f" {', '.join(kai.keys)}; KAI never places these pods"
+                f'{at} "{level}" is not a level of KAI Topology "{kai.name}", so KAI never places'
+                f" these pods; its levels: {', '.join(kai.keys)}"
             )
 
     if is_broader_level(part.preferred, part.required, kai):
         yield (
             f'{part.preferred_at} "{part.preferred}" is broader than the required level'
-            f' "{part.required}": KAI never places these pods; remove it, or name a narrower level'
+            f' "{part.required}": KAI never places these pods. Remove it, or use a narrower level'
         )
     if not part.preferred and is_broader_level(part.required, above, kai):
         yield (
-            f'{part.required_at} "{part.required}" is broader than "{above}", which the part above'
-            " requires: KAI never places these pods; require a level that is as narrow"
+            f'{part.required_at} "{part.required}" is broader than "{above}", which the enclosing'
+            f' group requires: KAI never places these pods. Require "{above}" or a narrower level'
         )
 
 
 def _narrowest_required(
     parts: Mapping[str, PartLevels], topologies: Mapping[str, KaiTopology | None]
 ) -> dict[str, Required]:
-    """Return, by the name of a part, the narrowest level that it or a part around it requires.
+    """Return for each part the narrowest level that it or an enclosing part requires.
 
-    Each part is visited once, whatever the order.
+    Each part is visited once, in any order.
     """
     narrowest: dict[str, Required] = {}
     for start in parts:

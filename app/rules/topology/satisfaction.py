@@ -43,9 +43,9 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
 
 
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:
-    """Return a warning for the user who removes levels from the managed ClusterTopology.
+    """Return a warning for the user who removes the levels `removed` from the ClusterTopology.
 
-    The levels are `removed`. Empty if `sets`, the PodCliqueSets with constraints on them, are.
+    `sets` are the PodCliqueSets with constraints on these levels. Without any, there is no warning.
     """
     if not sets:
         return []

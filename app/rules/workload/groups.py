@@ -1,4 +1,4 @@
-"""Groups of Kubernetes Workloads, in the same form for all versions of the API.
+"""The groups of Kubernetes Workloads, in one form for all versions of the API.
 
 A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since
 1.36. Source:
@@ -12,7 +12,7 @@ https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/4671-
   change, and it may be part of a CompositePodGroup. The two versions differ only in kinds that are
   not read here. Templates inside of composite templates are ignored. Source:
   https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
-- v1 (planned for 1.38): taken for v1beta1. No source was at hand.
+- v1 (planned for 1.38): read like v1beta1. No source was available.
 """
 
 from collections.abc import Mapping
@@ -45,27 +45,27 @@ _NOT_COPIED = (
 
 
 class GroupRef(Value):
-    """The reference of a Pod to its group.
-
-    In v1alpha1, `pod_group` is "". In later versions, only `pod_group` is set: the name of a
-    PodGroup of scheduling.k8s.io.
-    """
+    """The reference of a Pod to its group."""
 
     workload: str = ""
+    """v1alpha1: the name of the Workload."""
     group: str = ""
+    """v1alpha1: the name of the group in the Workload."""
     replica_key: str = ""
+    """v1alpha1: the replica of the group."""
     pod_group: str = ""
+    """Later versions: the name of a PodGroup of scheduling.k8s.io."""
 
     @property
     def key(self) -> str:
-        """A text that is unique for each group of a namespace. Names contain no slash."""
+        """A string that is unique for each group of a namespace. (Names contain no slash.)"""
         if self.pod_group:
             return instance_key(self.pod_group)
         return f"w/{self.workload}/{self.group}/{self.replica_key}"
 
     @property
     def shared_key(self) -> str:
-        """The key of the group if its policy is basic; "" without a Workload."""
+        """The key of the group if it has the basic policy; "" without a Workload."""
         return shared_key(self.workload, self.group)
 
 
@@ -83,14 +83,12 @@ def shared_key(workload: str, group: str) -> str:
 
 
 class MetadataLayer(Value):
-    """The metadata of a Workload, a top owner or a Pod.
-
-    `priority_class` is that of the Pod's spec, else "".
-    """
+    """The metadata of a Workload, a top owner or a Pod."""
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     priority_class: str = ""
+    """The priority class in the spec of a Pod, otherwise ""."""
 
     def find(self, key: str) -> str | None:
         """Return the label `key`, else the annotation `key`, or None if neither has a value."""
@@ -98,28 +96,28 @@ class MetadataLayer(Value):
 
 
 class DefinedGroup(Value):
-    """A group as its Workload or PodGroup defines it.
-
-    `minimum` is the `minCount` of a gang, or None for the basic policy. `pod_group` is the PodGroup
-    of scheduling.k8s.io that defines the group, or "". `composite` is the CompositePodGroup that
-    the group is part of, or "".
-    """
+    """A group as its Workload or PodGroup defines it."""
 
     workload: str
     name: str
     minimum: int | None
+    """The `minCount` of a gang, or None for the basic policy."""
     layer: MetadataLayer
+    """The metadata of the Workload or, without one, of the PodGroup."""
     replica_key: str = ""
     pod_group: str = ""
+    """The PodGroup of scheduling.k8s.io that defines the group, or ""."""
     priority_class: str = ""
     topology_key: str = ""
+    """The node label of the required topology level, or ""."""
     composite: str = ""
+    """The CompositePodGroup that contains the group, or ""."""
 
     @property
     def identity(self) -> str:
-        """A text that is unique for each group of a namespace.
+        """A string that is unique for each group of a namespace.
 
-        All replicas of a basic group have the same.
+        All replicas of a group with the basic policy have the same identity.
         """
         replica = "" if self.minimum is None else self.replica_key or self.pod_group
         return f"{self.workload}/{self.name}/{replica}"
@@ -138,7 +136,7 @@ class DefinedGroup(Value):
 
 
 def shortened(name: str, longest: int = MAX_NAME) -> str:
-    """Return `name`. If it is too long, its end is replaced by a hash of the whole."""
+    """Return `name`, with its end replaced by a hash of the whole name if it is too long."""
     if len(name) <= longest:
         return name
     digest = sha256(name.encode()).hexdigest()[:10]
@@ -172,7 +170,7 @@ def named_group(pod: JsonMap) -> GroupRef | None:
 
 
 def layer_of(obj: JsonMap) -> MetadataLayer:
-    """Return the labels and annotations of `obj`, without those of the tools that created it."""
+    """Return the labels and annotations of `obj`, without those of tools such as kubectl."""
     return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
@@ -187,7 +185,7 @@ def _copied(entries: JsonMap) -> dict[str, str]:
 def group_keys(identity: str, name: str) -> list[str]:
     """Return the keys (see `GroupRef.key`) that Pods of the KAI PodGroup `name` can have.
 
-    `identity` is the `DefinedGroup.identity` of the group that it was made for.
+    `identity` is the `DefinedGroup.identity` of its group.
     """
     parts = identity.split("/")
     if len(parts) != 3:
@@ -200,12 +198,10 @@ def group_keys(identity: str, name: str) -> list[str]:
 
 
 def admission_changes(pod: JsonMap, scheduler_name: str) -> list[Edit]:
-    """Return the change that annotates a new Pod.
+    """Return the change that annotates a new Pod, so that KAI does not schedule it alone.
 
-    KAI then does not schedule it alone before its PodGroup exists.
-
-    Returns no change if another scheduler than `scheduler_name` schedules the Pod, if the Pod names
-    no Workload group or has opted out, or if it already has the annotation.
+    There is no change if the scheduler of the Pod is not `scheduler_name`, if the Pod names no
+    Workload group or has opted out, or if it already has the annotation.
     """
     if map_of(pod.get("spec")).get("schedulerName") != scheduler_name or group_ref(pod) is None:
         return []
@@ -241,7 +237,7 @@ def group_of_pod_group(pod_group: JsonMap, workload: JsonMap | None) -> DefinedG
     """Return the group that a PodGroup of scheduling.k8s.io defines.
 
     It has the labels and annotations of `workload` or, if that is None, of the PodGroup. The policy
-    is that of the PodGroup: a later change of the template does not apply to it.
+    comes from the PodGroup, because a later change of the template does not apply to it.
     """
     spec = map_at(pod_group, "spec")
     former = map_at(spec, "podGroupTemplateRef", "workload")  # v1alpha2, also if served in a later

@@ -1,6 +1,4 @@
-"""The KAI PodGroup of a Workload group.
-
-This has its desired fields, and the difference between a stored one and these.
+"""The desired KAI PodGroup of a Workload group, and how a stored PodGroup differs from it.
 
 Sources: KAI's design
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/developer/designs/k8s-workload-api/README.md
@@ -54,10 +52,9 @@ _MAPS = ("labels", "annotations")
 
 
 class LabelKeys(Value):
-    """The keys of labels or annotations that a PodGroup gets.
+    """The configurable keys of the labels and annotations that KAI and this program read.
 
-    They are for queue, priority class, preemptibility and project, and the labels `user` and
-    `node_pool` that it gets from its Pods.
+    The labels `user` and `node_pool` are copied from the Pods.
     """
 
     queue: str = KAI_QUEUE
@@ -69,15 +66,13 @@ class LabelKeys(Value):
 
 
 class Conventions(Value):
-    """The settings of KAI.
-
-    These are its keys, the Topology of constraints that name none, and the queue of groups that
-    name none ("" for no queue).
-    """
+    """The settings for PodGroups."""
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
+    """The KAI Topology of constraints that name none."""
     default_queue: str = "default-queue"
+    """The queue of groups that name none, "" for no queue."""
 
 
 def _unknown(name: str) -> KaiTopology | None:
@@ -85,23 +80,23 @@ def _unknown(name: str) -> KaiTopology | None:
 
 
 class Sources(Value):
-    """The sources of the fields of a PodGroup, beside its group: the top owner and the first Pod.
-
-    `kind` is the API group and kind of the top owner. `common_owner` is the reference to the top
-    owner that all Pods have in common, or None. `priority_classes` are the names of all
-    PriorityClasses. `topology_of` returns a KAI Topology by its name.
-    """
+    """The sources of the fields of a PodGroup, in addition to its group."""
 
     owner: MetadataLayer
+    """The metadata of the top owner."""
     pod: MetadataLayer
+    """The metadata of the first Pod."""
     kind: tuple[str, str]
+    """The API group and kind of the top owner."""
     common_owner: JsonMap | None
+    """The reference to the top owner that all Pods share, or None."""
     priority_classes: Collection[str]
+    """The names of all PriorityClasses."""
     topology_of: TopologyOf = _unknown
 
 
 class Remark(Value):
-    """Reason and note of an event about a PodGroup, or about Pods that have none yet."""
+    """The reason and note of an event about a PodGroup, or about Pods that do not have one yet."""
 
     reason: str
     note: str
@@ -110,8 +105,8 @@ class Remark(Value):
 def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     """Return the KAI PodGroup of `group`.
 
-    Each field comes from the Workload, else from the top owner, else, except for the topology, from
-    the Pod.
+    Each field comes from the Workload, else from the top owner, else from the Pod. The topology
+    never comes from the Pod.
     """
     owner = sources.common_owner
     return {
@@ -184,12 +179,11 @@ def _first_label(labels: Iterable[Mapping[str, str]], key: str) -> str | None:
 
 
 def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
-    """Return the queue that the first layer in `chain` names.
+    """Return the queue that the first layer in `chain` names, or None.
 
-    Without one, it is the queue of the project in the node pool. None if there is neither. A label
-    that is empty names none, and no project counts beside it, as in KAI. Only a Workload names its
-    queue in an annotation too: KAI reads labels of owners and Pods, and these are what the queue
-    guard can select.
+    Without a queue, the project (in its node pool) determines it. As in KAI, an empty queue label
+    names no queue and disables the project. Only a Workload may name its queue in an annotation:
+    KAI reads labels of owners and Pods, and the queue guard can only select labels.
     """
     workload = chain[0]
     pod = chain[-1]
@@ -206,7 +200,7 @@ def named_queue(chain: Sequence[MetadataLayer], keys: LabelKeys) -> str | None:
 def _priority_class(group: DefinedGroup, sources: Sources, key: str) -> str | None:
     """Return the first PriorityClass that exists.
 
-    The candidates are those that are named, and KAI's default for the top owner.
+    The candidates are the named ones, then KAI's default for the top owner.
     """
     default = DEFAULT_PRIORITY_CLASSES.get(sources.kind, DEFAULT_PRIORITY_CLASS)
     from_layers = (layer.find(key) for layer in _chain(group, sources))
@@ -239,10 +233,7 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Return remarks about the stored PodGroup by subject.
-
-    The value is None if there is no remark on a subject.
-    """
+    """Return remarks about the stored PodGroup by subject, None for a subject without a remark."""
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),
@@ -256,8 +247,8 @@ def _queue_remark(stored: JsonMap, queue: str | None) -> Remark | None:
         return None
     return Remark(
         "QueueDiffers",
-        f'labels name the queue "{queue}", spec.queue is "{current}" and stays so: grove-admission'
-        " writes it only at creation. To move the group, change spec.queue",
+        f'labels name the queue "{queue}", but spec.queue stays "{current}": grove-admission writes'
+        " it only at creation. To move the group, change spec.queue",
     )
 
 
@@ -267,8 +258,9 @@ def _topology_remark(group: DefinedGroup, owner: MetadataLayer) -> Remark | None
         return None
     return Remark(
         "TopologyConflict",
-        f'schedulingConstraints.topology asks for "{group.topology_key}", the annotation'
-        f' {TOPOLOGY_REQUIRED} for "{annotated}": the first counts. Remove one of them',
+        f'schedulingConstraints.topology requires "{group.topology_key}" and is used; the'
+        f' annotation {TOPOLOGY_REQUIRED} requires "{annotated}" and is ignored. Remove one of'
+        " them",
     )
 
 
@@ -279,8 +271,8 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
     return Remark(
         "PreferredLevelLeftOut",
         f'the preferred level "{constraint["preferredTopologyLevel"]}" is broader than the required'
-        f' level "{constraint["requiredTopologyLevel"]}", and KAI would never place the pods: it is'
-        " left out of the PodGroup. Remove it, or name a narrower level",
+        f' level "{constraint["requiredTopologyLevel"]}", so KAI would never place the pods. The'
+        " PodGroup gets no preferred level. Remove it, or use a narrower level",
     )
 
 
@@ -300,13 +292,13 @@ def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
 
 
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
-    """Return the merge patch that makes `stored` as `desired`, or {} if there is no difference.
+    """Return the merge patch that turns `stored` into `desired`, or {} if they are equal.
 
-    Labels, annotations and fields that other writers have set stay, and mostly owners. After its
-    creation, queue and node pool of a PodGroup belong to KAI's queue assigner and to
-    administrators. So does its project, which would lead to a queue if the queue beside it was not
-    copied. If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the
-    two. A preemptibility that somebody else has set stays while no label names another.
+    Labels, annotations and fields of other writers are kept, and so are most owners. After
+    creation, the queue and node pool of a PodGroup belong to KAI's queue assigner and to
+    administrators. So does its project, which determines the queue if no queue label was copied. If
+    `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two. A
+    preemptibility that another writer has set is kept unless a label names another one.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):
@@ -337,7 +329,7 @@ def _metadata_difference(
 
 
 def _copied(stored: JsonMap, name: str) -> list[str]:
-    """Return the keys of those labels or annotations of `stored` that are copies."""
+    """Return the keys of the copied labels or annotations of `stored`."""
     entries = _copies(stored)
     return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
@@ -379,11 +371,11 @@ def _value(spec: JsonMap, field: str) -> Any:
 
 
 def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
-    """Return whether `stored` should have no owners any more.
+    """Return whether all owners of `stored` must be removed.
 
-    That is so if its Pods have no owner in common. Otherwise it would be garbage-collected with one
-    of the owners, while Pods of the others run. A Workload is never an owner. Whatever its owners,
-    the reconciler deletes a PodGroup with its last Pod.
+    They must be if its Pods share no owner, because it would be garbage-collected with one owner
+    while Pods of the others run. A Workload is never an owner. In all cases, the reconciler deletes
+    a PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
     uids = {owner["uid"] for owner in references}
@@ -396,6 +388,6 @@ def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
 
 
 def is_of_group(stored: JsonMap, group: DefinedGroup) -> bool:
-    """Return whether this program made the stored KAI PodGroup, and for `group`."""
+    """Return whether this program created the stored KAI PodGroup for `group`."""
     ours = labels_of(stored).get(MANAGED_BY) == MANAGER
     return ours and annotations_of(stored).get(WORKLOAD_GROUP) == group.identity

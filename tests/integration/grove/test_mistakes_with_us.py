@@ -96,11 +96,11 @@ async def printed(api: ApiServer, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("mistake", "message"),
     [
-        ("host first", "KAI allows this key only at the last level"),
+        ("host first", "KAI allows this key only in the last level"),
         ("17 levels", "KAI allows at most 16 levels"),
         (
             "the name of a KAI Topology that it does not own",
-            'KAI Topology "taken" exists and is controlled by nobody',
+            'KAI Topology "taken" already exists and has no controller',
         ),
     ],
 )
@@ -157,7 +157,7 @@ async def test_a_level_or_a_binding_in_use_stays(
         return len(served.cluster.facts.users_of(used))
 
     await eventually(users)
-    message = f"would vanish from the PodGangs of PodCliqueSets {namespace}/train"
+    message = f"from the PodGangs of PodCliqueSets {namespace}/train"
     with pytest.raises(ClusterError, match=message):
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     levels = mistakes.binding(used, ("zone", mistakes.ZONE))["spec"]
@@ -191,8 +191,8 @@ async def test_a_computedomain_of_one_name_is_rejected(
 @pytest.mark.parametrize(
     ("pcs", "texts"),
     [
-        (mistakes.WITHOUT_GPUS, ["is ignored: no container of w asks for nvidia.com/gpu"]),
-        (mistakes.UNREAD, ["is read by no component of this cluster", "which counts as"]),
+        (mistakes.WITHOUT_GPUS, ["is ignored: no container of w requests nvidia.com/gpu"]),
+        (mistakes.UNREAD, ["has no effect in this cluster of this cluster", "which counts as"]),
     ],
     ids=["no GPUs", "nobody reads them"],
 )
@@ -217,7 +217,7 @@ async def test_a_claim_of_groves_name_is_rejected(clients: Users, namespace: str
         ),
         (
             "a child that requires what is broader than preferred above",
-            "allows what the PodCliqueSet wants to avoid",
+            "is broader than the preferred domain",
         ),
     ],
 )
@@ -233,7 +233,7 @@ async def test_there_is_a_warning_about_more_replicas_than_a_domain_holds(
     clients: Users, namespace: str, used: str
 ) -> None:
     warned = await warnings(clients, SETS.format(namespace=namespace), mistakes.TOO_LARGE)
-    assert "the largest holds at most 2 pods" in warned
+    assert "the largest one holds only 2 of them" in warned
 
 
 async def test_audit_reports_an_edited_constraint(
@@ -265,7 +265,10 @@ async def test_audit_reports_an_edited_constraint(
     assert stored["spec"]["topologyConstraint"]["packConstraint"] == {"required": mistakes.RACK}
     text = await printed(api, "audit", "--namespace", namespace)
     assert f"PodGang {namespace}/train-0" in text
-    assert f"is {{required: {mistakes.RACK}}}, and would be {{required: {mistakes.ZONE}}}" in text
+    assert (
+        f"is {{required: {mistakes.RACK}}}, but Grove would write {{required: {mistakes.ZONE}}}"
+        in text
+    )
 
 
 async def test_doctor_and_explain_report_a_deleted_computedomain(

@@ -226,7 +226,7 @@ def test_refusals(obj: dict[str, Any], findings: list[str]) -> None:
 def test_the_claim_that_a_user_may_make_to_share_ours_is_shown_as_json() -> None:
     (finding,) = injection_into(clique(resourceClaims=[{"name": "mnnvl"}]), "ns", "shared").findings
     assert (
-        'make it {"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"} to share'
+        'set it to {"name": "mnnvl", "resourceClaimName": "pcs-0-mnnvl-claim"} to share'
         in finding.message
     )
 
@@ -295,7 +295,7 @@ def test_a_clique_asks_for_gpus_if_its_pod_clique_does(amount: Any, gpus: int) -
 def test_no_gpu_is_a_warning_that_says_what_did_not_happen() -> None:
     (warning,) = injection_into(clique(containers=[CPU]), "ns", "shared").warnings
     assert '"pcs-0-worker"' in warning
-    assert "no claim was injected and no ComputeDomain created" in warning
+    assert "no claim was injected and no ComputeDomain was created" in warning
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_annotations_that_became_invalid_keep_the_stored_claim(
     assert (kept.findings, kept.plan.base_name, kept.plan.mode) == ([], "pcs-0", mode)
     assert kept.plan.device_class == "compute-domain.nvidia.com"
     assert apply_patch(updated, list(kept.patch))["spec"] == stored["spec"]
-    assert kept.warnings[0].startswith(f"the stored claim of the PodClique stays: {problem}")
+    assert kept.warnings[0].startswith(f"the PodClique keeps its stored claim: {problem}")
     assert injection_into(annotated, "ns", "shared").findings != []
 
 

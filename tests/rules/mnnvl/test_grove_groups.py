@@ -179,13 +179,13 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     errors, warnings = validate_annotations(read_template(wrong), read_template(wrong), [])
     assert (errors, [text.partition(": ")[0] for text in warnings]) == (
         [],
-        ["stored before, and allowed to stay"],
+        ["stored earlier, so it may stay"],
     )
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 
 
 FORMER = {"metadata": {"annotations": {"grove.io/auto-mnnvl": "enabled"}}}
-FORMER_WARNING = "metadata.annotations[grove.io/auto-mnnvl] is read by no component of this cluster; use grove.io/mnnvl-group or grove.io/mnnvl-enabled"
+FORMER_WARNING = "metadata.annotations[grove.io/auto-mnnvl] has no effect in this cluster; use grove.io/mnnvl-group or grove.io/mnnvl-enabled"
 GROVES = {"name": "mnnvl-claim", "resourceClaimTemplateName": "nvl-0-train"}
 THEIRS = {"name": "mnnvl-claim", "resourceClaimName": "mine"}
 
@@ -234,7 +234,7 @@ def test_both_vocabularies_on_one_pod_clique(
             pcs(clique("worker"), group="train"),
             False,
             [
-                f"{OF_SET} is ignored: the Grove of this cluster doesn't read it; use grove.io/mnnvl-enabled and grove.io/mnnvl-scope"
+                f"{OF_SET} is ignored by this cluster's release of Grove; use grove.io/mnnvl-enabled and grove.io/mnnvl-scope"
             ],
             id="Grove's, beside the Grove of the designs",
         ),
@@ -243,7 +243,7 @@ def test_both_vocabularies_on_one_pod_clique(
         pytest.param(
             pcs(clique("a", gpus=0), clique("b", gpus="0"), group="train"),
             True,
-            [f'{OF_SET} "train" is ignored: no container of a, b asks for nvidia.com/gpu'],
+            [f'{OF_SET} "train" is ignored: no container of a, b requests nvidia.com/gpu'],
             id="no GPUs at all",
         ),
         pytest.param(
@@ -277,7 +277,7 @@ def test_both_vocabularies_on_one_pod_clique(
             pcs(clique("worker"), enabled="True"),
             True,
             [
-                f'metadata.annotations[{ENABLED}] is "True", which counts as "false"; only "true" asks for MNNVL',
+                f'metadata.annotations[{ENABLED}] is "True", which counts as "false"; only "true" enables MNNVL',
             ],
             id="almost true",
         ),
@@ -291,7 +291,7 @@ def test_annotations_that_nobody_reads(obj: Any, groups_read: bool, warnings: li
 def test_mnnvl_without_the_driver() -> None:
     template = read_template(pcs(clique("a"), clique("b", gpus=0), enabled="true"))
     assert ignored_annotations(template, groups_read=True, compute_domains=False) == [
-        'MNNVL is asked for by "a", but NVIDIA\'s ComputeDomain API is not installed in this cluster: install the driver, or remove the annotations'
+        "MNNVL is requested by \"a\", but NVIDIA's ComputeDomain API is not installed in this cluster: install NVIDIA's DRA driver, or remove the annotations"
     ]
 
 

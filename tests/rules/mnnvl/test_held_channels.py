@@ -50,14 +50,14 @@ CASES: list[Any] = [
         [pod("a", gpus=1), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,
-        ["ml/a-c n0: pod a asks for 1 GPU of the 8 GPUs of its node"],
+        ["ml/a-c n0: pod a requests 1 GPU of the 8 GPUs of its node"],
         id="one GPU of eight",
     ),
     pytest.param(
         [pod("a", gpus=0), pod("b", "n1")],
         [claim("a"), claim("b")],
         DOMAIN,
-        ["ml/a-c n0: pod a asks for no GPU of the 8 GPUs of its node"],
+        ["ml/a-c n0: pod a requests no GPU of the 8 GPUs of its node"],
         id="no GPU at all",
     ),
     pytest.param(

@@ -196,8 +196,8 @@ def test_pods_reserve_a_claim_that_is_being_deleted() -> None:
     claim["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert reserving_pods(claim) == {"a", "b"}
     assert held_in_deletion("ml", ["a", "b"]) == (
-        "is being deleted, and Pods a, b still use it: no other Pod can get it",
-        "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then gone, the leader creates it again, and the new Pods start.",
+        "is being deleted, but Pods a, b still use it: no other Pod can get it",
+        "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start.",
     )
 
 

@@ -78,7 +78,7 @@ SUPPORTED = 'supported values: "replica", "clique", "scalingGroupReplica"'
         pytest.param(
             pcs(LEADER, WORKER, enabled="true", scope="scalingGroupReplica"),
             [
-                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is in no scaling group; give it another scope'
+                f'{SCOPE}: Invalid value: "scalingGroupReplica": clique "worker" is not in a scaling group: use another scope'
             ],
             id="a scope for scaling groups, and a clique in none",
         ),
@@ -95,5 +95,5 @@ def test_what_was_stored_before_is_a_warning() -> None:
     findings, warnings = validate_annotations(read_template(new), read_template(old), None)
     assert [finding.field for finding in findings] == [CLASS]
     assert warnings == [
-        f'stored before, and allowed to stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
+        f'stored earlier, so it may stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
     ]

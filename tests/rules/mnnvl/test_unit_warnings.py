@@ -24,9 +24,9 @@ STORED = {obj["metadata"]["uid"]: obj for obj in pods.owners()}
 
 LOOSE = 'MNNVL of unit "lws-a-2": nothing keeps its pods within one NVLink domain (node label nvidia.com/gpu.clique): pods in different domains have no NVLink between them. Annotate the LeaderWorkerSet with leaderworkerset.sigs.k8s.io/exclusive-topology or kai.scheduler/topology-required-placement'
 SEVERAL = LOOSE.replace("them. Annotate", "them (a domain of k/rack has several). Annotate")
-ON_ONE_NODE = 'unit "lws-a-2": its pods must be on one node ("kubernetes.io/hostname"), but a node has one NVLink channel and takes one of them: the others will stay pending'
-HALF = 'unit "lws-a-2": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: they can\'t use the other GPUs'
-SINGLE = 'unit "lws-a-2": each of its pods asks for one GPU and needs a node of its own, because a node has one NVLink channel; ask for all GPUs of a node in one pod'
+ON_ONE_NODE = 'unit "lws-a-2": its pods must run on one node ("kubernetes.io/hostname"), but only one pod per node can hold an NVLink channel: the others will stay pending'
+HALF = 'unit "lws-a-2": each pod requests 4 of a node\'s 8 GPUs, but only one pod per node can hold an NVLink channel, so these pods cannot use the other 4 GPUs'
+SINGLE = 'unit "lws-a-2": each of its pods requests one GPU and needs its own node, because only one pod per node can hold an NVLink channel. Request all GPUs of a node in one pod'
 
 
 def above(obj: Object) -> list[Object]:

@@ -116,17 +116,17 @@ REPLICA = 'metadata.annotations[grove.io/mnnvl-scope]: Unsupported value: "repli
         pytest.param(pod("lws-worker", scope="replica"), REPLICA, id="a scope of another kind"),
         pytest.param(
             pod("job", {"batch.kubernetes.io/job-name": None}),
-            "metadata.labels: Required value: a Pod shares a ComputeDomain with",
+            "metadata.labels: Required value: the Pod has no label of a",
             id="no owner",
         ),
         pytest.param(
             pod("job", {"batch.kubernetes.io/job-name": None}, scope="group"),
-            "metadata.labels: Required value: a Pod shares a ComputeDomain with",
+            "metadata.labels: Required value: the Pod has no label of a",
             id="a scope without an owner",
         ),
         pytest.param(
             pod("lws-worker", {"ray.io/cluster": "b"}),
-            "metadata.labels[leaderworkerset.sigs.k8s.io/name]: Forbidden: the Pod names the",
+            "metadata.labels[leaderworkerset.sigs.k8s.io/name]: Forbidden: the Pod has labels of",
             id="two owners",
         ),
         pytest.param(
@@ -145,11 +145,11 @@ def test_a_different_claim_with_the_name_of_ours() -> None:
     obj = pod("job")
     obj["spec"]["resourceClaims"] = [{"name": "mnnvl", "resourceClaimTemplateName": "mine"}]
     (finding,) = findings(obj)
-    assert "a different claim is already called" in finding
+    assert "another claim already has the name" in finding
 
 
 def test_a_pod_without_gpus_gets_a_warning() -> None:
     obj = pod("job")
     obj["spec"]["containers"][0]["resources"] = {}
     (warning,) = injected(obj).warnings
-    assert warning.startswith('Pod "job" is annotated grove.io/mnnvl-enabled: "true", but no')
+    assert warning.startswith('Pod "job" has the annotation grove.io/mnnvl-enabled: "true", but no')

@@ -28,7 +28,7 @@ def loose(kind: str, name: str) -> str:
 
 
 def several(domains: int) -> str:
-    return f'a replica of the PodCliqueSet gets {domains} ComputeDomains: where two are in one NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA\'s DRA driver, issue 892); the scope "replica", or one grove.io/mnnvl-group for all, avoids that'
+    return f'a replica of the PodCliqueSet gets {domains} ComputeDomains: if two share an NVLink domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA\'s DRA driver, issue 892). Use the scope "replica", or one grove.io/mnnvl-group for all cliques'
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def several(domains: int) -> str:
             {("clique", "w"): "host"},
             [],
             [
-                'clique "w": its 2 pods must be on one node ("host"), but a node has one NVLink channel and takes one of them: the others will stay pending'
+                'clique "w": its 2 pods must run on one node ("host"), but only one pod per node can hold an NVLink channel: the others will stay pending'
             ],
             id="one node",
         ),
@@ -80,7 +80,7 @@ def several(domains: int) -> str:
             RACK,
             [node(4, clique="a", count="8")],
             [
-                'clique "w": its pods ask for 4 of 8 GPUs of a node, but a node has one NVLink channel and takes one pod with such a claim: they can\'t use the other GPUs'
+                'clique "w": each pod requests 4 of a node\'s 8 GPUs, but only one pod per node can hold an NVLink channel, so these pods cannot use the other 4 GPUs'
             ],
             id="half a node",
         ),
@@ -89,7 +89,7 @@ def several(domains: int) -> str:
             RACK,
             [],
             [
-                'clique "w": each of its 2 pods asks for one GPU and needs a node of its own, because a node has one NVLink channel; ask for all GPUs of a node in one pod'
+                'clique "w": each of its 2 pods requests one GPU and needs its own node, because only one pod per node can hold an NVLink channel. Request all GPUs of a node in one pod'
             ],
             id="single GPUs",
         ),
@@ -222,7 +222,7 @@ RACK_OF_18 = [node(18, clique="a")]
             RACK_OF_18,
             NvlinkDomains(spare=2),
             "17 pods need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
-            " out, they never start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            " down, they cannot start. With mnnvl.spareNodes: 2, at most 16 pods fit",
             id="one is left",
         ),
         pytest.param(
@@ -230,7 +230,7 @@ RACK_OF_18 = [node(18, clique="a")]
             [],
             NvlinkDomains(spare=2),
             "18 pods need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
-            " them out, they never start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            " them down, they cannot start. With mnnvl.spareNodes: 2, at most 16 pods fit",
             id="nodes tell nothing",
         ),
         pytest.param(

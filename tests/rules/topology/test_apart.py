@@ -19,11 +19,11 @@ def group(name: str, replicas: int, least: int = 1) -> dict[str, Any]:
     return {"name": name, "cliqueNames": [name], "replicas": replicas, "minAvailable": least}
 
 
-def text(groups: str, holds: str) -> str:
+def text(groups: str, common: str) -> str:
     return (
-        f'"rack" of the PodCliqueSet holds for each PodGang alone: replicas of {groups} beyond'
-        f" minAvailable are PodGangs of their own. For all pods together, {holds}, unless"
-        " minAvailable equals replicas"
+        f'the constraint "rack" of the PodCliqueSet applies per PodGang. Replicas of {groups} above'
+        f" minAvailable form their own PodGangs and may be placed in another rack{common}."
+        " Set minAvailable = replicas to keep all pods together"
     )
 
 
@@ -34,14 +34,14 @@ def text(groups: str, holds: str) -> str:
             [group("a", 3)],
             RACK,
             TWO_ZONES,
-            [text('scaling group "a"', "no level does")],
+            [text('scaling group "a"', "")],
             id="no level that all nodes share",
         ),
         pytest.param(
             [group("a", 3)],
             RACK,
             TWO_RACKS,
-            [text('scaling group "a"', 'only "zone" does, where all nodes are')],
+            [text('scaling group "a"', " (all nodes are in one zone)")],
             id="all nodes are in one zone",
         ),
         pytest.param([group("a", 3)], RACK, TWO_RACKS[:1], [], id="all nodes are in one rack"),
@@ -56,7 +56,7 @@ def text(groups: str, holds: str) -> str:
             [group("a", 3), group("b", 2), group("c", 2, 2), group("d", 4, 2)],
             RACK,
             TWO_ZONES,
-            [text('scaling group "a", scaling group "b" and 1 more', "no level does")],
+            [text('scaling group "a", scaling group "b" and 1 more', "")],
             id="one warning for all groups",
         ),
     ],

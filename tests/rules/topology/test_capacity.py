@@ -41,7 +41,7 @@ POOLED = pcs(
             RACK,
             [node(1)],
             [
-                "no node has GPUs now (label nvidia.com/gpu.count, status.allocatable, ResourceSlices): whether the required domains have room for all pods is not known"
+                "cannot check capacity: no node reports GPUs (checked: label nvidia.com/gpu.count, status.allocatable, ResourceSlices)"
             ],
             id="nobody knows the GPUs",
         ),
@@ -58,7 +58,7 @@ POOLED = pcs(
             RACK,
             [node(3, count="8")],
             [
-                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest has 24: its pods will stay pending'
+                'a replica of the PodCliqueSet must fit into one "rack", but it needs 32 GPUs and the largest one has 24: its pods will stay pending'
             ],
             id="the minAvailable replicas of a group count",
         ),
@@ -66,7 +66,7 @@ POOLED = pcs(
             {("clique", "w"): "host"},
             [node(3, count="8")],
             [
-                'a replica of clique "w" must fit into one "host", but the largest holds at most 1 pods of clique "w" with 8 GPUs each, and it has 2: they will stay pending'
+                'a replica of clique "w" must fit into one "host", but clique "w" has 2 pods with 8 GPUs each, and the largest one holds only 1 of them: they will stay pending'
             ],
             id="two pods on a node for one",
         ),
@@ -74,7 +74,7 @@ POOLED = pcs(
             {("group", "pool"): "rack"},
             [node(3, count="4")],
             [
-                'a replica of scaling group "pool" must fit into one "rack", but the largest holds at most 0 pods of clique "l" with 8 GPUs each, and it has 1: they will stay pending'
+                'a replica of scaling group "pool" must fit into one "rack", but clique "l" has 1 pods with 8 GPUs each, and the largest one holds only 0 of them: they will stay pending'
             ],
             id="larger pods than nodes",
         ),
@@ -91,7 +91,7 @@ MIXED = pcs(
     groups=[{"name": "pool", "cliqueNames": ["w", "l"], "replicas": 1}],
 )
 OF_POOL = 'a replica of scaling group "pool"'
-COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 5 x 8 = 40 GPUs, in place of 12"
+COUNTED = f"{OF_POOL} has pods with 8 and 1 GPUs under one topology constraint: KAI looks for room for 5 x 8 = 40 GPUs instead of 12"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_pods_of_different_sizes_under_one_constraint(
         pytest.param(
             [node(4, count="8")],
             [
-                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest, with 8 GPUs, and no domain has room for that: they will stay pending'
+                f'{OF_POOL} must fit into one "rack", but KAI counts each of its 5 pods like the largest one, with 8 GPUs, and no domain has room for that: they will stay pending'
             ],
             id="enough for all pods, but not for five of the largest",
         ),

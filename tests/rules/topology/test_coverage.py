@@ -43,7 +43,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a", 3)),
             [
-                'NoNodeHasLevel: level "rack": no node has the label k/rack, so a required constraint on it is never met'
+                'NoNodeHasLevel: level "rack": no node has the label k/rack, so pods that require this level stay pending'
             ],
             id="a key on no node",
         ),
@@ -51,7 +51,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             LEVELS,
             nodes(("zone=a rack=r", 3), ("zone=a", 2)),
             [
-                'NodesLackLevel: level "rack": the label k/rack is on 3 of 5 nodes, and pods with a required constraint on it are never placed on the others'
+                'NodesLackLevel: level "rack": only 3 of 5 nodes have the label k/rack; pods that require this level are never placed on the others'
             ],
             id="some nodes lack it",
         ),
@@ -59,7 +59,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(("zone=a rack=r1", 1), ("zone=b rack=r1", 1), ("zone=b rack=r2", 1)),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler takes these for different domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r1" is in a and b; the scheduler treats these as different domains'
             ],
             id="a rack in two zones",
         ),
@@ -67,7 +67,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (RACK, ZONE),
             TREE,
             [
-                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but by the labels of the nodes each rack is in one zone: list the broadest level first: [{domain: zone, key: k/zone}, {domain: rack, key: k/rack}]'
+                'LevelsNotBroadestFirst: level "rack" is listed above "zone", but according to the node labels each rack is in one zone: list the broadest level first: [{domain: zone, key: k/zone}, {domain: rack, key: k/rack}]'
             ],
             id="the narrowest first",
         ),
@@ -75,7 +75,7 @@ TREE = nodes(("zone=a rack=r1", 2), ("zone=a rack=r2", 1), ("zone=b rack=r3", 1)
             (ZONE, RACK),
             nodes(*((f"zone=z{zone} rack=r{rack}", 1) for zone in range(5) for rack in range(5))),
             [
-                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler takes these for different domains'
+                'LevelsNotATree: levels "zone" and "rack" are not a tree: rack "r0" is in z0 and z1 and z2 and 2 more, "r1" is in z0 and z1 and z2 and 2 more, "r2" is in z0 and z1 and z2 and 2 more and 2 more; the scheduler treats these as different domains'
             ],
             id="many racks in many zones",
         ),
@@ -89,7 +89,7 @@ def test_coverage(levels: tuple[Level, ...], labelled: Nodes, expected: list[str
 def test_the_condition_of_a_topology() -> None:
     problems = coverage_problems(LEVELS, lambda keys: Nodes([({}, 1)]))
     covered = Condition(
-        "LevelsCovered", "True", "NodesHaveLevels", "The labels of the nodes carry all levels", 3
+        "LevelsCovered", "True", "NodesHaveLevels", "Nodes have the labels of all levels", 3
     )
     assert coverage_condition([], 3) == covered
     condition = coverage_condition(problems, 4)

@@ -28,7 +28,7 @@ CLOSEST = "(tier-0 is the switch closest to a node)"
         pytest.param(
             DOMAIN,
             [CLIQUE],
-            f"; nodes have {CLIQUE}, and Topograph may leave {DOMAIN} out where {CLIQUE} is",
+            f"; nodes have {CLIQUE}, and Topograph may omit {DOMAIN} on nodes that have {CLIQUE}",
             id="the NVLink clique in place of the domain",
         ),
     ],
@@ -41,7 +41,7 @@ def test_the_problem_of_a_level_names_them() -> None:
     nodes = Nodes([({f"{TIER}0": "s1"}, 2), ({}, 1)])
     (problem,) = coverage_problems([Level("rack", LEAF)], lambda keys: nodes)
     assert problem.text == (
-        f'level "rack": no node has the label {LEAF}, so a required constraint on it is never met;'
+        f'level "rack": no node has the label {LEAF}, so pods that require this level stay pending;'
         f" nodes have {TIER}0 {CLOSEST}"
     )
 

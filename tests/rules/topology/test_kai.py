@@ -56,8 +56,8 @@ def test_it_has_the_levels_broadest_first_and_its_owner(version: str) -> None:
         pytest.param(
             [RACK, HOST, NUMA],
             [RACK, HOST],
-            "KAI can't place pods by levels below kubernetes.io/hostname, so it does not get"
-            ' "numa": constraints on "numa" are written as "host"',
+            "KAI cannot use levels below kubernetes.io/hostname:"
+            ' constraints on "numa" are written as "host"',
             id="numa below host",
         ),
         pytest.param(

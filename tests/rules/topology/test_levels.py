@@ -15,11 +15,11 @@ def test_only_the_authorized_write_the_managed_topology(
     assert (refusal is not None) is refused
     assert (
         refusal is None
-        or f'user "{user}" cannot {operation.lower()} it; only these can: operator' in refusal
+        or f'user "{user}" may not {operation.lower()} it. Allowed users: operator' in refusal
     )
 
 
 def test_nobody_may_where_nobody_is_configured() -> None:
     refusal = refusal_to_write("ClusterTopology", "m", "CREATE", "x", [])
     assert refusal is not None
-    assert "nobody (authorizedUsers is empty)" in refusal
+    assert "none (authorizedUsers is empty)" in refusal

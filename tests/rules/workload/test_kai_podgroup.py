@@ -507,7 +507,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "queue",
             Remark(
                 "QueueDiffers",
-                'labels name the queue "q", spec.queue is "moved" and stays so: grove-admission writes it only at creation. To move the group, change spec.queue',
+                'labels name the queue "q", but spec.queue stays "moved": grove-admission writes it only at creation. To move the group, change spec.queue',
             ),
             id="another queue",
         ),
@@ -538,7 +538,7 @@ REQUIRED = "kai.scheduler/topology-required-placement"
             "topology",
             Remark(
                 "TopologyConflict",
-                'schedulingConstraints.topology asks for "rack", the annotation kai.scheduler/topology-required-placement for "zone": the first counts. Remove one of them',
+                'schedulingConstraints.topology requires "rack" and is used; the annotation kai.scheduler/topology-required-placement requires "zone" and is ignored. Remove one of them',
             ),
             id="both, and different",
         ),

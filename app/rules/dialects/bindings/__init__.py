@@ -25,8 +25,8 @@ from app.rules.topology.coverage import coverage_problems
 class Bindings(Dialect):
     """The dialect `bindings`.
 
-    It is in force if `clustertopologybindings.grove.io` is served, also beside
-    `clustertopologies.grove.io`, and `podgangmaps.grove.io` is not.
+    It is in force if the cluster serves `clustertopologybindings.grove.io` (with or without
+    `clustertopologies.grove.io`) and does not serve `podgangmaps.grove.io`.
     """
 
     name = "bindings"

@@ -1,7 +1,7 @@
 """Validation of ClusterTopologyBindings.
 
 A binding is rejected if Grove's own webhook would reject it, if it would make Grove's operator exit
-or retry for ever, or if it would remove constraints from workloads. Sources:
+or retry forever, or if it would remove constraints from workloads. Sources:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/webhook/admission/clustertopology/validation,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/topology.go (the
 start of the operator), and the CRD of KAI's Topology (at most 16 levels, `kubernetes.io/hostname`
@@ -30,16 +30,18 @@ MAX_KAI_LEVELS = 16
 MAX_DOMAIN = 63
 
 WITHOUT_KAI_TOPOLOGY = (
-    "Grove's operator could not make the KAI Topology, would exit at its next start and block every"
-    " PodCliqueSet"
+    "Grove's operator could not create the KAI Topology, would exit at its next start and block"
+    " every PodCliqueSet"
 )
-"""What follows from a binding that no KAI Topology can be made of."""
+"""The consequence of a binding from which no KAI Topology can be created."""
 
 _DOMAIN = re.compile(r"[a-z][a-z0-9-]*")
 _SPEC = FieldPath("spec")
 _LEVELS = FieldPath("spec.levels")
 _SHOWN = 5
-_HOW_TO_ALLOW = f'Change these first, or annotate the binding with {ALLOW_IN_USE}: "true"'
+_HOW_TO_ALLOW = (
+    f'Change these PodCliqueSets first, or annotate the binding with {ALLOW_IN_USE}: "true"'
+)
 
 
 def validate_binding(
@@ -62,7 +64,7 @@ def validate_binding(
         _validate_name(obj, kai, findings, warnings, may_stay=may_stay)
 
     if findings and old is not None and old.get("spec") == obj.get("spec"):
-        stored = [f"stored before, and allowed to stay: {finding}" for finding in findings]
+        stored = [f"stored earlier, so it may stay: {finding}" for finding in findings]
         return [], [*stored, *warnings]
 
     refusal = in_use(_domains(old) - _domains(obj), users)
@@ -74,7 +76,7 @@ def validate_binding(
 
 
 def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
-    """Return the levels, or None if the spec can't be read, and findings."""
+    """Return the levels (None if the spec cannot be read) and findings."""
     findings: Findings = []
     spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
     levels = fields.walk_list(spec, "levels", _SPEC, findings)
@@ -94,7 +96,7 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding, or a warning if it `may_stay`, if the KAI Topology of this name is in use."""
+    """Add a finding (a warning if the name `may_stay`) if another object owns the KAI Topology."""
     metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
@@ -107,7 +109,7 @@ def _validate_name(
 
 
 def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str | None, list[str]]:
-    """Return the reason why the binding `obj` may not be deleted, or None, and warnings.
+    """Return why the binding `obj` may not be deleted (None if it may), and warnings.
 
     It may not be deleted if one of `users`, the PodCliqueSets that refer to it, has a constraint.
     """
@@ -121,7 +123,7 @@ def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str 
 
 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
-    """Return what would happen to the sets `users` if the levels `domains` were removed.
+    """Return what removing the levels `domains` would do to the PodCliqueSets `users`.
 
     None if no set uses them.
     """
@@ -131,7 +133,9 @@ def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     names = fields.listed([f"{pcs.namespace}/{pcs.name}" for pcs in using], _SHOWN)
     used = sorted(set().union(*(pcs.levels & domains for pcs in using)))
     levels = ", ".join(f'"{domain}"' for domain in used)
-    return f"the constraints on {levels} would vanish from the PodGangs of PodCliqueSets {names}"
+    return (
+        f"Grove would remove the constraints on {levels} from the PodGangs of PodCliqueSets {names}"
+    )
 
 
 def is_allowed_in_use(obj: JsonMap) -> bool:
@@ -142,13 +146,13 @@ def _validate_domain(at: FieldPath, domain: str) -> FieldError | None:
     if _DOMAIN.fullmatch(domain) and len(domain) <= MAX_DOMAIN:
         return None
     text = (
-        "must be lowercase letters, digits and '-', begin with a letter, and have at most"
+        "must consist of lowercase letters, digits and '-', start with a letter, and have at most"
         f" {MAX_DOMAIN} characters"
     )
     return fields.invalid(at, domain, text)
 
 
-_DOMAIN_RULE = TextRule("a name for this level, such as rack", _validate_domain)
+_DOMAIN_RULE = TextRule("set a name for this level, such as rack", _validate_domain)
 
 
 def _validate_references(references: Sequence[Any]) -> Findings:
@@ -166,9 +170,9 @@ def _validate_references(references: Sequence[Any]) -> Findings:
 
 
 def _validate_for_kai(levels: Sequence[Any]) -> Iterator[FieldError]:
-    """Yield findings about levels that a KAI Topology can't have.
+    """Yield findings about levels that a KAI Topology cannot have.
 
-    Grove makes it from the binding, and its operator exits if that fails.
+    Grove creates the KAI Topology from the binding, and its operator exits if that fails.
     """
     if len(levels) > MAX_KAI_LEVELS:
         text = f"KAI allows at most {MAX_KAI_LEVELS} levels: {WITHOUT_KAI_TOPOLOGY}"
@@ -176,15 +180,15 @@ def _validate_for_kai(levels: Sequence[Any]) -> Iterator[FieldError]:
 
     for position, level in enumerate(levels[:-1]):
         if isinstance(level, dict) and level.get("key") == HOSTNAME_KEY:
-            text = f"KAI allows this key only at the last level: {WITHOUT_KAI_TOPOLOGY}"
+            text = f"KAI allows this key only in the last level: {WITHOUT_KAI_TOPOLOGY}"
             yield fields.invalid(_LEVELS.index(position).child("key"), HOSTNAME_KEY, text)
 
 
 def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
-    """Return the reason why Grove can't make the KAI Topology of the binding `uid`, or None.
+    """Return why Grove cannot create the KAI Topology of the binding `uid`, or None if it can.
 
-    An existing one is no obstacle if it is being deleted, or if the garbage collector will delete
-    it with the former binding of its name.
+    An existing KAI Topology does no harm if it is being deleted, or if the garbage collector will
+    delete it together with an earlier binding of the same name.
     """
     if kai is None or kai.deleting:
         return None
@@ -195,18 +199,20 @@ def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     if owner is not None and (owner.kind, owner.name) == (CLUSTER_TOPOLOGY_BINDING.kind, kai.name):
         return None
 
-    name = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
+    controller = (
+        f"is controlled by {owner.kind} {owner.name}" if owner is not None else "has no controller"
+    )
     return (
-        f'KAI Topology "{kai.name}" exists and is controlled by {name}: Grove\'s operator would'
-        " not take it over, would exit at its next start and block every PodCliqueSet. Delete it"
+        f'KAI Topology "{kai.name}" already exists and {controller}: Grove\'s operator would not'
+        " take it over, would exit at its next start and block every PodCliqueSet. Delete it"
         " first, use another name, or refer to it in spec.schedulerTopologyBindings"
     )
 
 
 def _refers_to_kai(obj: JsonMap) -> bool:
-    """Return whether the binding names a KAI Topology.
+    """Return whether the binding refers to an existing KAI Topology.
 
-    Grove then only compares that with the levels.
+    Grove then only compares its levels.
     """
     references = maps_at(obj, "spec", "schedulerTopologyBindings")
     return any(reference.get("schedulerName") == KAI_SCHEDULER for reference in references)

@@ -1,8 +1,8 @@
 """In the dialect `bindings`, the PodCliqueSet owns every MNNVL resource, in every scope.
 
-A PodGang is not a safe owner: when Grove is upgraded to its next releases, it replaces the PodGangs
-of running workloads, and the garbage collector deletes what they own under the pods. What a PodGang
-owns is therefore given back to the PodCliqueSet. Source: `rules/README.md`.
+A PodGang is not a safe owner: an upgraded Grove replaces the PodGangs of running workloads, and the
+garbage collector then deletes the resources that they own while pods use them. Resources of a
+PodGang are therefore given back to the PodCliqueSet. Source: `rules/README.md`.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """No PodGang adopts a resource. Those of a PodGang are what it still owns."""
+    """No PodGang adopts a resource. The resources of a PodGang are those that it still owns."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -35,9 +35,9 @@ class PodCliqueSetOwns(OwnerRule):
         return "true" if "owned" in states else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether a PodGang or nobody owns `resource`, and none else but its PodCliqueSet.
+        """Return whether `resource` has no owner, or a PodGang (and at most its set) owns it.
 
-        Without any owner, the resource would outlive its PodCliqueSet.
+        Without an owner, the resource would outlive its PodCliqueSet.
         """
         if not resource.is_ours or not resource.is_named_after_its_replica:
             return False
@@ -56,15 +56,15 @@ class PodCliqueSetOwns(OwnerRule):
 
         if self.is_given_back(resource):
             owner = " and ".join(f'PodGang "{gang.name}"' for gang in resource.owning_gangs)
+            owned = f"owned by {owner}" if owner else "has no owner"
             message = (
-                f"owned by {owner or 'nobody'}: {pcs} should own it, because Grove replaces"
-                " PodGangs while pods run"
+                f"{owned}: {pcs} should own it, because Grove replaces PodGangs while pods run"
             )
             return OwnershipProblem(
                 message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
             )
         if not all(_may_yield(owner, resource) for owner in resource.owners):
-            message = f"owned by another object than {pcs}, which uses it"
+            message = f"owned by an object other than {pcs}, which uses it"
             return OwnershipProblem(
                 message, "Remove the ownerReferences that do not name its PodCliqueSet."
             )

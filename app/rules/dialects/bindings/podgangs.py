@@ -1,8 +1,7 @@
 """Stored constraints of PodGangs in the dialect `bindings`.
 
-They may differ from those of the PodCliqueSet, or be such that KAI never satisfies them.
-If somebody edits them by hand, Grove copies the edited constraints to the scheduler until the
-PodCliqueSet changes.
+They may differ from those of the PodCliqueSet, or KAI may never satisfy them. If somebody edits
+them by hand, Grove copies the edited constraints to the scheduler until the PodCliqueSet changes.
 
 Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/podcliqueset/components/podgang
@@ -34,14 +33,13 @@ from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_wa
 def drifted_constraints(
     name: str, gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]
 ) -> list[str]:
-    """Return the constraints of the PodGang `name` that Grove would write otherwise.
+    """Return one message for each constraint of the PodGang `name` that Grove would change.
 
-    They are compared with those for `pcs`, one text each. `levels` are those of the binding of
-    `pcs`.
+    The constraints of `pcs` are the desired ones. `levels` are the levels of its binding.
     """
     keys = {level.domain: level.key for level in levels}
     return [
-        f"{path}: is {_shown(current)}, and would be {_shown(desired)}"
+        f"{path}: is {_shown(current)}, but Grove would write {_shown(desired)}"
         for path, current, desired in _pairs(name, gang, pcs, keys)
         if current != desired
     ]
@@ -50,7 +48,7 @@ def drifted_constraints(
 def gang_warnings(gang: JsonMap, topology_of: TopologyOf) -> list[str]:
     """Return warnings about constraints of the PodGang `gang` that KAI ignores or never satisfies.
 
-    Grove writes them, and only its PodCliqueSet can be corrected.
+    Grove writes them, so they can only be corrected in the PodCliqueSet.
     """
     spec = map_at(gang, "spec")
     topology = text_of(annotations_of(gang).get(TOPOLOGY_NAME))
@@ -115,7 +113,7 @@ def _owner_of_whole(
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
-    Only a scaled PodGang of a release without PodGangMaps has the constraint of its group.
+    Only scaled PodGangs of releases without PodGangMaps have the constraint of their group.
     """
     is_base = any(name == f"{pcs.name}-{member.replica}" for member in members)
     if members and (is_base or POD_GANG_ROLE in labels_of(gang)):

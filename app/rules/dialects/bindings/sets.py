@@ -2,8 +2,8 @@
 
 They are `topologyName`, `pack.required`, `pack.preferred`, and the deprecated `packDomain`.
 
-The verdicts are those of Grove's own webhook, but with all findings at once. It also decides which
-changes an update may make. Source:
+The verdicts equal those of Grove's own webhook, but list all findings at once. Updates may make
+only the changes that Grove's webhook allows. Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation/topologyconstraints.go
 """
 
@@ -20,15 +20,12 @@ from app.rules.topology.coverage import NodesWith
 
 
 class Packing(TopologyConstraint, kw_only=True):
-    """The topologyConstraint of `owner`, which is at `path`.
-
-    `parents` are the constraints above it: that of the set, and for a clique those of its scaling
-    groups.
-    """
+    """The topologyConstraint of `owner`."""
 
     owner: Owner
     path: FieldPath
     parents: tuple["Packing", ...]
+    """The enclosing constraints: of the set and, for a clique, of its scaling groups."""
 
     @property
     def required_path(self) -> FieldPath:
@@ -49,19 +46,17 @@ class Packing(TopologyConstraint, kw_only=True):
 
 
 class Packings(Value):
-    """The constraints of the PodCliqueSet `template`.
-
-    They are that of the set, then those of its groups and cliques in list order. `by_owner` has the
-    first constraint of each owner. `names` has the topologyName of each owner: its own, or that of
-    its scaling group or set. `name_findings` are about missing names, which have no entry, and
-    about names that differ.
-    """
+    """The constraints of the PodCliqueSet `template`."""
 
     template: Template
     constraints: tuple[Packing, ...]
+    """The constraint of the set, then those of its groups and cliques in list order."""
     by_owner: Mapping[Owner, Packing]
+    """The first constraint of each owner."""
     names: Mapping[Owner, str]
+    """The topologyName of each owner: its own, or the one of its scaling group or set."""
     name_findings: Findings
+    """Findings about missing names, which have no entry in `names`, and about names that differ."""
 
     @property
     def required(self) -> dict[Owner, str]:
@@ -84,10 +79,10 @@ class Packings(Value):
 
 
 def read_packings(template: Template, findings: Findings) -> Packings:
-    """Return the constraints of `template`, and add a finding for each value that is no text.
+    """Return the constraints of `template`, and add a finding for each value that is not a string.
 
-    Only the first constraint of an owner is compared with those above it: an API server rejects a
-    second clique of the same name.
+    Only the first constraint of an owner is compared with the enclosing ones, because the API
+    server rejects a second clique of the same name.
     """
     constraints: list[Packing] = []
     by_owner: dict[Owner, Packing] = {}
@@ -124,15 +119,15 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
         at = packing.path.child("topologyName")
         if not name:
             text = (
-                "the name of a ClusterTopologyBinding is needed here or in the topologyConstraint"
-                " above"
+                "set the name of a ClusterTopologyBinding here or in the topologyConstraint of an"
+                " enclosing part"
             )
             findings.append(required(at, text))
             continue
         first = next(iter(names.values()), name)
         if packing.topology_name and packing.topology_name != first:
             text = (
-                "all topologyName values of a PodCliqueSet must be the same, and another one is"
+                "all topologyName values of a PodCliqueSet must be the same, but another one is"
                 f" {quote(first)}"
             )
             findings.append(invalid(at, packing.topology_name, text))
@@ -142,28 +137,26 @@ def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findi
 
 
 class Problems(Value):
-    """The problems of the constraints of a set, in their order.
-
-    Those in `unplaceable` are about constraints that Grove allows and KAI never satisfies.
-    `missing` are the names of bindings that can't be found, each of which has one finding.
-    """
+    """The problems of the constraints of a set, in their order."""
 
     findings: Findings
     missing: Sequence[str]
+    """The names of bindings that were not found. `findings` has one entry for each."""
     unplaceable: Findings
+    """Findings about constraints that Grove allows but KAI never satisfies."""
     warnings: list[str]
 
 
-_STORED = "topology constraint stored before, and allowed to stay"
+_STORED = "topology constraint stored earlier, so it may stay"
 
 
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
     `old` is the set that an UPDATE replaces, None at CREATE. Grove allows hardly any change of a
-    constraint. Problems of constraints that an update does not change are warnings, so that
-    workloads stay scalable if their binding has changed. As in Grove, a stored set that lacks a
-    topologyName must get one with its next update.
+    constraint. Problems of constraints that an update does not change are only warnings, so that
+    workloads can still be scaled after their binding has changed. As in Grove, a stored set that
+    lacks a topologyName must get one with its next update.
     """
     findings = [*template.findings]
     packings = read_packings(template, findings)
@@ -191,8 +184,8 @@ def _judge(
     """Return findings and warnings. `stored` are the constraints that an UPDATE replaces."""
     findings = problems.findings
     if stored is None:
-        # Grove's CRD doesn't allow it in a new PodCliqueSet
-        text = "packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+        # Grove's CRD does not allow it in a new PodCliqueSet
+        text = "packDomain is allowed only in PodCliqueSets that already have it; use pack.required"
         deprecated = [forbidden(path, text) for path in packings.deprecated]
         return [*findings, *problems.unplaceable, *deprecated], problems.warnings
 
@@ -233,9 +226,9 @@ def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith)
 
 
 def _unknown_binding(packing: Packing, name: str, bindings: LevelsByName) -> FieldError:
-    allowed = "there is none in this cluster"
+    allowed = "this cluster has none"
     if bindings:
-        allowed = f"these exist: {', '.join(sorted(bindings))}"
+        allowed = f"existing ones: {', '.join(sorted(bindings))}"
     text = f"ClusterTopologyBinding not found; {allowed}"
     return invalid(packing.path.child("topologyName"), name, text)
 
@@ -257,7 +250,7 @@ def _unknown_domains(packing: Packing, name: str, domains: Sequence[str]) -> Ite
 def _too_broad(
     packing: Packing, names: Mapping[Owner, str], domains: Sequence[str]
 ) -> Iterator[FieldError]:
-    """Yield findings about domains that are broader than those of the constraints above."""
+    """Yield findings about domains that are broader than those of the enclosing constraints."""
     parents = [
         parent for parent in packing.parents if names.get(parent.owner) == names.get(packing.owner)
     ]
@@ -269,15 +262,15 @@ def _too_broad(
             other, owner = max(narrower, key=lambda pair: domains.index(pair[0]))
             allowed = ", ".join(domains[domains.index(other) :])
             text = (
-                f'broader than the {field} domain "{other}" of {owner_text(owner)}; allowed:'
-                f" {allowed}"
+                f'must not be broader than the {field} domain "{other}" of {owner_text(owner)};'
+                f" allowed: {allowed}"
             )
             path: FieldPath = getattr(packing, f"{field}_path")
             yield invalid(path, domain, text)
 
 
 def _is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
-    """Return whether `domain` is the broader one.
+    """Return whether `domain` is broader than `other`.
 
     Both must be in `domains`, which are listed broadest first.
     """
@@ -285,7 +278,7 @@ def _is_broader(domain: str, other: str, domains: Sequence[str]) -> bool:
 
 
 def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldError]:
-    """Yield a finding about a preferred domain that is broader than the required one beside it.
+    """Yield a finding about a preferred domain that is broader than the required one.
 
     Grove allows it, but KAI never places such pods, and Grove allows no correction later. Source:
     `d3-*` in `tests/testdata/kai-decisions`.
@@ -293,13 +286,13 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
     if _is_broader(packing.preferred, packing.required, domains):
         allowed = ", ".join(domains[domains.index(packing.required) :])
         text = (
-            f'broader than the required domain "{packing.required}", so that KAI never places'
-            f" these pods: remove it, or use one of: {allowed}"
+            f'must not be broader than the required domain "{packing.required}", because KAI never'
+            f" places such pods. Remove it, or use one of: {allowed}"
         )
         yield invalid(packing.preferred_path, packing.preferred, text)
 
 
-# Warnings about constraints that Grove accepts, but that don't help.
+# Warnings about constraints that Grove accepts but that do not help.
 
 
 def _deprecation(packings: Packings) -> list[str]:
@@ -309,11 +302,9 @@ def _deprecation(packings: Packings) -> list[str]:
 
 
 def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about a constraint without effect, or against one above it."""
+    """Yield warnings about a constraint without effect, or in conflict with an enclosing one."""
     if not packing.required and not packing.preferred:
-        yield (
-            f"{packing.path} has neither pack.required nor pack.preferred, so it constrains nothing"
-        )
+        yield (f"{packing.path} has neither pack.required nor pack.preferred, so it has no effect")
     for parent in packing.parents:
         if _is_broader(packing.preferred, parent.required, domains):
             yield (
@@ -322,9 +313,8 @@ def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
             )
         if _is_broader(packing.required, parent.preferred, domains):
             yield (
-                f'{packing.required_path} "{packing.required}" allows what'
-                f" {owner_text(parent.owner)} wants to avoid: it prefers the narrower"
-                f' "{parent.preferred}", so that the preference may be ignored for'
+                f'{packing.required_path} "{packing.required}" is broader than the preferred domain'
+                f' "{parent.preferred}" of {owner_text(parent.owner)}, which may be ignored for'
                 f" {owner_text(packing.owner)}"
             )
 
@@ -336,8 +326,8 @@ def _shared_domain(
 
     If all nodes are in the same domain of a narrower level, KAI never places the pods.
 
-    Only a constraint with none above it counts. Source: `d5-one-rack` and `d5-grove` in
-    `tests/testdata/kai-decisions`.
+    This applies only to a constraint without an enclosing one. Source: `d5-one-rack` and `d5-grove`
+    in `tests/testdata/kai-decisions`.
     """
     domains = [level.domain for level in levels]
     if packing.preferred or packing.required not in domains or packing.parents:
@@ -348,8 +338,8 @@ def _shared_domain(
     if depth > domains.index(packing.required) + 1:
         yield (
             f'{packing.required_path} "{packing.required}": all nodes are in one'
-            f' "{domains[depth - 1]}", and then KAI never places the pods unless a level is'
-            f' preferred too: add pack.preferred, such as "{domains[-1]}"'
+            f' "{domains[depth - 1]}", and KAI then places the pods only if a level is also'
+            f" preferred: add pack.preferred: {domains[-1]}"
         )
 
 
@@ -373,7 +363,7 @@ def _is_same(new: Packing | None, old: Packing | None) -> bool:
 
 
 def _is_migrated(new: Packing, old: Packing) -> bool:
-    """Return whether `packDomain` was moved to `pack.required`, and nothing else was changed."""
+    """Return whether `packDomain` was moved to `pack.required` without any other change."""
     moved = bool(old.pack_domain) and not new.pack_domain and new.pack_required == old.pack_domain
     return moved and (new.topology_name, new.preferred) == (old.topology_name, old.preferred)
 

@@ -31,8 +31,8 @@ class Unserved(Dialect):
     """The dialect `none`, in force if the cluster serves no topology API of Grove.
 
     PodCliqueSets are validated as in `design`. The constraints of PodGangs are not changed, because
-    another program may have written them. The release of Grove is not known, and the owner that is
-    safe in all of them owns MNNVL resources.
+    another program may have written them. The release of Grove is not known, so the PodCliqueSet,
+    which is safe in all releases, owns MNNVL resources.
     """
 
     name = "none"
@@ -73,7 +73,7 @@ class Unserved(Dialect):
     def _removal_warnings(
         self, before: JsonMap, remaining: set[str], facts: TopologyFacts
     ) -> list[str]:
-        """Return a warning if sets have constraints on levels that do not remain."""
+        """Return a warning if sets have constraints on levels that are not among `remaining`."""
         removed = {level.domain for level in self.read_levels(before)} - remaining
         if not removed:
             return []
@@ -81,7 +81,7 @@ class Unserved(Dialect):
 
 
 class Design(Unserved):
-    """In force if `clustertopologies.grove.io` is served, and the CRD of no later dialect."""
+    """The dialect that is in force if only `clustertopologies.grove.io` is served."""
 
     name = "design"
     owner = POD_GANG_OWNS
@@ -93,8 +93,8 @@ class Design(Unserved):
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 
-        There are none if the set has a constraint of the dialect `bindings`, whose PodGangs Grove
-        writes.
+        There are none if the set has a constraint of the dialect `bindings`, because Grove then
+        writes the PodGangs.
         """
         return (
             []

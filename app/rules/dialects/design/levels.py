@@ -1,7 +1,4 @@
-"""The levels of a ClusterTopology, with their validation.
-
-Source: `rules/README.md`.
-"""
+"""Validation of the levels of a ClusterTopology. Source: `rules/README.md`."""
 
 from app.objects import fields
 from app.objects.fields import FieldPath, Findings

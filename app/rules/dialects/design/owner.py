@@ -1,4 +1,4 @@
-"""In the dialect `design`, the PodGang owns MNNVL resources, as its document asks.
+"""In the dialect `design`, the PodGang owns MNNVL resources, as the design document requires.
 
 The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md`.
 """
@@ -14,10 +14,10 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodGangOwns(OwnerRule):
-    """The PodGang that has the PodCliques of a resource owns it.
+    """The PodGang that contains the PodCliques of a resource owns it.
 
-    What all cliques of a replica share belongs to its base PodGang, so that the deletion of a
-    scaled one never takes it from the others.
+    Resources that all cliques of a replica share belong to its base PodGang, so that deleting a
+    scaled PodGang never takes them from the others.
     """
 
     kind = POD_GANG.kind
@@ -33,8 +33,8 @@ class PodGangOwns(OwnerRule):
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
         """Return the state.
 
-        adoptable: the resource has no controller, or its controller is its PodCliqueSet or a former
-        PodGang of the same name.
+        `adoptable` means that the resource has no controller, or that its controller is its
+        PodCliqueSet or an earlier PodGang of the same name.
         """
         if not _is_of(resource, gang):
             return None
@@ -75,7 +75,7 @@ class PodGangOwns(OwnerRule):
                 message, "Check whether a replica leads (/readyz?verbose), and read its log.", True
             )
         if state == "foreign":
-            message = f'controlled by another object than PodGang "{gang.name}", which uses it'
+            message = f'controlled by an object other than PodGang "{gang.name}", which uses it'
             return OwnershipProblem(
                 message, "Remove the controller in its ownerReferences that is not its PodGang."
             )
@@ -83,13 +83,13 @@ class PodGangOwns(OwnerRule):
 
 
 def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
-    """Return whether `gang` should own `resource`, or owns it still."""
+    """Return whether `gang` should own `resource` or still owns it."""
     if not resource.managed or resource.is_generated:
         return False
     if resource.namespace != gang.namespace:
         return False
 
-    # an earlier version wrote the PodGang into a label
+    # earlier versions wrote the name of the PodGang into a label
     if resource.place.podgang == gang.name:
         return True
 
@@ -101,8 +101,8 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 def _beginnings(clique: str, pcs: str) -> Iterator[str]:
     """Yield the base names that resources of the PodClique `clique` can have.
 
-    For the scope `scalingGroupReplica`, that is what precedes a dash after the replica, and for
-    `clique` its name.
+    For the scope `scalingGroupReplica`, these are the parts before each dash that follows the
+    replica. For the scope `clique`, it is the whole name.
     """
     at = clique.find("-", len(pcs) + 1)
     while at != -1:
@@ -114,7 +114,7 @@ def _beginnings(clique: str, pcs: str) -> Iterator[str]:
 def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     """Return whether the PodCliques that share `resource` belong to `gang`.
 
-    What a whole replica shares belongs to its base PodGang.
+    Resources of a whole replica belong to its base PodGang.
     """
     place = resource.place
     if not (place.pcs and place.replica) or place.pcs != gang.place.pcs:
@@ -157,7 +157,7 @@ def _without_gang(resource: MnnvlResource, *, set_exists: bool) -> OwnershipProb
         return orphaned(resource, gang)
     return OwnershipProblem(
         f"orphaned: {gang} does not exist",
-        "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
+        "Delete it if no Pod uses it. Otherwise it is deleted with its PodCliqueSet.",
         True,
     )
 

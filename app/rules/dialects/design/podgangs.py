@@ -1,9 +1,8 @@
 """Topology constraints of a PodGang, its scaling groups and its PodGroups in the dialect `design`.
 
-The webhook and the reconciler use the same rule. Source: `rules/README.md`. Of a constraint, only
-`packConstraint.required` and `packConstraint.preferred` are written here. Other fields of a
-constraint are kept, and so are entries of `spec.topologyConstraintGroupConfigs` that have such
-fields.
+The webhook and the reconciler use the same rule. Source: `rules/README.md`. Only the fields
+`packConstraint.required` and `packConstraint.preferred` of a constraint are written. Other fields
+are kept, and so are entries of `spec.topologyConstraintGroupConfigs` that have other fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +22,7 @@ _PACK = ("topologyConstraint", "packConstraint")
 
 
 def validate_shape(gang: JsonMap) -> Findings:
-    """Return findings about the parts of a PodGang that constraints are written into."""
+    """Return findings about the fields of a PodGang that contain constraints."""
     findings: Findings = []
     at = FieldPath("spec")
     spec = walk_map(gang, "spec", FieldPath(""), findings)
@@ -46,8 +45,8 @@ def constraint_changes(
 ) -> list[Edit]:
     """Return the changes that give the PodGang `obj` the constraints of its set `pcs`.
 
-    If `pcs` is None, the set is not known: only preferred constraints are written, and
-    required ones stay. If topology support is disabled, all constraints are removed.
+    If `pcs` is None, the set is not known: only preferred constraints are written, and required
+    ones are kept. If topology support is disabled, all constraints are removed.
     """
     if not topology.enabled:
         changes = _removals(obj)
@@ -77,7 +76,7 @@ def _constraints(obj: JsonMap, pcs: PodCliqueSet, topology: ClusterTopology) -> 
 def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
     """Return the changes to a PodGang whose set is not known.
 
-    Its pods may differ in size, so that as a whole it prefers a level only if it requires one.
+    Its pods may differ in size, so the whole PodGang prefers a level only if it requires one.
     """
     podgroups = list_of(value_at(obj, ("spec", "podgroups")))
     holders: list[Path] = [("spec", "podgroups", position) for position in range(len(podgroups))]
@@ -95,8 +94,8 @@ def _pack(
 ) -> dict[str, str]:
     """Return the constraint of `members` whose set, scaling group or clique requires `domain`.
 
-    The strictest level is preferred if a level is required, or if KAI then asks for no more room
-    than the pods need. Otherwise it might never place them.
+    The strictest level is preferred if a level is required, or if KAI then looks for no more room
+    than the pods need. Otherwise KAI might never place them.
     """
     required = topology.key_of(domain) if domain else None
     pack = {"required": required} if required else {}
@@ -108,7 +107,7 @@ def _pack(
 def _are_counted_exactly(members: Sequence[PodGroupClique | None]) -> bool:
     """Return whether the preferred level asks for no more room than the pods of `members` need.
 
-    The pods of one PodGroup are equal, also if its clique is not known.
+    The pods of one PodGroup are equal, even if its clique is not known.
     """
     cliques = [member.clique if member else None for member in members]
     known = [clique for clique in cliques if clique is not None]
@@ -152,9 +151,9 @@ def _group_configs(
 def _group_config(
     name: str, replica: Mapping[str, PodGroupClique], entry: JsonMap, topology: ClusterTopology
 ) -> Object | None:
-    """Return the constraint of a scaling group replica, whose stored one is `entry`.
+    """Return the constraint of a scaling group replica, or None if it has none.
 
-    None if it has no constraint.
+    `entry` is the stored constraint.
     """
     group = next(iter(replica.values())).group
     pack = _pack(group.constraint.pack_domain if group else "", list(replica.values()), topology)
@@ -165,7 +164,7 @@ def _group_config(
 
 
 def _without_packs(entries: Sequence[Object]) -> list[Object]:
-    """Return those of `entries` that have more than our fields, without these."""
+    """Return the `entries` that have other fields than ours, without our fields."""
     return [_without_pack(entry) for entry in entries if _has_more(entry)]
 
 
@@ -174,7 +173,7 @@ def _group_replicas(
 ) -> dict[str, dict[str, PodGroupClique]]:
     """Return the scaling group replicas whose group has a constraint, by their names.
 
-    Of each, these are the members by the names of their PodGroups.
+    The value has the members of the replica by the names of their PodGroups.
     """
     replicas: dict[str, dict[str, PodGroupClique]] = {}
     for podgroup, member in members:
@@ -232,15 +231,15 @@ _NO_DEVICES = ("cpu", "memory", "pods")
 
 
 def are_counted_exactly(requests: Iterable[Requests]) -> bool:
-    """Return whether KAI asks for no more room than pods with `requests` need.
+    """Return whether KAI looks for no more room than pods with `requests` need.
 
     Under any constraint, KAI looks for a domain with room for the number of pods times the largest
-    of them, resource by resource. Only if some of them ask for a device that others don't ask for,
-    it adds up what they ask for. Source: `useRepresentorPodsAccounting` in
+    of them, resource by resource. It adds up their requests only if some pods request a device that
+    others do not. Source: `useRepresentorPodsAccounting` in
     https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/scheduler/plugins/topology/job_filtering.go
 
-    It must also hold for any part of the pods, because KAI counts only those that it places: all
-    pods with the same devices must ask for the same.
+    This must also hold for any subset of the pods, because KAI counts only those that it places. So
+    all pods with the same devices must have equal requests.
     """
     distinct = set(requests)
     devices = {

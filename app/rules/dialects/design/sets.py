@@ -1,9 +1,8 @@
 """Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its cliques.
 
-Each must be as strict as the constraints above it, or stricter.
+Each must be equal to or stricter than the enclosing constraints.
 
-Source: `rules/README.md`. Whether scaling groups name cliques that exist is checked by Grove's own
-webhook.
+Source: `rules/README.md`. Grove's own webhook checks that scaling groups name existing cliques.
 """
 
 from collections.abc import Mapping
@@ -41,8 +40,8 @@ class Constraints(Value):
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
         """A value that is equal for two versions of a set with the same constraints.
 
-        It has the owners with their domains, and for each owner those above it. Several owners may
-        have one name, by mistake.
+        It has the owners with their domains, and the enclosing owners of each. By mistake, several
+        owners may have the same name.
         """
         domains = sorted((constraint.part.owner, constraint.domain) for constraint in self.all)
         owners = {owner for owner, _ in domains}
@@ -80,8 +79,8 @@ def validate_constraints(
     """Return findings and warnings about the constraints of a set.
 
     `old` is the set that an UPDATE replaces, None at CREATE. A constraint that had the same problem
-    in it is only a warning. Like this, Kubernetes ratchets by field: constraints that became
-    invalid can be corrected one by one, and the rest of the set can change.
+    there only causes a warning. As with Kubernetes' own ratcheting by field, constraints that
+    became invalid can be corrected one by one, and the rest of the set can change.
     """
     problems = _problems(constraints, topology)
     added = problems
@@ -95,7 +94,7 @@ def validate_constraints(
 
 
 class _Problem(Value):
-    """What is wrong with a constraint: it is broader than one above it, or no level."""
+    """A problem of a constraint: its level does not exist, or is broader than an enclosing one."""
 
     constraint: Constraint
     finding: FieldError
@@ -116,9 +115,9 @@ def _added(
     constraints: Constraints,
     old: Constraints,
 ) -> list[_Problem]:
-    """Return the problems that the set before the update did not have.
+    """Return the problems that the set did not have before the update.
 
-    A part with a new name is taken for one of its kind that is gone: it was renamed.
+    A part with a new name is treated as renamed if a part of its kind is gone.
     """
     owners = {part.owner for part in constraints.template.parts}
     old_owners = {part.owner for part in old.template.parts}
@@ -133,31 +132,31 @@ def _added(
 
 
 def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
-    """Return a warning for each constraint on a level that KAI can't have."""
+    """Return a warning for each constraint on a level that KAI cannot use."""
     usable = [level.domain for level in topology.levels_for_kai]
     below = topology.domains.difference(usable)
     return [
-        f'{constraint.path}: KAI can\'t place pods by "{constraint.domain}", which is below'
-        f' {HOSTNAME_KEY}: the scheduler is told "{usable[-1]}"'
+        f'{constraint.path}: KAI cannot use level "{constraint.domain}", which is below'
+        f' {HOSTNAME_KEY}: the constraint is written as "{usable[-1]}"'
         for constraint in constraints.all
         if constraint.domain in below
     ]
 
 
 def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:
-    """Return whether an update of `old` does not change any constraint."""
+    """Return whether an update of `old` leaves all constraints unchanged."""
     if old is None:
         return False
     return read_constraints(old, []).comparable == constraints.comparable
 
 
 def _ignored(reason: str) -> str:
-    """Return the warning about a stored constraint that can't be applied, for `reason`."""
-    return f"topology constraint ignored, it was stored before: {reason}"
+    """Return the warning that a stored constraint cannot be applied for `reason`."""
+    return f"stored topology constraint ignored: {reason}"
 
 
 def read_constraints(template: Template, findings: Findings) -> Constraints:
-    """Return every packDomain of `template`, and add a finding for each that is no text."""
+    """Return every packDomain of `template`, and add a finding for each that is not a string."""
     constraints: list[Constraint] = []
     for part in template.parts:
         domain = part.constraint.get("packDomain") if part.constraint else None
@@ -179,8 +178,8 @@ def _path_in(part: SetPart) -> FieldPath:
 def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Problem]:
     """Return all problems of the constraints, in the order of the lists.
 
-    For each constraint, they say whether its level exists, then whether it is as strict as the
-    constraints above it.
+    For each constraint, a missing level comes first, followed by a conflict with an enclosing
+    constraint.
     """
     if not topology.enabled:
         return [
@@ -208,10 +207,10 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
 
 
 def _narrowest_above(constraints: Constraints) -> dict[Owner, tuple[int, Owner]]:
-    """Return, by owner, the rank of the narrowest constraint above its own, and whose that is.
+    """Return for each owner the rank and the owner of its narrowest enclosing constraint.
 
-    It is computed once for each owner: many parts may have one name by mistake, and many groups
-    above it.
+    It is computed once per owner, because by mistake many parts may have the same name and many
+    enclosing groups.
     """
     ranks = {
         constraint.part.owner: _RANKS[constraint.domain]
@@ -223,7 +222,7 @@ def _narrowest_above(constraints: Constraints) -> dict[Owner, tuple[int, Owner]]
 
 
 def _narrowest(owners: list[Owner], ranks: Mapping[Owner, int]) -> Owner:
-    """Return the owner of the narrowest constraint, the set if there is none."""
+    """Return the owner of the narrowest constraint, or the set if there is none."""
     narrowest = SET
     for owner in owners:
         if ranks.get(owner, 0) > ranks.get(narrowest, 0):
@@ -240,16 +239,16 @@ def _not_found(constraint: Constraint, topology: ClusterTopology) -> FieldError:
 def _too_broad(
     constraint: Constraint, above: Owner, domain: str, topology: ClusterTopology
 ) -> FieldError:
-    """Return the finding that the constraint of `above`, to this `domain`, is narrower."""
+    """Return the finding that a constraint is broader than `domain`, which `above` requires."""
     text = (
-        f'must be as strict as packDomain "{domain}" of {owner_text(above)}, or stricter;'
-        f" allowed: {allowed_below(domain, topology)}"
+        f'must not be broader than packDomain "{domain}" of {owner_text(above)}; allowed:'
+        f" {allowed_below(domain, topology)}"
     )
     return fields.invalid(constraint.path, constraint.domain, text)
 
 
 def allowed_below(domain: str, topology: ClusterTopology) -> str:
-    """Return the levels that exist and are as strict as a domain, `rack, host`, or `none`."""
+    """Return the existing levels that are not broader than `domain`, as `rack, host` or `none`."""
     existing = topology.domains
     allowed = [name for name in DOMAINS[DOMAINS.index(domain) :] if name in existing]
     return ", ".join(allowed) or "none"

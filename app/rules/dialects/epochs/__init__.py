@@ -1,9 +1,8 @@
 """The dialect `epochs`, of Grove with PodGangMaps: `bindings`, with PodGangs that Grove replaces.
 
 A PodGang is named after an epoch, and its role is a label (`grove.io/podgang-role`). When Grove is
-upgraded, it deletes the former PodGangs of running workloads and makes others. Rules about a
-PodGang look at its role, not at this dialect: during upgrades and rollbacks, a cluster has PodGangs
-of both schemes.
+upgraded, it replaces the PodGangs of running workloads. Rules about a PodGang look at its role, not
+at this dialect, because a cluster has PodGangs of both schemes during upgrades and rollbacks.
 
 Source: https://github.com/ai-dynamo/grove/tree/616762f7
 """
@@ -13,15 +12,15 @@ from app.facts.kinds import POD_GANG_MAP
 from app.rules.dialects.bindings import Bindings
 
 MOST = 63
-"""Characters of the value of a label."""
+"""The most characters of a label's value."""
 
 EPOCH = "<epoch>"
 _DIGITS = 19
-"""Of an epoch, a time in nanoseconds."""
+"""The digits of an epoch, which is a time in nanoseconds."""
 
 
 class Epochs(Bindings):
-    """In force if `podgangmaps.grove.io` is served."""
+    """The dialect that is in force if the cluster serves `podgangmaps.grove.io`."""
 
     name = "epochs"
     sign = POD_GANG_MAP
@@ -29,9 +28,9 @@ class Epochs(Bindings):
     def set_warnings(self, template: Template) -> list[str]:
         """Return a warning if names of PodGangs are too long for the labels of PodCliques and Pods.
 
-        Grove then never creates these PodCliques, and says so only in `status.lastErrors` of the
-        scaling group. All present replicas of the set count, and of each scaling group all present
-        replicas, or the first one that is added. Later commits hash such names. Source:
+        Grove then never creates these PodCliques, and reports it only in `status.lastErrors` of the
+        scaling group. The check covers all present replicas of the set and of each scaling group,
+        or the first replica that is added. Later commits hash such names. Source:
         https://github.com/ai-dynamo/grove/blob/616762f7/operator/api/common/namegen.go
         """
         start = f"{template.name}-{max(template.replicas - 1, 0)}-{EPOCH}"

@@ -15,7 +15,7 @@ from tests.rules.dialects.around import Around
 RACK = {"domain": "rack", "key": "k/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
 EXTERNAL = [{"schedulerName": "kai-scheduler", "topologyReference": "theirs"}]
-EXITS = "Grove's operator could not make the KAI Topology, would exit at its next start and block every PodCliqueSet"
+EXITS = "Grove's operator could not create the KAI Topology, would exit at its next start and block every PodCliqueSet"
 
 
 def binding(*levels: Any, uid: str = "", **spec: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def user(name: str, level: str, **metadata: Any) -> Any:
         pytest.param(
             binding(),
             [
-                "spec.levels: Required value: at least one level is needed, such as {domain: host, key: kubernetes.io/hostname}"
+                "spec.levels: Required value: add at least one level, such as {domain: host, key: kubernetes.io/hostname}"
             ],
             id="no levels",
         ),
@@ -56,13 +56,13 @@ def user(name: str, level: str, **metadata: Any) -> Any:
                 7,
             ),
             [
-                "spec.levels[0].domain: Invalid value: \"Rack\": must be lowercase letters, digits and '-', begin with a letter, and have at most 63 characters",
+                "spec.levels[0].domain: Invalid value: \"Rack\": must consist of lowercase letters, digits and '-', start with a letter, and have at most 63 characters",
                 'spec.levels[1].key: Duplicate value: "k/rack"',
                 'spec.levels[2].domain: Duplicate value: "rack"',
                 "spec.levels[2].key: Invalid value: \"-\": must be a qualified label name: alphanumeric characters, '-', '_' or '.', starting and ending with an alphanumeric character, with an optional DNS subdomain prefix and '/', such as topology.kubernetes.io/rack",
-                "spec.levels[3].domain: Required value: a name for this level, such as rack",
+                "spec.levels[3].domain: Required value: set a name for this level, such as rack",
                 "spec.levels[4].domain: Invalid value: 3: must be a string",
-                "spec.levels[4].key: Required value: the node label that holds this level, such as topology.kubernetes.io/rack",
+                "spec.levels[4].key: Required value: set the node label of this level, such as topology.kubernetes.io/rack",
                 "spec.levels[5]: Invalid value: 7: must be a map",
             ],
             id="everything wrong",
@@ -70,14 +70,14 @@ def user(name: str, level: str, **metadata: Any) -> Any:
         pytest.param(
             binding({"domain": "a" * 63, "key": "k/a"}, {"domain": "b" * 64, "key": "k/b"}),
             [
-                f"spec.levels[1].domain: Invalid value: \"{'b' * 64}\": must be lowercase letters, digits and '-', begin with a letter, and have at most 63 characters"
+                f"spec.levels[1].domain: Invalid value: \"{'b' * 64}\": must consist of lowercase letters, digits and '-', start with a letter, and have at most 63 characters"
             ],
             id="the longest domain, and a longer one",
         ),
         pytest.param(
             binding(HOST, RACK),
             [
-                f'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only at the last level: {EXITS}'
+                f'spec.levels[0].key: Invalid value: "kubernetes.io/hostname": KAI allows this key only in the last level: {EXITS}'
             ],
             id="host first",
         ),
@@ -169,7 +169,7 @@ def test_an_update_that_leaves_the_spec_may_leave_its_mistakes() -> None:
     verdict = BINDINGS.validate_levels(wrong, wrong, "UPDATE", Around(), managed=False)
     assert (verdict.findings, [text.partition(":")[0] for text in verdict.warnings]) == (
         [],
-        ["stored before, and allowed to stay"],
+        ["stored earlier, so it may stay"],
     )
 
 
@@ -181,11 +181,11 @@ USERS = [user(f"set-{number}", "rack") for number in range(7)]
     [
         (
             USERS[:1],
-            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0',
+            'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSets ml/set-0',
         ),
         (
             USERS,
-            'the constraints on "rack" would vanish from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, ml/set-3, ml/set-4 and 2 more',
+            'Grove would remove the constraints on "rack" from the PodGangs of PodCliqueSets ml/set-0, ml/set-1, ml/set-2, ml/set-3, ml/set-4 and 2 more',
         ),
         ([user("a", "host")], ""),
         ([user("a", "rack", deletionTimestamp="now")], ""),
@@ -214,7 +214,7 @@ def test_a_binding_that_nobody_uses_may_go() -> None:
     ).refusal
     assert refusal is not None
     assert refusal.startswith(
-        'ClusterTopologyBinding "gb200" cannot be deleted: the constraints on "rack"'
+        'ClusterTopologyBinding "gb200" cannot be deleted: Grove would remove the constraints on "rack"'
     )
 
 

@@ -110,7 +110,7 @@ LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
             domain(),
             True,
             OwnershipProblem(
-                'owned by nobody: PodCliqueSet "train" should own it, because Grove replaces PodGangs while pods run',
+                'has no owner: PodCliqueSet "train" should own it, because Grove replaces PodGangs while pods run',
                 LEADER,
                 settling=True,
             ),
@@ -120,7 +120,7 @@ LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
             domain(OF_OTHERS),
             True,
             OwnershipProblem(
-                'owned by another object than PodCliqueSet "train", which uses it',
+                'owned by an object other than PodCliqueSet "train", which uses it',
                 "Remove the ownerReferences that do not name its PodCliqueSet.",
             ),
             id="somebody else owns it",
@@ -130,7 +130,7 @@ LEADER = "Check whether a replica leads (/readyz?verbose), and read its log."
             False,
             OwnershipProblem(
                 'orphaned: PodCliqueSet "train" does not exist',
-                "Delete it, unless the garbage collector has done so.",
+                "Delete it, unless the garbage collector already has.",
             ),
             id="its PodCliqueSet is gone",
         ),

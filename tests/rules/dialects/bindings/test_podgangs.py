@@ -54,38 +54,40 @@ def test_edited_by_hand() -> None:
     del base["spec"]["podgroups"][0]["topologyConstraint"]
     scaled["spec"]["topologyConstraint"]["packConstraint"] = {"required": "x"}
     assert drifted(base) == [
-        "spec.podgroups[0].topologyConstraint: is {}, and would be {required: topology.kubernetes.io/rack}"
+        "spec.podgroups[0].topologyConstraint: is {}, but Grove would write {required: topology.kubernetes.io/rack}"
     ]
-    assert drifted(scaled) == [f"spec.topologyConstraint: is {{required: x}}, and would be {BLOCK}"]
+    assert drifted(scaled) == [
+        f"spec.topologyConstraint: is {{required: x}}, but Grove would write {BLOCK}"
+    ]
 
 
 def test_a_group_edited_by_hand() -> None:
     tail = gang("create-tail", EPOCHS)
     group = tail["spec"]["topologyConstraintGroupConfigs"][0]
     group["topologyConstraint"] = {"packConstraint": {"required": "x"}}
-    assert drifted(tail) == [f"{OF_PREFILL}: is {{required: x}}, and would be {BLOCK}"]
+    assert drifted(tail) == [f"{OF_PREFILL}: is {{required: x}}, but Grove would write {BLOCK}"]
 
     del tail["spec"]["topologyConstraintGroupConfigs"]
-    assert drifted(tail) == [f"{OF_PREFILL}: is {{}}, and would be {BLOCK}"]
+    assert drifted(tail) == [f"{OF_PREFILL}: is {{}}, but Grove would write {BLOCK}"]
 
     base = gang("create-base")
     other = {"name": "other", "topologyConstraint": {"packConstraint": {"required": "x"}}}
     base["spec"]["topologyConstraintGroupConfigs"].append(other)
     assert drifted(base) == [
-        "spec.topologyConstraintGroupConfigs[other].topologyConstraint: is {required: x}, and would be {}"
+        "spec.topologyConstraintGroupConfigs[other].topologyConstraint: is {required: x}, but Grove would write {}"
     ]
 
 
 def test_each_podgang_is_judged_by_its_own_role() -> None:
     tail = gang("create-tail", EPOCHS)
     del tail["metadata"]["labels"]["grove.io/podgang-role"]
-    assert drifted(tail) == [f"spec.topologyConstraint: is {ZONE}, and would be {BLOCK}"]
+    assert drifted(tail) == [f"spec.topologyConstraint: is {ZONE}, but Grove would write {BLOCK}"]
 
     scaled = gang("create-scaled")
     scaled["metadata"]["labels"]["grove.io/podgang-role"] = "Tail"
     assert drifted(scaled) == [
-        f"spec.topologyConstraint: is {BLOCK}, and would be {ZONE}",
-        f"{OF_PREFILL.replace('prefill-2', 'prefill-1')}: is {{}}, and would be {BLOCK}",
+        f"spec.topologyConstraint: is {BLOCK}, but Grove would write {ZONE}",
+        f"{OF_PREFILL.replace('prefill-2', 'prefill-1')}: is {{}}, but Grove would write {BLOCK}",
     ]
 
 
@@ -106,15 +108,15 @@ def test_levels_of_a_podgang_with_which_kai_never_places_it() -> None:
     spec = base["spec"]
     spec["topologyConstraint"]["packConstraint"]["required"] = "topology.kubernetes.io/rack"
     assert warnings(base) == [
-        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level "topology.kubernetes.io/rack": KAI never places these pods; remove it, or name a narrower level',
+        'spec.topologyConstraint.packConstraint.preferred "topology.kubernetes.io/block" is broader than the required level "topology.kubernetes.io/rack": KAI never places these pods. Remove it, or use a narrower level',
     ]
 
     group = spec["topologyConstraintGroupConfigs"][0]["topologyConstraint"]["packConstraint"]
     del group["preferred"]
     spec["podgroups"][1]["topologyConstraint"] = {"packConstraint": {"required": "x"}}
     assert warnings(base)[1:] == [
-        'spec.topologyConstraintGroupConfigs[0].topologyConstraint.packConstraint.required "topology.kubernetes.io/block" is broader than "topology.kubernetes.io/rack", which the part above requires: KAI never places these pods; require a level that is as narrow',
-        'spec.podgroups[1].topologyConstraint.packConstraint.required "x" is not a level of KAI Topology "grove-topology", which has: topology.kubernetes.io/zone, topology.kubernetes.io/block, topology.kubernetes.io/rack, kubernetes.io/hostname; KAI never places these pods',
+        'spec.topologyConstraintGroupConfigs[0].topologyConstraint.packConstraint.required "topology.kubernetes.io/block" is broader than "topology.kubernetes.io/rack", which the enclosing group requires: KAI never places these pods. Require "topology.kubernetes.io/rack" or a narrower level',
+        'spec.podgroups[1].topologyConstraint.packConstraint.required "x" is not a level of KAI Topology "grove-topology", so KAI never places these pods; its levels: topology.kubernetes.io/zone, topology.kubernetes.io/block, topology.kubernetes.io/rack, kubernetes.io/hostname',
     ]
 
     del base["metadata"]["annotations"]["grove.io/topology-name"]
@@ -126,9 +128,9 @@ def test_a_level_that_the_binding_has_no_more_is_in_no_podgang() -> None:
     around = Around(bound={"grove-topology": LEVELS[:2]})
     of_group = "spec.topologyConstraintGroupConfigs[infer-0-prefill-0].topologyConstraint"
     assert drifted(gang("create-base"), around) == [
-        f"{of_group}: is {BLOCK}, and would be {{required: topology.kubernetes.io/block}}",
-        "spec.podgroups[0].topologyConstraint: is {required: topology.kubernetes.io/rack}, and would be {}",
-        "spec.podgroups[2].topologyConstraint: is {preferred: kubernetes.io/hostname}, and would be {}",
+        f"{of_group}: is {BLOCK}, but Grove would write {{required: topology.kubernetes.io/block}}",
+        "spec.podgroups[0].topologyConstraint: is {required: topology.kubernetes.io/rack}, but Grove would write {}",
+        "spec.podgroups[2].topologyConstraint: is {preferred: kubernetes.io/hostname}, but Grove would write {}",
     ]
 
 

@@ -26,9 +26,9 @@ OF_ROUTER, OF_LEADER = (
     f"spec.template.cliques[{position}].topologyConstraint" for position in range(2)
 )
 FORMER_WORD = (
-    "Forbidden: packDomain is allowed only in PodCliqueSets that have it already: use pack.required"
+    "Forbidden: packDomain is allowed only in PodCliqueSets that already have it; use pack.required"
 )
-MISSING = "Required value: the name of a ClusterTopologyBinding is needed here or in the topologyConstraint above"
+MISSING = "Required value: set the name of a ClusterTopologyBinding here or in the topologyConstraint of an enclosing part"
 
 
 def validated(
@@ -87,21 +87,21 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
         pytest.param(
             pcs(c("gb200", "zone"), c("h100", "rack")),
             [
-                f'{OF_ROUTER}.topologyName: Invalid value: "h100": all topologyName values of a PodCliqueSet must be the same, and another one is "gb200"'
+                f'{OF_ROUTER}.topologyName: Invalid value: "h100": all topologyName values of a PodCliqueSet must be the same, but another one is "gb200"'
             ],
             id="two names",
         ),
         pytest.param(
             pcs(c("b200", "zone"), c("", "rack")),
             [
-                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, h100'
+                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; existing ones: gb200, h100'
             ],
             id="an unknown binding is reported once",
         ),
         pytest.param(
             pcs(c("b200", "zone"), c("b200", "rack")),
             [
-                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; these exist: gb200, h100'
+                f'{OF_SET}.topologyName: Invalid value: "b200": ClusterTopologyBinding not found; existing ones: gb200, h100'
             ],
             id="an unknown binding that is named twice too",
         ),
@@ -118,16 +118,16 @@ def c(name: str = "", required: str = "", preferred: str = "", former: str = "")
         pytest.param(
             pcs(c("gb200", "rack", "rack"), c("", "zone", "block"), c("", "host"), c("", "block")),
             [
-                f'{OF_ROUTER}.pack.required: Invalid value: "zone": broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
-                f'{OF_ROUTER}.pack.preferred: Invalid value: "block": broader than the preferred domain "rack" of the PodCliqueSet; allowed: rack, host',
-                f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "host" of scaling group "pool"; allowed: host',
+                f'{OF_ROUTER}.pack.required: Invalid value: "zone": must not be broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
+                f'{OF_ROUTER}.pack.preferred: Invalid value: "block": must not be broader than the preferred domain "rack" of the PodCliqueSet; allowed: rack, host',
+                f'{OF_LEADER}.pack.required: Invalid value: "block": must not be broader than the required domain "host" of scaling group "pool"; allowed: host',
             ],
             id="broader than what stands above, the narrowest of it",
         ),
         pytest.param(
             pcs(c("gb200", "", "", "rack"), c("", "", "", "zone")),
             [
-                f'{OF_ROUTER}.packDomain: Invalid value: "zone": broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
+                f'{OF_ROUTER}.packDomain: Invalid value: "zone": must not be broader than the required domain "rack" of the PodCliqueSet; allowed: rack, host',
                 f"{OF_SET}.packDomain: {FORMER_WORD}",
                 f"{OF_ROUTER}.packDomain: {FORMER_WORD}",
             ],
@@ -161,15 +161,13 @@ def test_of_two_groups_of_one_name_the_first_is_above_their_cliques() -> None:
     groups.append({**groups[0], "topologyConstraint": c("", "zone")})
 
     assert [str(finding) for finding in validated(obj, None, AROUND)[0]] == [
-        f'{OF_LEADER}.pack.required: Invalid value: "block": broader than the required domain "rack" of scaling group "pool"; allowed: rack, host'
+        f'{OF_LEADER}.pack.required: Invalid value: "block": must not be broader than the required domain "rack" of scaling group "pool"; allowed: rack, host'
     ]
 
 
 def test_without_any_binding_the_message_says_so() -> None:
     (finding,), _ = validated(pcs(c("gb200", "zone")), None, Around())
-    assert finding.message.endswith(
-        "ClusterTopologyBinding not found; there is none in this cluster"
-    )
+    assert finding.message.endswith("ClusterTopologyBinding not found; this cluster has none")
 
 
 STORED = pcs(c("gb200", "rack"), c("", "host"))
@@ -271,7 +269,7 @@ def test_a_change_of_two_cliques_of_one_name_is_refused_once() -> None:
 def test_what_is_stored_is_warned_about() -> None:
     _, warnings = validated(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
     assert warnings == [
-        f'topology constraint stored before, and allowed to stay: {OF_SET}.topologyName: Invalid value: "gone": ClusterTopologyBinding not found; these exist: gb200, h100'
+        f'topology constraint stored earlier, so it may stay: {OF_SET}.topologyName: Invalid value: "gone": ClusterTopologyBinding not found; existing ones: gb200, h100'
     ]
 
 
@@ -281,7 +279,7 @@ def test_what_is_stored_is_warned_about() -> None:
         (pcs(c("gb200", "zone", "rack")), []),
         (
             pcs(c("gb200")),
-            [f"{OF_SET} has neither pack.required nor pack.preferred, so it constrains nothing"],
+            [f"{OF_SET} has neither pack.required nor pack.preferred, so it has no effect"],
         ),
         (
             pcs(c("gb200", "rack"), None, c("", "", "block"), None),
@@ -292,7 +290,7 @@ def test_what_is_stored_is_warned_about() -> None:
         (
             pcs(None, None, c("gb200", "", "host"), c("", "rack")),
             [
-                f'{OF_LEADER}.pack.required "rack" allows what scaling group "pool" wants to avoid: it prefers the narrower "host", so that the preference may be ignored for clique "leader"'
+                f'{OF_LEADER}.pack.required "rack" is broader than the preferred domain "host" of scaling group "pool", which may be ignored for clique "leader"'
             ],
         ),
     ],
@@ -312,7 +310,7 @@ def nodes(*places: str, count: int = 2) -> Nodes:
     )
 
 
-ALONE = 'all nodes are in one "{}", and then KAI never places the pods unless a level is preferred too: add pack.preferred, such as "host"'
+ALONE = 'all nodes are in one "{}", and KAI then places the pods only if a level is also preferred: add pack.preferred: host'
 
 
 @pytest.mark.parametrize(
@@ -351,7 +349,7 @@ ALONE = 'all nodes are in one "{}", and then KAI never places the pods unless a 
             pcs(c("gb200", "zone"), c("gb200")),
             nodes("z/b/r", "z/b/r"),
             [
-                f"{OF_ROUTER} has neither pack.required nor pack.preferred, so it constrains nothing",
+                f"{OF_ROUTER} has neither pack.required nor pack.preferred, so it has no effect",
                 f'{OF_SET}.pack.required "zone": {ALONE.format("rack")}',
             ],
             id="after warnings that depend on no node",
@@ -366,7 +364,7 @@ def test_a_required_domain_while_all_nodes_share_a_narrower_one(
     assert validated(obj, None, Around(bound=BOUND, counted=counted)) == ([], warnings)
 
 
-NEVER = 'broader than the required domain "rack", so that KAI never places these pods: remove it, or use one of: rack, host'
+NEVER = 'must not be broader than the required domain "rack", because KAI never places such pods. Remove it, or use one of: rack, host'
 
 
 @pytest.mark.parametrize(
@@ -392,7 +390,7 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
 
     scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
     stored = [
-        f"topology constraint stored before, and allowed to stay: {finding}" for finding in findings
+        f"topology constraint stored earlier, so it may stay: {finding}" for finding in findings
     ]
     assert validated(scaled, obj, AROUND) == ([], stored)
 
@@ -403,7 +401,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
     findings, warnings = validated(new, old, AROUND)
     assert findings == []
     assert (
-        f'topology constraint stored before, and allowed to stay: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
+        f'topology constraint stored earlier, so it may stay: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
         in warnings
     )
 

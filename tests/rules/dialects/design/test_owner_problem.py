@@ -48,7 +48,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             GANG,
             True,
             OwnershipProblem(
-                'controlled by another object than PodGang "train-0", which uses it',
+                'controlled by an object other than PodGang "train-0", which uses it',
                 "Remove the controller in its ownerReferences that is not its PodGang.",
             ),
             id="foreign",
@@ -59,7 +59,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             True,
             OwnershipProblem(
                 "orphaned: the PodGang of its PodCliques does not exist",
-                "It is deleted with its PodCliqueSet. Delete it before if no Pod uses it.",
+                "Delete it if no Pod uses it. Otherwise it is deleted with its PodCliqueSet.",
                 settling=True,
             ),
             id="without its PodGang",
@@ -70,7 +70,7 @@ BY_SET = (OwnerRef("PodCliqueSet", "train", "uid-set", True),)
             False,
             OwnershipProblem(
                 'orphaned: the PodGang of its PodCliques does not exist, and neither does PodCliqueSet "train"',
-                "Delete it, unless the garbage collector has done so.",
+                "Delete it, unless the garbage collector already has.",
             ),
             id="without anything",
         ),

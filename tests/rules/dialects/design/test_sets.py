@@ -210,8 +210,7 @@ def test_what_was_stored_before_stays_usable(
     assert (findings == []) is kept
     assert (warnings != []) is kept
     assert all(
-        warning.startswith("topology constraint ignored, it was stored before: spec.")
-        for warning in warnings
+        warning.startswith("stored topology constraint ignored: spec.") for warning in warnings
     )
 
 
@@ -306,7 +305,7 @@ def test_a_level_below_the_hostname_is_allowed_with_a_warning() -> None:
     assert (findings, warnings) == (
         [],
         [
-            f'{CLIQUE}: KAI can\'t place pods by "numa", which is below kubernetes.io/hostname:'
-            ' the scheduler is told "host"'
+            f'{CLIQUE}: KAI cannot use level "numa", which is below kubernetes.io/hostname:'
+            ' the constraint is written as "host"'
         ],
     )
