@@ -1,4 +1,4 @@
 """A Kubernetes client library: calls, caches and loops.
 
-Independent of the systems that this product runs beside.
+It knows nothing of Grove, KAI and other systems.
 """

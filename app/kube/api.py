@@ -256,7 +256,7 @@ async def find_living(
 ) -> Object | None:
     """Return the metadata of the object with this uid.
 
-    None if it does not exist, is another one of the name, or is being deleted. Raise ClusterError.
+    None if it does not exist, is being deleted, or has another uid. Raise ClusterError.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
@@ -344,10 +344,10 @@ PAGE = 500
 """The most objects of a page."""
 
 PAGE_BYTES = 2 * 2**20
-"""What a page should take. 500 Pods of 4 KB, as most are, take as much."""
+"""The bytes that a page should have: those of 500 Pods of 4 KB, a common size."""
 
 MOST_PAGE_BYTES = 4 * 2**20
-"""What a page of several objects may take. One that takes more is asked for again, with fewer."""
+"""The most bytes of a page with several objects. A longer page is read again with fewer."""
 
 _FIRST_PAGE = 25
 
@@ -355,7 +355,7 @@ _FIRST_PAGE = 25
 class PageSize(Struct):
     """The number of objects to ask for, so that a page takes about PAGE_BYTES.
 
-    Nobody knows the size of objects before the first page, and tenants decide on it.
+    The size of objects is not known before the first page, and tenants decide on it.
     """
 
     most: int = PAGE
@@ -412,8 +412,8 @@ async def pages(
 ) -> AsyncGenerator[Page, None]:
     """Yield each object once, in pages of at most `limit` objects and about PAGE_BYTES.
 
-    The API server makes the next page while this one is read. Beside a large cluster, that saves
-    up to a fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is
+    The API server makes the next page while this one is read. In a large cluster, that saves up to
+    a fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is
     yielded, and dropped before the next page is decoded.
 
     A list expires after some minutes (Gone). It is then started again, without the objects that

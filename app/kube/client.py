@@ -54,7 +54,7 @@ class HttpClient(Part):
     ) -> None:
         self._transport = Transport(credentials, limits)
         self.call: Call = self._transport.call
-        """Sends requests that have one response. A record stands in between."""
+        """Sends a request that has one response. A recorder of requests replaces it."""
         self.discovery = Discovery(self.read, resources)
 
     def sibling(self, limits: CallLimits) -> "HttpClient":
@@ -251,14 +251,14 @@ def _watch_event(line: bytes, form: Any) -> WatchEvent | None:
     return WatchEvent(kind, obj, len(line)) if kind in _EVENT_TYPES else None
 
 
-# Commands for people get a client that can only read, so that none of their code can write.
+# Commands that people run get a client that can only read, so that none of their code can write.
 
 
 class ReadOnlyClient:
     """A `Client` that reads, and that creates access reviews, which are not stored.
 
     All other writes, and reads of `hidden` resources, raise Rejected without a request. `options`
-    are those of the same method of `Client`.
+    are the options of the same method of `Client`.
     """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:
@@ -291,10 +291,10 @@ class ReadOnlyClient:
 
     def _require_shown(self, resource: Resource) -> None:
         if resource in self._hidden:
-            raise Rejected(f"{resource} are not read here", code=403, reason="Forbidden")
+            raise Rejected(f"this client does not read {resource}", code=403, reason="Forbidden")
 
 
 def _read_only(verb: str, resource: Resource) -> Rejected:
     return Rejected(
-        f"this client only reads: {verb} of {resource} is not sent", code=403, reason="Forbidden"
+        f"this client only reads, so it does not {verb} {resource}", code=403, reason="Forbidden"
     )

@@ -1,7 +1,7 @@
 """The contexts of a kubeconfig, read without credentials.
 
-`kubeconfig.py` reads those with kubernetes_asyncio, whose import costs each command 0.16 s. What
-asks only for a namespace, such as the completion of names in a shell, does without.
+`kubeconfig.py` reads credentials with kubernetes_asyncio, whose import takes 0.16 s. Commands that
+only need a namespace, such as shell completion, avoid that import.
 """
 
 import os
@@ -17,18 +17,18 @@ USUAL = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
 
 
 def files_of(path: Path | None) -> list[str]:
-    """Return the names of the files of a kubeconfig, which are merged."""
+    """Return the names of the files of a kubeconfig. Several files are merged."""
     return str(path or USUAL).split(os.pathsep)
 
 
 def has_content(name: str) -> bool:
-    """Return whether there is a file with this name, and it is not empty."""
+    """Return whether a file of this name exists and is not empty."""
     path = Path(name).expanduser()
     return path.is_file() and path.stat().st_size > 0
 
 
 def namespace_of(path: Path | None, context: str | None) -> str:
-    """Return the namespace that kubectl uses: that of the context, or `default`."""
+    """Return the namespace that kubectl uses: the one of the context, or `default`."""
     contexts, current = contexts_in(path)
     return text_at(contexts.get(context or current, {}), "namespace") or "default"
 

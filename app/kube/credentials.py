@@ -1,7 +1,4 @@
-"""The address of the API server and the identity for its calls.
-
-They are those of a Pod, or of a kubeconfig.
-"""
+"""The address of the API server and the identity for calls, from a Pod or a kubeconfig."""
 
 import os
 import ssl
@@ -35,15 +32,12 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name for which the certificate of the server is verified.
-
-        It is given if it is not that in `host`.
-        """
+        """The name that the certificate of the server must have. None for the name in `host`."""
         ...
 
     @property
     def impersonation(self) -> Headers:
-        """The headers of the user as whom requests are made, if it is not the authenticated one."""
+        """The headers that impersonate another user. Empty without impersonation."""
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...
@@ -80,7 +74,7 @@ class PodCredentials:
 
     def ssl_context(self) -> ssl.SSLContext | None:
         bundle = read_mounted(self.ca_file).decode()
-        if not bundle.strip():  # otherwise, the CAs of the system would be trusted
+        if not bundle.strip():  # otherwise, Python would trust the CAs of the system
             raise OSError(f"{self.ca_file} is empty")
         return trusting(cadata=bundle)
 
@@ -118,7 +112,7 @@ async def in_cluster(directory: Path = SERVICE_ACCOUNT) -> PodCredentials:
     """
     if not is_in_cluster():
         raise ClusterError(
-            "no credentials for the cluster: this is no Pod, so give --kubeconfig FILE"
+            "no credentials for the cluster: this process is not in a Pod. Add --kubeconfig FILE"
         )
 
     name = os.environ["KUBERNETES_SERVICE_HOST"]

@@ -3,9 +3,9 @@
 It reads /apis and the resource lists of known group versions. It does not use aggregated discovery,
 which some API servers lack.
 
-A neighbour may be upgraded to a version of its API that is not known here. A resource that is
-served in none of its known versions counts as served in a later one, so that rules go on; what is
-read of it is judged as the newest known version. `unknown` has these resources.
+A neighbour may be upgraded to a version of its API that is not known here. If a resource is served
+in none of its known versions, a later version is used, so that rules keep working, and its objects
+are treated like those of the newest known version. `unknown` has these resources.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from app.objects.resource import CRD, Resource
 Read = Callable[[str], Awaitable[Object]]
 INTERVAL_SECONDS = 300.0
 SETTLE_SECONDS = 1.0
-"""A CRD that was stored is mostly served after this time."""
+"""The time after which a stored CRD is served in most cases."""
 
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
 Lists = dict[GroupVersion, frozenset[str]]
-"""The plurals of the resources of each."""
+"""The plural names of the resources of each group version."""
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class Discovery:
         await self._changed.wait()
 
     def note_redefined(self, crd: str) -> None:
-        """To be called after a change of the spec of the CRD with this name."""
+        """Note a change of the spec of the CRD with this name."""
         self._redefined.setdefault(crd, asyncio.Event()).set()
 
     async def redefined(self, resource: Resource) -> None:
@@ -143,8 +143,7 @@ class Discovery:
 
         A change since the last call counts too. `resource` has one caller.
 
-        An open watch of `resource` continues with the former schema, without the fields that this
-        schema lacks.
+        An open watch of `resource` continues with the old schema, so it drops new fields.
         """
         changed = self._redefined.setdefault(str(resource), asyncio.Event())
         await changed.wait()
@@ -181,7 +180,7 @@ class Discovery:
 
     def _note(self, error: ClusterError) -> None:
         if not self.problem:
-            logger.warning("what the cluster serves can't be read: %s", error.message)
+            logger.warning("cannot read which resources the cluster serves: %s", error.message)
         self.problem = error.message
         self.error = error
 
@@ -189,7 +188,7 @@ class Discovery:
         """Read what the cluster serves.
 
         If the list of a group version cannot be read, its last list is used. Without a last list,
-        its resources keep their former versions. In both cases, the ClusterError is raised after
+        its resources keep their previous versions. In both cases, the ClusterError is raised after
         all other changes, so that `run` tries again soon: the last list may be out of date. Raise
         ClusterError if the groups cannot be read.
         """
@@ -217,9 +216,9 @@ class Discovery:
     ) -> dict[GroupVersion, ClusterError]:
         """Read the lists of group versions, which the API server has just named.
 
-        Return which can't be read: of these, the last lists stay. A 404 is no answer either: a
-        proxy answers so while an API server restarts. Before the first refresh there are no last
-        lists, so the ClusterError is raised.
+        Return the errors of lists that cannot be read: their last lists are kept. A 404 counts as
+        such an error, because proxies return it while an API server restarts. Before the first
+        refresh there are no last lists, so the ClusterError is raised.
         """
         lists: Lists = {}
         unread: dict[GroupVersion, ClusterError] = {}
@@ -240,9 +239,10 @@ class Discovery:
     async def _read_later(
         self, served: Sequence[GroupVersion]
     ) -> tuple[dict[Resource, str], dict[GroupVersion, ClusterError]]:
-        """Return later versions of the resources that are served in no known one.
+        """Return later versions of the resources that are served in no known version.
 
-        Also return which lists can't be read: what was served by them counts as served.
+        Also return the errors of lists that cannot be read. Resources in their last lists count as
+        served.
         """
         later: dict[Resource, str] = {}
         lists: Lists = {}
@@ -268,9 +268,9 @@ class Discovery:
         return later, unread
 
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
-        """Return the former version of `resource`, None if it counts as gone.
+        """Return the previous version of `resource` if a list that may have it is `unread`.
 
-        It counts if the list of one of its group versions is `unread`.
+        Otherwise return None: the resource is gone.
         """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None
@@ -278,17 +278,18 @@ class Discovery:
     async def assume(self) -> None:
         """Read only the groups, in one call.
 
-        A resource counts as served if its group version is served. If it is not, its list raises
-        NotServed. For commands that read each resource once. Raise ClusterError.
+        Every resource counts as served if its group version is. If it is not served after all,
+        listing it raises NotServed. Commands that read each resource once use this. Raise
+        ClusterError.
         """
         groups = await self._served_groups()
         self._has_refreshed.set()
         self._set_served({resource: _assumed(resource, groups) for resource in self.resources})
 
     async def _served_groups(self) -> list[GroupVersion]:
-        """Return the group versions that the cluster names, and the core one.
+        """Return the group versions of the cluster, including the core one.
 
-        Of each group, they are in the order of the API server, with the preferred one first.
+        The versions of a group are in the order of the API server: the preferred one is first.
         """
         answer = await self._read("/apis")
         named = [
@@ -304,7 +305,7 @@ class Discovery:
         return frozenset(str(item.get("name", "")) for item in answer.get("resources") or [])
 
     def _set_served(self, versions: dict[Resource, str | None]) -> None:
-        """Take the versions of all resources; None for those that are not served."""
+        """Store the versions of all resources. None stands for a resource that is not served."""
         before = self._served
         self._served = versions
         differing = [r for r in self.resources if before.get(r) != versions[r]]
@@ -312,7 +313,7 @@ class Discovery:
             for subscriber in self._subscribers:
                 subscriber(resource, versions[resource])
         if any(versions[resource] is None for resource in differing):
-            # an API server that starts may not name all groups yet
+            # An API server that is starting may not name all groups yet.
             self.trigger()
         if differing:
             self._changed.set()
@@ -342,9 +343,9 @@ async def watch_crds(client: Client, discovery: Discovery) -> NoReturn:
 
 
 def unknown_version(resource: Resource, version: str) -> str:
-    """Return what it means that `resource` is served in no known version, but in `version`."""
+    """Return the consequence of `resource` being served in `version` and in no known version."""
     return (
-        f"{version}, which this version of grove-admission doesn't know: it is judged as"
+        f"{version}, which this version of grove-admission does not know, so it is judged as"
         f" {resource.newest}"
     )
 
@@ -366,7 +367,7 @@ def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Itera
 
 
 def _assumed(resource: Resource, served: Sequence[GroupVersion]) -> str | None:
-    """Return the version in which `resource` is served if the cluster has it."""
+    """Return the version in which `resource` would be served if the cluster has it."""
     known = (version for version in resource.versions if (resource.group, version) in served)
     later = (version for _, version in _later_versions(resource, served))
     return next(known, None) or next(later, None)

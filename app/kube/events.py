@@ -1,4 +1,4 @@
-"""Kubernetes Events, for `kubectl describe`.
+"""Write Kubernetes Events, which `kubectl describe` shows.
 
 They are written in the background, and some may be lost.
 """
@@ -21,7 +21,7 @@ from app.objects.time import Now, precise_timestamp, utc_now
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
-"""Bytes of UTF-8: the API server rejects an Event with a longer note."""
+"""The most bytes of a note. The API server rejects an Event with a longer one."""
 
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096
@@ -112,7 +112,10 @@ class Recorder(Struct):
                 self.lost += 1
                 regarding = event["regarding"]["name"]
                 logger.info(
-                    "event %s on %s not written: %s", event["reason"], regarding, error.message
+                    "event %s about %s was not written: %s",
+                    event["reason"],
+                    regarding,
+                    error.message,
                 )
             finally:
                 self._waiting.task_done()
@@ -134,9 +137,9 @@ class Recorder(Struct):
             remember(self._counts, name, 1, SERIES_LIMIT)
 
     async def _counted_up(self, name: str, namespace: str) -> bool:
-        """Increases the count of an Event.
+        """Increase the count of an Event.
 
-        Returns False if the Event has been deleted, as Events are after an hour.
+        Return False if it has been deleted: the API server deletes Events after an hour.
         """
         count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": precise_timestamp(self.now())}
@@ -149,7 +152,7 @@ class Recorder(Struct):
         return True
 
     def event(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> Object:
-        """Return an Event that is yet to be written.
+        """Return a new Event.
 
         Its name is the same for the same content, in all replicas and after a restart.
         """
@@ -178,7 +181,7 @@ def _shortened(note: str) -> str:
 
 
 class Notices(Struct):
-    """Events of warnings, one for each problem.
+    """Warnings as Events, one for each problem.
 
     A level-driven reconciler sees a problem again and again. The current warnings of the last
     `MAX_KEYS` keys are remembered.
@@ -190,7 +193,7 @@ class Notices(Struct):
     def say(self, key: Key, regarding: Collection[Regarding], reason: str, note: str) -> None:
         """Record a warning on each of `regarding` that does not have it already.
 
-        It replaces the former warnings of `key`. `note` must not have figures that change often.
+        It replaces the previous warnings of `key`. `note` must not have numbers that change often.
         """
         before = self._current.get(key, set())
         notices = {(target, reason, note) for target in regarding}

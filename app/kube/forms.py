@@ -67,7 +67,7 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
             f"the API server's answer is not JSON: {error}", reason="Decode"
         ) from error
     if not isinstance(answer, dict):
-        raise Unavailable("the API server's answer is not an object", reason="Decode")
+        raise Unavailable("the API server's answer is not a JSON object", reason="Decode")
     return answer
 
 

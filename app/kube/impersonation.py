@@ -1,4 +1,4 @@
-"""Impersonation: the user of a kubeconfig acts as somebody else, with the rights of that one only.
+"""Impersonation: the user of a kubeconfig acts as another user, with only that user's permissions.
 
 https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation
 """
@@ -15,8 +15,8 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as` and `as-groups` of a user.
 
-    Empty if it has neither. Raise ValueError or TypeError if they can't be followed exactly, and
-    for `as-uid` and `as-user-extra`: a request without them would have other rights.
+    Empty if it has neither. Raise ValueError or TypeError if they cannot be sent exactly, or if the
+    user has `as-uid` or `as-user-extra`, without which a request would have other permissions.
     """
     for field in ("as-uid", "as-user-extra"):
         if user.get(field):
@@ -25,10 +25,10 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     name = _text(user.get("as") or "", "as")
     groups = user.get("as-groups") or []
     if not isinstance(groups, list):
-        raise TypeError("as-groups must be a list of texts")
+        raise TypeError("as-groups must be a list of strings")
     if not name:
         if groups:
-            raise ValueError("as-groups needs the field as")
+            raise ValueError("as-groups requires the field as")
         return ()
 
     headers = (("Impersonate-Group", _text(group, "as-groups")) for group in groups)
@@ -37,5 +37,5 @@ def impersonation_headers(user: Mapping[str, Any]) -> Headers:
 
 def _text(value: Any, field: str) -> str:
     if not isinstance(value, str) or _UNSAFE.search(value) or value != value.strip():
-        raise ValueError(f"{field} has {value!r}, which can't be sent")
+        raise ValueError(f"{field} has {value!r}, which cannot be sent in an HTTP header")
     return value

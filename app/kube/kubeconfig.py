@@ -40,13 +40,10 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The commands that renew the credentials of known exec plugins.
-
-The plugins themselves are not interactive.
-"""
+"""The login commands of known exec plugins, which are not interactive themselves."""
 
 PLUGIN_SECONDS = 5.0
-"""The time of an exec plugin after which its user is told."""
+"""The time after which a person is told that an exec plugin is slow."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 
@@ -57,8 +54,9 @@ logger = logging.getLogger(__name__)
 class _Requestor(OpenIDRequestor):
     """A request for a new token of OpenID Connect, to a server whose certificate is checked.
 
-    The library checks it only if the kubeconfig has a CA (`idp-certificate-authority-data`), and
-    then it fails. So the refresh token and the secret of the client would go to whoever answers.
+    The library only checks the certificate if the kubeconfig has a CA
+    (`idp-certificate-authority-data`), and then it fails. So it would send the refresh token and
+    the client secret to any server that answers.
     """
 
     def _get_connector(self) -> aiohttp.TCPConnector:
@@ -69,7 +67,7 @@ vars(reader)["OpenIDRequestor"] = _Requestor
 
 
 class MissingPlugin(OSError):
-    """An exec plugin is not installed, so that no login helps."""
+    """An exec plugin is not installed, so a login would not help."""
 
 
 class KubeconfigCredentials:
@@ -157,22 +155,24 @@ class KubeconfigCredentials:
 def _require_file(path: Path | None) -> None:
     """Raise ConfigException if there is no kubeconfig.
 
-    kubernetes_asyncio would only say which key it misses.
+    kubernetes_asyncio would only name a missing key.
     """
     if path is not None and not path.is_file():
-        raise ConfigException(f"there is no file {path}")
+        raise ConfigException(f"the file {path} does not exist")
     if path is None and not any(Path(name).expanduser().is_file() for name in files_of(None)):
-        raise ConfigException(f"there is no kubeconfig {USUAL}; give --kubeconfig FILE")
+        raise ConfigException(f"the kubeconfig {USUAL} does not exist. Add --kubeconfig FILE")
 
 
 def _require_context(merged: Any, context: str | None) -> None:
-    """Raise ConfigException if a kubeconfig that can be read doesn't have this context."""
+    """Raise ConfigException if a readable kubeconfig does not have this context."""
     contexts = _entries(merged, "context")
     names = ", ".join(contexts)
     if context and contexts and context not in contexts:
-        raise ConfigException(f"no context is called {context}, but {names}")
+        raise ConfigException(f"the kubeconfig has no context {context}. It has: {names}")
     if contexts and not context and _current(merged) not in contexts:
-        raise ConfigException(f"no context is current; give --context, of {names}")
+        raise ConfigException(
+            f"the kubeconfig has no current context. Add --context NAME, one of: {names}"
+        )
 
 
 def _require_plugin(name: str, user: JsonMap) -> None:
@@ -181,23 +181,23 @@ def _require_plugin(name: str, user: JsonMap) -> None:
     command = str(plugin.get("command") or "")
     if command and shutil.which(command) is None:
         hint = " ".join(str(plugin.get("installHint") or "").split())
-        text = f"{command}, the plugin of the user {name}, is not installed, or not in PATH"
+        text = f"{command}, the exec plugin of user {name}, is not installed or not in PATH"
         raise MissingPlugin(text + (hint and f": {hint}"))
 
 
 @contextlib.contextmanager
 def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
-    """Tell who waits for the exec plugin of `user`, if it takes long.
+    """Log a warning if the exec plugin of `user` takes long.
 
-    The reader keeps what a plugin says, such as where to log in.
+    kubernetes_asyncio captures what a plugin prints, such as where to log in.
     """
     if not user.get("exec"):
         yield
         return
 
     text = (
-        "the plugin of the user %s has not answered for %g s; if it wants you to log in, do that"
-        " with kubectl first"
+        "the exec plugin of user %s has not answered for %g s. If you have to log in, run a kubectl"
+        " command first"
     )
     loop = asyncio.get_running_loop()
     telling = loop.call_later(PLUGIN_SECONDS, logger.warning, text, name, PLUGIN_SECONDS)
@@ -219,9 +219,9 @@ def _current(merged: Any) -> str:
 
 
 def _merged(path: Path | None) -> Any:
-    """Return the kubeconfig as a node: several files are merged, as kubectl does it.
+    """Return the kubeconfig as a node. Several files are merged as kubectl does.
 
-    Files without content are passed over.
+    Empty files are skipped.
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
@@ -276,6 +276,6 @@ def _user_of(merged: Any, context: str | None) -> tuple[str, JsonMap]:
     name = str(chosen.get("user") or "")
     users = _entries(merged, "user")
     if name and name not in users:
-        raise ConfigException(f"the context names the user {name}, who is not in the kubeconfig")
+        raise ConfigException(f"the context names user {name}, which is not in the kubeconfig")
 
     return name, users.get(name, {})

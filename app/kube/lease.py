@@ -112,7 +112,7 @@ class Elector(Struct):
             try:
                 return await self._lead_once(work)
             except Lost as lost:
-                log.warning("no longer leading: %s", lost)
+                log.warning("stopped leading: %s", lost)
 
     async def _acquire(self) -> None:
         while True:
@@ -199,13 +199,13 @@ class Elector(Struct):
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
         """Cancel the work, and wait until it ends or the lease expires. Renewals continue.
 
-        If this is cancelled meanwhile, it goes on waiting, and returns the CancelledError.
+        If this is cancelled meanwhile, keep waiting, and return the CancelledError.
         """
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
         while not working.done():
             if self.clock() >= self._expires():
-                log.critical("the leader's work is still running though the lease has run out")
+                log.critical("the leader's work is still running although the lease has expired")
                 self.stop_process()
                 break
             try:
@@ -313,7 +313,7 @@ class Elector(Struct):
 
 
 async def _cancelled(renewing: "asyncio.Future[Never]") -> BaseException | None:
-    """End the renewals. Returns the error with which they had ended before, or None."""
+    """End the renewals. Return the error with which they had already ended, or None."""
     renewing.cancel()
     await asyncio.wait({renewing})
     return None if renewing.cancelled() else renewing.exception()

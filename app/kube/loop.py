@@ -1,9 +1,9 @@
 """The loop of a reconciler: a queue of keys, workers, backoff and resync.
 
 A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does
-not get the change. A key that waits is in the queue only once, and a key that is added while it is
-reconciled is reconciled again. Namespaces take turns, so that nobody waits for all keys of another
-tenant.
+not get the change. A pending key is in the queue only once, and a key that is added while it is
+reconciled is reconciled again. Namespaces take turns, so that no tenant waits for all keys of
+another one.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MOST_CONFLICT_SECONDS = 5.0
 """
 
 WARNINGS = 10
-"""Failures that are logged one by one in each `PROGRESS_SECONDS`."""
+"""The most failures that are logged one by one in `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500
@@ -53,7 +53,7 @@ class Reconciler(Protocol):
     async def reconcile(self, key: Key) -> float | None:
         """Write the difference for `key`.
 
-        Returns None, or the seconds after which to reconcile the key again. After an exception it
+        Return None, or the seconds after which to reconcile the key again. After an exception, it
         is reconciled again: soon and without a warning after a Conflict, otherwise with backoff.
         """
         ...
@@ -65,9 +65,9 @@ class Loop:
     Each key is reconciled by one worker at a time.
 
     A run begins with all keys; keys that are added while the loop is not running are ignored.
-    `workers` is the number of keys that are reconciled concurrently; those of one namespace have at
-    most half of them, because a step may take long. `begin` is called at the start of every run,
-    and `observe` after every step. `random` returns numbers in [0, 1).
+    `workers` is the number of keys that are reconciled concurrently. The keys of one namespace get
+    at most half of the workers, because a step may take long. `begin` is called at the start of
+    every run, and `observe` after every step. `random` returns numbers in [0, 1).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Loop:
         self._observe = observe
         self._random = random
         self._queue: OrderedDict[str, OrderedDict[Key, None]] = OrderedDict()
-        """The keys that wait, by namespace: the first one has the next turn."""
+        """The pending keys by namespace. The first namespace has the next turn."""
         self._added = asyncio.Event()
         self._working: set[Key] = set()
         self._again: set[Key] = set()
@@ -99,7 +99,7 @@ class Loop:
 
     @property
     def depth(self) -> int:
-        """The number of keys that wait or are being reconciled."""
+        """The number of keys that are pending or being reconciled."""
         return self._waiting + len(self._working)
 
     @property
@@ -112,7 +112,7 @@ class Loop:
         return len(self._backoffs)
 
     def add(self, key: Key, *_: object) -> None:
-        """Reconcile `key` soon. What follows may be its change, as a store tells it."""
+        """Reconcile `key` soon. Further arguments, which stores pass, are ignored."""
         if not self._running:
             return
         self._cancel_timer(key)
@@ -123,12 +123,12 @@ class Loop:
             self._added.set()
 
     def add_all(self, *_: object) -> None:
-        """Reconcile all keys soon. It takes a change of anything, as a subscriber."""
+        """Reconcile all keys soon. A subscriber gets arguments, which are ignored."""
         for key in self.reconciler.all_keys():
             self.add(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Reconciles `key` in `seconds`, or earlier if it is added before."""
+        """Reconcile `key` in `seconds`, or earlier if it is added before."""
         if not self._running:
             return
         loop = asyncio.get_running_loop()
@@ -178,13 +178,13 @@ class Loop:
             self._working.add(key)
             await self._step(key)
             self._working.discard(key)
-            # another key of this namespace may have waited for that
+            # Another key of this namespace may have waited for this worker.
             self._added.set()
             self.steps += 1
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
-            # lets verdicts run between steps without a call, of which there may be thousands
+            # There may be thousands of steps without a call: let verdicts run between them.
             await asyncio.sleep(0)
 
     def _next(self) -> Key | None:
@@ -223,7 +223,7 @@ class Loop:
         except ClusterError as error:
             wait = self._back_off(key, error.retry_after)
             self._warned += 1
-            # thousands of keys may fail for one reason: the others are only counted
+            # Thousands of keys may fail for one reason. Further failures are only counted.
             if self._warned <= WARNINGS:
                 logger.warning("%s: %s; again in %.1f s", step, error.message, wait)
             return "error"

@@ -27,8 +27,8 @@ class Owners(Struct):
     """A walk along owner references with `controller: true`.
 
     Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners. Callers
-    say how old a cached owner may be, in seconds. A reference with the uid of another owner, which
-    anybody can write, is read for itself. `clock` is monotonic, in seconds.
+    say how old a cached owner may be, in seconds. Anybody can write a reference with the uid of
+    another owner, so such a reference is read separately. `clock` is monotonic, in seconds.
     """
 
     client: Objects
@@ -110,10 +110,10 @@ class Owners(Struct):
 
 
 def _is_possible(reference: OwnerRef) -> bool:
-    """Return whether this reference is followed: an object that is stored can have it.
+    """Return whether a stored object can have this reference, and an owner can lie behind it.
 
-    That of a review may have megabytes, or the name "." of the list of all objects. None of COPIES
-    speaks for a Pod.
+    A reference in a review may have megabytes, or the name ".", whose path is the list of all
+    objects. Owners of the kinds COPIES do not own Pods.
     """
     kind = reference.api_version + reference.kind
     is_possible = len(kind) <= MAX_SUBDOMAIN and reference.kind not in COPIES
@@ -127,9 +127,9 @@ def _check_is_final(error: NotFound | Rejected) -> None:
 
 
 class Kinds(Struct):
-    """Resources by apiVersion and kind.
+    """Resources by apiVersion and kind, each read from the API server once.
 
-    Each is read from the API server once. `read` returns the JSON at a path.
+    `read` returns the JSON at a path.
     """
 
     read: Callable[[str], Awaitable[Object]]

@@ -7,15 +7,15 @@ from app.base.sample import Sample, gauge
 from app.objects.time import Clock
 
 UNREACHABLE_SECONDS = 300.0
-"""How long an API server may be silent.
+"""How long an API server may be silent before this server becomes unready.
 
-One of a single control plane is away for some minutes during an upgrade. If every replica was
-unready then, no review would be answered right after it.
+During an upgrade, a single control plane is away for some minutes. If all replicas were unready
+then, no review could be answered right after it.
 """
 
 
 class Reach:
-    """When the API server has answered last, and what prevents it from answering."""
+    """The time of the last answer of the API server, and the current problem with it."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
@@ -30,12 +30,14 @@ class Reach:
         self._problem = problem
 
     def check(self) -> str | None:
-        """Return the reason why verdicts may rest on facts that are too old, or None."""
+        """Return why verdicts may be based on facts that are too old, or None."""
         age = self._clock() - self._answered_at
         if not self._problem or age < UNREACHABLE_SECONDS:
             return None
-        return f"has not answered for {age:.0f} s, and the facts are as old: {self._problem}"
+        return f"has not answered for {age:.0f} s, so the facts are that old: {self._problem}"
 
     def samples(self) -> Iterator[Sample]:
         age = self._clock() - self._answered_at
-        yield gauge("api_answer_age_seconds", "Since the API server has answered last.", age)
+        yield gauge(
+            "api_answer_age_seconds", "Seconds since the last answer of the API server.", age
+        )

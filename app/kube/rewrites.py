@@ -1,6 +1,6 @@
-"""The detection of another writer of the same fields.
+"""Detect another writer of the same fields, by the number of our writes to each object.
 
-The number of writes to each object shows it, so that a fight is not continued.
+The reconcilers then back off instead of continuing the fight.
 """
 
 import time

@@ -1,9 +1,7 @@
-"""The cache of a resource.
+"""The cache of a resource: a projection of each object, by key and by index.
 
-It has a projection of each object, by key and by index.
-
-A list and a watch bring objects in the order of their changes, so what comes later replaces what is
-stored. Only responses to writes may be newer than that, or older: their versions are kept until the
+A list and a watch deliver objects in the order of their changes, so each replaces the stored one.
+Only responses to writes may be newer or older than the watch. Their versions are kept until the
 watch has passed them.
 
 Resource versions are compared as numbers, which Kubernetes guarantees since 1.35 (KEP-5504):
@@ -32,7 +30,7 @@ IndexFunction = Callable[[T], Iterable[Key]]
 Change = Callable[[Key, T | None, T | None], None]
 """A function that is called after a change of a store.
 
-It gets the key, the value before and the value now; None if there is none.
+It gets the key, the old value and the new value. None stands for no value.
 """
 
 
@@ -98,7 +96,7 @@ class WatchStore(Generic[T]):
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
-        """Return this store. Raise Unavailable until its first list; `resource` names it there."""
+        """Return this store. Raise Unavailable until its first list, naming `resource`."""
         if not self.synced:
             raise Unavailable(
                 f"the cache of {resource} is not filled yet; try again in a few seconds"
@@ -126,7 +124,7 @@ class WatchStore(Generic[T]):
         return len(self._entries)
 
     def age(self) -> float | None:
-        """Seconds since the last list, event or bookmark; None before the first one."""
+        """The seconds since the last list, event or bookmark. None before the first one."""
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:
@@ -137,8 +135,8 @@ class WatchStore(Generic[T]):
     def note(self, obj: Object) -> None:
         """Store the object in the response of a write.
 
-        So reads have it before the watch delivers it. It is ignored if the watch is past its
-        version: the object may have been deleted since.
+        So reads return it before the watch delivers it. The object is ignored if the watch has
+        passed its version, because it may have been deleted since.
         """
         key = _key(obj)
         version = _version(obj)
@@ -149,7 +147,7 @@ class WatchStore(Generic[T]):
             self._set(key, self._kept(key, obj, self._most + 1))
 
     def forget(self) -> None:
-        """Empties the store until the next list. For a watch that was not running for some time."""
+        """Empty the store until the next list, because the watch was not running for some time."""
         self._empty()
         self._noted.clear()
         self.synced = False
@@ -228,7 +226,7 @@ class WatchStore(Generic[T]):
     def apply(self, event: WatchEvent) -> Version:
         """Apply an event of the watch or a bookmark.
 
-        Returns the resourceVersion from which to continue.
+        Return the resourceVersion from which to continue.
         """
         self.sign_of_life()
         version = _version(event.object)
@@ -244,7 +242,7 @@ class WatchStore(Generic[T]):
         return version
 
     def sign_of_life(self) -> None:
-        """Take note that the store is up to date at this moment."""
+        """Note that the store is up to date now."""
         self.end_problem()
         self._last_sign = self._clock()
 
@@ -252,7 +250,7 @@ class WatchStore(Generic[T]):
         self.problem = ""
 
     def mark_not_served(self) -> None:
-        """Empties the store, because the cluster does not serve the resource.
+        """Empty the store, because the cluster does not serve the resource.
 
         The store then counts as synced.
         """
@@ -267,7 +265,7 @@ class WatchStore(Generic[T]):
         self._has_synced.set()
 
     def fail(self, problem: str, error: ClusterError) -> None:
-        """Take note that the store is not up to date because of an error of a list or a watch."""
+        """Note that the store is not up to date because of an error of a list or a watch."""
         self.count_restart("error")
         self.problem = problem
         self.error = error
@@ -277,7 +275,7 @@ class WatchStore(Generic[T]):
 
     def restart_samples(self, name: str) -> Iterator[Sample]:
         """Yield the number of restarts of the watch of the resource `name`, by their reason."""
-        text = "Watches begun again."
+        text = "Restarts of watches, by reason."
         for reason, count in self.restarts.items():
             yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
 
@@ -333,7 +331,7 @@ class WatchStore(Generic[T]):
 class _Index(Struct, Generic[T]):
     """Keys by index value.
 
-    If a value has a single key, as most have, the key is stored without a dict of 200 bytes.
+    Most values have a single key. Such a key is stored without a dict, which would take 200 bytes.
     """
 
     function: IndexFunction[T]

@@ -1,6 +1,6 @@
 """Requests to an API server over aiohttp.
 
-This has time limits, rate limit, retries, credentials, and the translation of errors.
+This applies time limits, the rate limit, retries and credentials, and translates errors.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ Params = dict[str, str]
 JSON = "application/json"
 _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
-"""Bytes of a body that takes about a millisecond to decode."""
+"""The length of a body that takes about a millisecond to decode."""
 STRANGE_CALLS = 10
-"""The most calls at a time for verdicts that anybody may have asked for.
+"""The most concurrent calls for verdicts that any client may have requested.
 
-All other calls wait for no more than these, for their turn and for a connection.
+Other calls wait for at most these, both for their turn and for a connection.
 """
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.
@@ -187,7 +187,7 @@ class Transport:
     async def _send(
         self, request: ApiRequest, timeouts: aiohttp.ClientTimeout
     ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """Return the response, when its headers have arrived.
+        """Yield the response once its headers have arrived.
 
         After a 401 or a failed handshake, the credentials are renewed and the request is sent
         again, because it has had no effect.
@@ -295,11 +295,11 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-        raise Unavailable(f"{host}: its certificate is not trusted: {why}", reason="TLS") from error
+        raise Unavailable(f"{host}: the certificate is not trusted: {why}", reason="TLS") from error
     except aiohttp.ClientSSLError as error:
         raise Unavailable(f"{host}: TLS: {_plainly(error)}", reason="TLS") from error
     except TimeoutError as error:
-        raise Unavailable(f"{host} didn't answer in time", reason="Timeout") from error
+        raise Unavailable(f"{host} did not answer in time", reason="Timeout") from error
     except (aiohttp.ClientError, OSError, LineTooLong) as error:
         raise Unavailable(f"{host}: {_plainly(error)}", reason="Connection") from error
 
@@ -320,8 +320,8 @@ def _plainly(error: Exception) -> str:
 class Turns:
     """Turns of the event loop in which a long body is decoded: one body a turn.
 
-    Lists and watches that are read at the same time do not add up to a long turn, so that verdicts
-    and the renewal of the Lease go on.
+    So concurrent lists and watches do not add up to a long turn, in which verdicts and the renewal
+    of the Lease would have to wait.
     """
 
     def __init__(self) -> None:
@@ -366,7 +366,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
             length = 0
             if line.strip():
                 yield line
-        # a quiet watch would keep them for minutes
+        # Without this, a quiet watch would keep them in memory for minutes.
         chunk = line = end = b""
         ends.clear()
         if begin:

@@ -1,4 +1,4 @@
-"""The TLS context for an API server, made again if the files behind it change."""
+"""The TLS context for an API server, which is renewed when its files change."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 class ServerTrust(Struct):
     """The context of `credentials`, with its CA and its client certificate.
 
-    Files that are unusable never replace a context. Connections that are open go on. `look_seconds`
-    is between two looks at the files, and the least time between two renewals after failures.
+    Unusable files never replace a context. Open connections are kept. `look_seconds` is the time
+    between two checks of the files, and the least time between two renewals after failures.
     """
 
     credentials: Credentials
@@ -40,7 +40,9 @@ class ServerTrust(Struct):
             self._looked_at = now
             if self._read() != self._content:
                 self._is_stale = True
-                with contextlib.suppress(Unavailable):  # it is being written: see the next look
+                with contextlib.suppress(
+                    Unavailable
+                ):  # it is being written: try again at the next check
                     await self.credentials.renew()
         if self._context is None or self._is_stale:
             self._looked_at = now
@@ -48,7 +50,7 @@ class ServerTrust(Struct):
         return self._context or True
 
     async def renew(self) -> None:
-        """Read the credentials again, because the API server has refused them.
+        """Read the credentials again, because the API server has rejected them.
 
         Raise Unavailable if they can't be read.
         """
@@ -57,7 +59,7 @@ class ServerTrust(Struct):
         await self.credentials.renew()
 
     async def renew_after_failure(self) -> bool:
-        """Return whether it is worth to connect again after a failed handshake."""
+        """Renew the context after a failed handshake. Return whether to connect again."""
         self._is_stale = True
         is_recent = asyncio.get_running_loop().time() - self._renewed_at < self.look_seconds
         if is_recent and self._read() == self._content:
@@ -72,7 +74,9 @@ class ServerTrust(Struct):
         except (OSError, ValueError) as error:
             if self._context is None:
                 raise
-            logger.warning("the CA of the API server is not loaded, the former one is: %s", error)
+            logger.warning(
+                "cannot load the CA of the API server, still using the previous one: %s", error
+            )
             return
         self._content = content
         self._is_stale = False

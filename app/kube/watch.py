@@ -191,7 +191,7 @@ async def list_into(client: Reader, store: WatchStore[T], selection: Selection, 
         token = page.continue_token
         if not token:
             break
-        del page  # or it would be in memory beside the next one
+        del page  # otherwise, two pages would be in memory
 
     return await _end_list(store, version, pace)
 
@@ -236,7 +236,8 @@ async def follow(
 ) -> NoReturn:
     """Watch from `version`, one request after the other.
 
-    If `version` is "", the first watch begins with a list; raise NotStreamed if that can't be had.
+    If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server does
+    not send it.
 
     After a broken connection it continues from the last version. The problem is over once the API
     server accepts the next request: if nothing changes, the first event may take a minute. After a
@@ -298,11 +299,11 @@ async def follow(
 
 
 def _refuses_to_stream(error: ClusterError) -> bool:
-    """Return whether an API server may answer the list that is streamed elsewhere.
+    """Return whether an ordinary list may succeed after this error of a streaming list.
 
-    1.27 to 1.33 answer 422 unless the feature WatchList is on, older ones and some proxies 400.
-    Beside an etcd before 3.4.25 or 3.5.8, an accepted watch ends with an error. A 403 may be about
-    the right to watch: the list says which right is missing.
+    Kubernetes 1.27 to 1.33 return 422 unless the feature WatchList is enabled, and older releases
+    and some proxies return 400. With an etcd before 3.4.25 or 3.5.8, the accepted watch ends with
+    an error. A 403 may be about the permission to watch: the list says which one is missing.
     """
     return isinstance(error, Rejected) and error.code != 401
 

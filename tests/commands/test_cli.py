@@ -96,15 +96,15 @@ def test_a_terminal_without_utf_8_gets_codes_of_characters_that_it_does_not_have
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explain"], "there is no kubeconfig HOME/.kube/config; give --kubeconfig FILE"),
-        (["topology", "--kubeconfig", "nowhere"], "there is no file nowhere"),
+        (["explain"], "the kubeconfig HOME/.kube/config does not exist. Add --kubeconfig FILE"),
+        (["topology", "--kubeconfig", "nowhere"], "the file nowhere does not exist"),
         (
             ["doctor", "--kubeconfig", "CONFIG", "--context", "c"],
-            "no context is called c, but a, b",
+            "the kubeconfig has no context c. It has: a, b",
         ),
         (
             ["audit", "--kubeconfig", "UNCHOSEN"],
-            "no context is current; give --context, of a, b",
+            "the kubeconfig has no current context. Add --context NAME, one of: a, b",
         ),
     ],
 )

@@ -41,7 +41,7 @@ def test_the_headers_of_a_user(user: dict[str, Any], headers: Any) -> None:
     assert impersonation_headers(user) == headers
 
 
-NEEDS_AS = "as-groups needs the field as"
+NEEDS_AS = "as-groups requires the field as"
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,14 @@ NEEDS_AS = "as-groups needs the field as"
         ({"as": "bob", "as-uid": "1"}, "as-uid is not supported"),
         ({"as": "bob", "as-user-extra": {"a": ["b"]}}, "as-user-extra is not supported"),
         ({"as-user-extra": {"a": ["b"]}}, "as-user-extra is not supported"),
-        ({"as": ["bob"]}, "as has ['bob'], which can't be sent"),
-        ({"as": "bob\r\nX: y"}, "as has 'bob\\r\\nX: y', which can't be sent"),
-        ({"as": " bob"}, "as has ' bob', which can't be sent"),
-        ({"as": "bob", "as-groups": "a"}, "as-groups must be a list of texts"),
-        ({"as": "bob", "as-groups": [1]}, "as-groups has 1, which can't be sent"),
+        ({"as": ["bob"]}, "as has ['bob'], which cannot be sent in an HTTP header"),
+        ({"as": "bob\r\nX: y"}, "as has 'bob\\r\\nX: y', which cannot be sent in an HTTP header"),
+        ({"as": " bob"}, "as has ' bob', which cannot be sent in an HTTP header"),
+        ({"as": "bob", "as-groups": "a"}, "as-groups must be a list of strings"),
+        (
+            {"as": "bob", "as-groups": [1]},
+            "as-groups has 1, which cannot be sent in an HTTP header",
+        ),
     ],
 )
 def test_what_cannot_be_followed_exactly_is_refused(user: dict[str, Any], message: str) -> None:

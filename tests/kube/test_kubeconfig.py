@@ -81,7 +81,7 @@ PLUGIN = "{apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin,
         ("- a", "FILE is not a kubeconfig"),
         ("text", "FILE is not a kubeconfig"),
         ("a:\n\tb: c", "while scanning for the next token found character '\\t'"),
-        (CONTEXT, "the context names the user u, who is not in the kubeconfig"),
+        (CONTEXT, "the context names user u, which is not in the kubeconfig"),
     ],
 )
 async def test_what_is_wrong_with_a_kubeconfig_is_said(
@@ -103,8 +103,8 @@ async def test_no_login_helps_if_a_plugin_is_not_installed(tmp_path: Path) -> No
     with pytest.raises(ClusterError) as raised:
         await KubeconfigCredentials(path, None).load()
     assert raised.value.message == (
-        "no credentials for the cluster: no-such-plugin, the plugin of the user u, is not"
-        " installed, or not in PATH: get it at example.com"
+        "no credentials for the cluster: no-such-plugin, the exec plugin of user u, is not"
+        " installed or not in PATH: get it at example.com"
     )
     assert how_to_renew(raised.value, path, None) == ""
 
@@ -125,8 +125,8 @@ async def test_who_waits_for_a_plugin_is_told(
     path.write_text(f"{CONTEXT}users: [{{name: u, user: {user}}}]\n")
     await KubeconfigCredentials(path, None).load()
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "the plugin of the user u has not answered for 0.1 s; if it wants you to log in, do that"
-        " with kubectl first"
+        "the exec plugin of user u has not answered for 0.1 s. If you have to log in, run a kubectl"
+        " command first"
     ]
 
 
