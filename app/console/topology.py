@@ -219,7 +219,7 @@ def _nodes(topology: Topology, at: Path) -> list[Values]:
 def _node(index: Index, position: int) -> Values:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
-    free = plain(index.left_gpus[position]) if index.room_is_known else "?"
+    free = plain(index.free_gpus[position]) if index.room_is_known else "?"
     groups = dict.fromkeys(_group_of(index, pod) for pod in index.pods_on.get(node.name, ()))
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]

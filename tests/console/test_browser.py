@@ -21,7 +21,7 @@ from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
 from scripts.apiserver.beside import ApiServer, beside
-from scripts.apiserver.command import default_configuration
+from scripts.apiserver.command import create, default_configuration
 from scripts.apiserver.processes import free_port
 from scripts.fleet import fleet
 from tests.console.chromium import tab
@@ -41,6 +41,8 @@ PAGES = {
     "object": "object?object=PodCliqueSet/inference/llm-serve",
     "topology": "topology?pods=3&gpus=8&level=rack",
     "domain": "topology?at=zone-a/block-a1/rack-a1",
+    "queues": "queues",
+    "what-if": "what-if?if=drain+rack%3Drack-a1",
     "findings": "findings",
     "playground": "playground?example",
 }
@@ -102,7 +104,7 @@ async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
         async with beside(server, configuration, folder, readable=False):
             admin = await connect(server, "admin")
             await eventually(lambda: _has_topology(admin))
-            await server.apply(fleet())
+            await create(server, fleet())
             yield server
             await admin.close()
     finally:

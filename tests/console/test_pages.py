@@ -452,6 +452,14 @@ async def test_where_a_set_is_shown_and_domains_are_opened() -> None:
     assert unknown.heading.startswith("64 nodes")
 
 
+async def test_of_a_closed_node_the_map_and_the_table_say_the_same() -> None:
+    """gpu-d-03 is cordoned and empty: nothing of it is free for new pods."""
+    parsed = await shown("topology?at=zone-d/block-d1/rack-d1")
+    cells = [cell.text for cell in parsed.all("i", role="img")]
+    assert "gpu-d-03 0 of 8 closed" in cells
+    assert "gpu-d-03 0 of 8 ▲ cordoned" in parsed.texts("tr")
+
+
 async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
     async with console(Lists(objects())) as (client, _):
         rack = await page(client, "topology?at=zone-a/block-a1/rack-a1")
