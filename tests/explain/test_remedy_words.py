@@ -44,6 +44,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
+from tests.explain.table.placement import tolerating
 from tests.explain.table.queues import SHARED, batch
 from tests.explain.table.refused import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
@@ -393,6 +394,53 @@ def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
     if backend == "team-x":
         asks = "Ask the platform team whether team-x, for which Grove has a profile, runs."
         assert asks in remedies
+
+
+TOLERATED = tolerating("node.kubernetes.io/unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "closed", "labels", "remedy", "commands"),
+    [
+        (
+            TOLERATED,
+            ("gpu-00", "gpu-01"),
+            {},
+            "If KAI is older, uncordon the nodes",
+            ("kubectl uncordon gpu-01",),
+        ),
+        (
+            TOLERATED,
+            ("gpu-00", "gpu-01"),
+            {KAI_CORDONED: ""},
+            "If KAI is older, wait until the cordon ends",
+            (),
+        ),
+        (TOLERATED, (), {}, None, ()),
+        (tolerating(""), ("gpu-00",), {}, None, ()),
+        (pods(), ("gpu-00",), {}, None, ()),
+        (TOLERATED, ("gpu-15",), {}, None, ()),
+    ],
+)
+def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
+    waiting: tuple[Any, ...],
+    closed: tuple[str, ...],
+    labels: dict[str, str],
+    remedy: str | None,
+    commands: tuple[str, ...],
+) -> None:
+    """Releases of KAI before 0.18 give such nodes to nobody."""
+    fleet = tuple(
+        replace(n, unschedulable=True, labels={**n.labels, **labels}) if n.name in closed else n
+        for n in nodes()
+    )
+    answered = answer(facts(nodes=fleet, pods=(*waiting, *HELD)))
+    found = [reason for reason in answered.reasons if reason.id == "NodesUnfit"]
+    assert [(reason.severity, reason.remedy) for reason in found] == (
+        [("note", remedy)] if remedy else []
+    )
+    assert [reason.commands for reason in found] == ([commands] if remedy else [])
+    assert answered.line[0].next == "next"
 
 
 @pytest.mark.parametrize("labels", [{}, {KAI_CORDONED: ""}])

@@ -97,7 +97,10 @@ def nodes_to_open(gang: Gang) -> Reasons:
 def nodes_unfit(gang: Gang) -> Reasons:
     """Nodes are closed to the gang, and if they were open, it would fit."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_closed or obstacle.is_of_pool:
+    if not obstacle:
+        yield from _tolerated_cordons(gang)
+        return
+    if not obstacle.is_closed or obstacle.is_of_pool:
         return
 
     like = [part for part in gang.demand.flat() if part.profile == obstacle.short.profile]
@@ -106,6 +109,42 @@ def nodes_unfit(gang: Gang) -> Reasons:
         yield from (_unfit(obstacle, *each) for each in helping if _is_needed(gang, each[1]))
     else:
         yield from (_unfit(obstacle, *each) for each in itertools.islice(helping, 1))
+
+
+def _tolerated_cordons(gang: Gang) -> Reasons:
+    """Tell of the place of a gang that has cordoned nodes, which its pods tolerate."""
+    placements = gang.placements
+    if not gang.waiting or not placements.now.fits:
+        return
+    cordoned = [
+        node
+        for node in placements.domains.nodes
+        if node.unschedulable and node.name in placements.now.nodes
+    ]
+    if not cordoned:
+        return
+    names = listed(node.name for node in cordoned)
+    text = (
+        f"Its place includes cordoned nodes ({names}), which its pods tolerate: KAI gives them to"
+        " it from 0.18 on, and earlier releases give them to nobody"
+    )
+    own = [node.name for node in cordoned if KAI_CORDONED not in node.labels]
+    commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
+    remedy = "If KAI is older, wait until the cordon ends"
+    if own:
+        remedy = "If KAI is older, uncordon the nodes"
+    refs = tuple(node.ref for node in cordoned)
+    evidence = Evidence(refs[0], "spec.unschedulable", "true")
+    yield about(
+        evidence,
+        "NodesUnfit",
+        text,
+        remedy,
+        "platform",
+        severity="note",
+        objects=refs,
+        commands=commands,
+    )
 
 
 def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:

@@ -284,7 +284,7 @@ PLACEMENT = (
     ),
     Row(
         "NodesUnfit",
-        "the pods tolerate the taint of another cordon, but not this one",
+        "the pods tolerate another taint than that of cordoned nodes",
         {
             "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
             "pods": (
@@ -295,9 +295,9 @@ PLACEMENT = (
         "2 of 4 nodes of zone-a/rack-a1 are out: 2 cordoned",
         "platform",
         {
-            "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
+            "nodes": changed(("gpu-00",), unschedulable=True),
             "pods": (
-                *tolerating("node.kubernetes.io/unschedulable"),
+                *tolerating("node.kubernetes.io/not-ready"),
                 *fill("rack-a2", "rack-b1", "rack-b2"),
             ),
         },
