@@ -631,7 +631,7 @@ async def test_findings_are_examined_on_demand() -> None:
     assert "PodGroup research/Upper" in " ".join(parsed.texts("b"))
     texts = parsed.texts("tr")
     assert [text for text in texts if "leak" in text] == []
-    assert len([text for text in texts if "is on 63 of 64 nodes" in text]) == 1
+    assert len([text for text in texts if "only 63 of 64 nodes have the label" in text]) == 1
     assert [row.split()[0:3] for row in refused.texts("tr")[1:]] == [["■", "refused", "today"]]
     assert "Nothing matches the filter." in none.texts("p")
     assert "Secrets and ConfigMaps (never read here)" in " ".join(parsed.texts("div", cls="note"))
