@@ -223,6 +223,23 @@ def test_every_message_of_a_webhook_is_in_the_tables_and_no_other() -> None:
     ] == []
 
 
+def test_messages_that_the_page_of_units_quotes_are_those_of_the_code() -> None:
+    page = (ROOT / "manifests" / "examples" / "units" / "README.md").read_text()
+    quoted = re.findall(
+        r"^\| `([^`]+)` \|", page.partition("## If a Pod is refused")[2], re.MULTILINE
+    )
+    parts = [part.strip() for message in quoted for part in message.split("…")]
+    said = {
+        text
+        for folder in ("rules", "cluster", "objects")
+        for path in (ROOT / "app" / folder).rglob("*.py")
+        for text in texts(path)
+    }
+    long = [part for part in parts if part.count(" ") >= 2 and not part.startswith("Unsupported")]
+    assert len(long) > 5
+    assert [part for part in long if not any(part in text for text in said)] == []
+
+
 def test_the_tables_that_repeat_the_code_are_as_the_code_has_them() -> None:
     assert [
         str(path)
