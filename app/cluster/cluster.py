@@ -1,4 +1,4 @@
-"""One cluster: stores of facts, readers over them, and the MNNVL resources."""
+"""One cluster: the stores of its facts, the readers of these stores, and its MNNVL resources."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,8 @@ from app.stores.documents import DocumentObjects
 from app.stores.stores import Stores, fill
 
 STALE_SECONDS = 120.0
-"""A watch has a sign of life each minute."""
+"""The age from which a cache is reported as stale. A watch gets an event or bookmark each minute.
+"""
 
 _NEWEST = str(2**62)
 """A resourceVersion that is newer than any stored one."""
@@ -39,7 +40,7 @@ NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
 
 def too_large(resource: str, number: int) -> Sample:
-    """Return the metric of the objects of a resource that a cache has no room for."""
+    """Return the metric with the number of objects that are too large for a cache."""
     text = "Objects that are too large to be cached in full."
     return gauge("cache_objects_too_large", text, number, resource=resource)
 
@@ -47,10 +48,9 @@ def too_large(resource: str, number: int) -> Sample:
 class Cluster:
     """The facts of one cluster.
 
-    Watches fill the stores (`stores/stores`), or `read_into` and `cluster_of`, once.
-
-    `client` reads single objects and creates MNNVL resources. `discovery` is None if there is no
-    API server. `known` says what the facts leave open.
+    Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
+    once. `client` reads single objects and creates MNNVL resources. `discovery` is None if there is
+    no API server. `known` tells whether missing objects don't exist.
     """
 
     def __init__(
@@ -91,10 +91,7 @@ class Cluster:
         return [*self.stores, *self.hints]
 
     def checks(self) -> Checks:
-        """Return the problem of each check by its name, or None if there is none.
-
-        Without problems, the server can give verdicts.
-        """
+        """Return the problem of each check, or None. Without problems, verdicts are possible."""
         checks: dict[str, str | None] = {}
         reason = "not asked yet"
         if self.discovery is not None and not self.discovery.known:
@@ -120,7 +117,7 @@ class Cluster:
         return {**notes, "dialect": self.facts.dialect().name, **self._stale()}
 
     def _stale(self) -> dict[str, str]:
-        """Return how old the facts are whose cache is not refreshed, and why."""
+        """Return a note with the age and the reason for each stale cache."""
         notes = {}
         for name, store in self.stores.by_name().items():
             age = store.age()
@@ -138,7 +135,7 @@ class Cluster:
             labels = {"resource": str(resource), "version": version, "judged_as": resource.newest}
             yield gauge("api_version_unknown", text, 1, **labels)
 
-        text = "Levels that the labels of the nodes don't carry, or not as a tree."
+        text = "Levels whose labels are missing on nodes or do not form a tree."
         for name, problems in self.facts.level_problems().items():
             yield gauge("level_problems", text, len(problems), topology=name)
 
@@ -147,8 +144,8 @@ class Cluster:
 
     def _of_cache(self, name: str, store: WatchStore[Any]) -> Iterator[Sample]:
         yield gauge("cache_objects", "Objects in the cache.", len(store), resource=name)
-        yield gauge("cache_synced", "1 once the first list is in.", store.synced, resource=name)
-        text = "1 where the cluster serves the resource."
+        yield gauge("cache_synced", "1 after the first list.", store.synced, resource=name)
+        text = "1 if the cluster serves the resource."
         yield gauge("cache_served", text, store.served, resource=name)
 
         yield too_large(name, len(store.too_large))
@@ -157,7 +154,7 @@ class Cluster:
 
         age = store.age() if self.discovery is not None else None
         if age is not None:
-            text = "Since the last sign of life of the watch."
+            text = "Seconds since the last event or bookmark of the watch."
             yield gauge("cache_age_seconds", text, age, resource=name)
 
 
@@ -165,7 +162,9 @@ class ForTemplates(Value):
     """The facts for verdicts on the Pod templates of workloads (`dry_run/templates`)."""
 
     facts: ClusterView
+    """The nodes."""
     units: UnitOwners
+    """Finds rival claims and PodGroups."""
 
     @property
     def nvlink(self) -> NvlinkDomains:
@@ -189,9 +188,9 @@ def cluster_of(
 ) -> Cluster:
     """Return a cluster that contains only `documents`.
 
-    If they lack the managed topology of the dialect in force, one with the configured levels is
-    added, as the leader would create it. Unless `is_whole`, they are some objects of a cluster of
-    which nothing else is known.
+    If they lack the managed topology of the dialect in force, add one with the configured levels,
+    as the leader would create it. `is_whole` tells whether objects that are not among the documents
+    don't exist. Otherwise nothing is known about them.
     """
     objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name
@@ -224,7 +223,7 @@ def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
 async def cluster_around(
     documents: Sequence[Object], client: Client, configuration: Configuration
 ) -> tuple[Cluster, list[str]]:
-    """Return what a cluster contains, with `documents` as if they were stored.
+    """Return the facts of a cluster as if `documents` were stored in it.
 
     Also return the resources that could not be read, each with the reason.
     """
@@ -238,14 +237,12 @@ async def cluster_around(
 
 
 class Listing(Value):
-    """The result of `read_into`.
-
-    `unread` has the reason for each resource that could not be read. `stands_in` is true if the
-    managed ClusterTopology doesn't exist, and one with the configured levels takes its place.
-    """
+    """The result of `read_into`."""
 
     unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
+    """The reason for each resource that could not be read."""
     stands_in: bool = False
+    """Whether the managed ClusterTopology was added, because it doesn't exist."""
 
 
 async def read_into(
@@ -253,8 +250,8 @@ async def read_into(
 ) -> Listing:
     """Fill each store of `cluster` once (`stores/listed`).
 
-    If the managed ClusterTopology doesn't exist although its API is in force, one with `levels`
-    takes its place.
+    If the managed ClusterTopology doesn't exist although its API is in force, add one with
+    `levels`.
     """
     unread = await listed.read(cluster.stores, client, namespace)
     topologies = cluster.stores[TOPOLOGIES]

@@ -37,8 +37,8 @@ async def server_client(
 ) -> AsyncIterator[HttpClient]:
     """Yield the client of a server.
 
-    If neither `kubeconfig` nor `context` is given, it is of the cluster in which this Pod runs,
-    never of the one that kubectl uses here. Raise ClusterError if there are no credentials.
+    Without `kubeconfig` and `context`, use the in-cluster configuration, and never kubectl's
+    current context. Raise ClusterError if there are no credentials.
     """
     in_pod = kubeconfig is None and context is None
     credentials = await (in_cluster() if in_pod else from_kubeconfig(kubeconfig, context))
@@ -53,11 +53,10 @@ async def looking_client(
     context: str | None,
     recorded: Call | None = None,
 ) -> AsyncIterator[HttpClient]:
-    """Yield a client for a command that a person runs.
+    """Yield a client for a command that a person runs. Its discovery has not begun.
 
-    Outside of a Pod, the default is the cluster that kubectl uses. With answers that are
-    `recorded`, there is no cluster. Discovery has not begun. Raise ClusterError if there are no
-    credentials.
+    The default is the in-cluster configuration inside a Pod, otherwise kubectl's current context.
+    With `recorded` answers, there is no cluster. Raise ClusterError if there are no credentials.
     """
     in_pod = is_of_pod(kubeconfig, context)
     if recorded is not None:
@@ -75,7 +74,7 @@ async def reading_client(
 ) -> AsyncIterator[ReadOnlyClient]:
     """Yield a client like `looking_client` that can only read `resources`.
 
-    One call finds which of the resources the cluster serves.
+    One call finds out which of the resources the cluster serves.
     """
     async with looking_client(resources, kubeconfig, context) as client:
         await client.discovery.assume()
@@ -83,33 +82,32 @@ async def reading_client(
 
 
 def is_of_pod(kubeconfig: Path | None, context: str | None) -> bool:
-    """Return whether the cluster is that in which this Pod runs, which has no kubeconfig."""
+    """Return whether the in-cluster configuration is used."""
     return is_in_cluster() and kubeconfig is None and context is None
 
 
 def is_expired(problem: Exception | None) -> bool:
-    """Return whether `problem` is that credentials are missing or not accepted."""
+    """Return whether `problem` means that credentials are missing or not accepted."""
     return isinstance(problem, ClusterError) and (
         problem.code == 401 or problem.reason == "Credentials"
     )
 
 
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
-    """Return the command that renews the credentials.
+    """Return the command that renews the credentials, or "".
 
-    "" unless `problem` is that they are missing or not accepted, and the kubeconfig names a
-    command.
+    There is one if they are missing or not accepted, and the kubeconfig names a command.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""
-    # loads kubernetes_asyncio, which a server in a Pod doesn't need
+    # this loads kubernetes_asyncio, which a server in a Pod doesn't need
     from app.kube.kubeconfig import renewal_of
 
     return renewal_of(kubeconfig, context)
 
 
 def limits(configuration: "Configuration") -> CallLimits:
-    """Return the limits of one client."""
+    """Return the limits of calls in `configuration`."""
     client = configuration.client
     return CallLimits(
         total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst

@@ -1,6 +1,6 @@
-"""Writes the owners of MNNVL resources, as the rule that is in force asks.
+"""Write the owners of MNNVL resources by the rule in force, for webhooks and reconcilers.
 
-Webhooks and reconcilers share it. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources
+`app/reconcilers/MNNVL.md` lists all writers of MNNVL resources
 and their preconditions.
 """
 
@@ -42,17 +42,17 @@ from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
 
 _OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
-"""What can own an MNNVL resource, and more."""
+"""Resources by group and kind, among them all that can own an MNNVL resource."""
 
 TRIES = 3
-"""How often a resource is read again that somebody else has changed at the same time."""
+"""The most writes of a resource that another writer changes at the same time."""
 
 
 class MnnvlOwners:
-    """The owners of the resources in `stores`, which `client` writes.
+    """A writer of the owners of the resources in `stores`.
 
-    `configured` is the rule that counts in place of that of the dialect, or None. `discovery` is
-    None if there is no API server.
+    `configured` is the rule that is used instead of the dialect's, or None. `discovery` is None if
+    there is no API server.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MnnvlOwners:
         self._discovery = discovery
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
-        """Return the same owners, which `client` writes."""
+        """Return the same writer with another `client`."""
         return MnnvlOwners(client, self._facts, self._all_stores, self._configured, self._discovery)
 
     @property
@@ -82,18 +82,18 @@ class MnnvlOwners:
 
     @property
     def gives_back(self) -> bool:
-        """Whether what PodGangs own has to be given to their PodCliqueSets."""
+        """Whether resources that PodGangs own must be given to their PodCliqueSets."""
         return self.rule.kind == POD_CLIQUE_SET.kind
 
     @property
     def may_be_late(self) -> bool:
-        """Whether a later Grove, which discovery may not know yet, would change the rule."""
+        """Whether an upgrade of Grove that discovery doesn't know yet would change the rule."""
         return (
             self._discovery is not None and self._configured is None and self.rule is DESIGN.owner
         )
 
     async def later_dialect(self) -> str:
-        """Return the name of the dialect that came after `design`, as of this moment, or "".
+        """Ask the API server for a later dialect than `design`. Return its name, or "" for none.
 
         Raise ClusterError.
         """
@@ -103,9 +103,9 @@ class MnnvlOwners:
         return next((dialect.name for dialect in LATER if dialect.sign in served), "")
 
     def states_of(self, gang: SlimPodGang) -> Mapping[State, list[MnnvlResource]]:
-        """Return the cached resources of `gang` by their states, as the rule in force sees them.
+        """Return the cached resources of `gang` by their states under the rule in force.
 
-        Unavailable while a cache isn't ready.
+        Raise Unavailable while a cache isn't ready.
         """
         rule = self.rule
         names = rule.base_names(gang)
@@ -122,19 +122,16 @@ class MnnvlOwners:
     # In the dialect `design`.
 
     def cached_gang(self, namespace: str, name: str, uid: str) -> StoredGang | None:
-        """Return the cached PodGang with this uid, or None.
-
-        One that is being deleted doesn't count.
-        """
+        """Return the cached PodGang with this uid, or None if it is gone or being deleted."""
         cached = self._gangs.ready("PodGangs").get(namespace, name)
         if cached is None or cached.uid != uid or cached.deleting:
             return None
         return cached
 
     async def _read_gang(self, gang: GangIdentity) -> Object | None:
-        """Return this cached PodGang as the API server has it, None if it is gone.
+        """Read a cached PodGang from the API server. Return None if it is gone.
 
-        The cache may lag: a PodGang that is gone would take the resources from its successor, and
+        The cache may lag. A PodGang that is gone would take the resources from its successor, and
         the garbage collector would delete them.
         """
         obj = await find(self._client, ObjectRef(POD_GANG, gang.name, gang.namespace))
@@ -146,16 +143,20 @@ class MnnvlOwners:
         return obj if is_current else None
 
     async def adopt(self, gang: SlimPodGang, *, dry_run: bool) -> list[Object]:
-        """Make `gang`, which is cached, the owner of its resources that it may adopt.
+        """Make the cached PodGang `gang` the owner of its adoptable resources, and return these.
 
-        Return these resources; none if the API server does not have this PodGang any more, or has
-        it without the annotation: the webhook for deletions is called only for a PodGang with it,
-        so it is written first. None either if the API server serves a later Grove's API by now: a
-        replica that knows it gives back what is adopted here, and Grove deletes the PodGang then.
-        None for a PodGang of a former set either. Conflict if one has changed since.
+        Adopt nothing in these cases:
+
+        - The PodGang is gone from the API server, or its PodCliqueSet is gone or was created again.
+        - It lacks the annotation. The webhook for deletions is called only for PodGangs with the
+          annotation, so it must be written first.
+        - The API server already serves the API of a later Grove. Another replica that knows this
+          gives adopted resources back, and Grove then deletes the PodGang.
+
+        Raise Conflict if a resource has changed since it was cached.
         """
         adoptable = self.states_of(gang).get("adoptable")
-        # What another PodGang adopts during these reads leads to a Conflict.
+        # If another PodGang adopts a resource during these reads, the write gets a Conflict.
         if not adoptable or not await self._may_adopt(gang, dry_run=dry_run):
             return []
 
@@ -186,10 +187,10 @@ class MnnvlOwners:
     # In later dialects.
 
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
-        """Return the cached PodCliqueSet that `stored` has to be given to, or None if it stays.
+        """Return the cached PodCliqueSet to which `stored` must be given, or None.
 
-        It stays if the PodCliqueSet is being deleted or not known, or if the owning PodGang belongs
-        to a former one of the same name, with which both are deleted.
+        Return None if the PodCliqueSet is being deleted or not known, or if the owning PodGang
+        belongs to a deleted one of the same name, with which both are garbage-collected.
         """
         if not self.rule.is_given_back(stored):
             return None
@@ -209,13 +210,13 @@ class MnnvlOwners:
     async def give_back(self, stored: MnnvlResource, pcs: PodCliqueSet) -> Object | None:
         """Make `pcs` the only owner of `stored`.
 
-        Returns the changed object, or None if it needs that no more. If `stored` is not the
-        current version, it is read again. Conflict if it keeps changing.
+        Return the changed object, or None if no change is needed any more. If `stored` is outdated,
+        read it again. Raise Conflict if it keeps changing.
         """
         reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
         current = stored
         for _ in range(TRIES):
-            # what nobody owns was orphaned with its set, which the cache may still have
+            # a resource without owner was orphaned by its set, which the cache may still have
             if not current.owners and not await self._lives(pcs):
                 return None
             try:
@@ -235,11 +236,11 @@ class MnnvlOwners:
         raise Conflict(f"{stored.kind} {stored.name} keeps changing", code=409)
 
     async def name_as_served(self, stored: MnnvlResource) -> Object | None:
-        """Name the owners of `stored` in the versions that the cluster serves.
+        """Write the owner references of `stored` in the versions that the cluster serves.
 
-        The garbage collector finds no owner in another version: it would never delete `stored`, and
-        a later set of the same name would wait for that. Return the changed object, None if nothing
-        had to change.
+        The garbage collector finds no owner in another version. It would never delete `stored`, and
+        a later set of the same name would wait for that. Return the changed object, or None if no
+        change was needed.
         """
         if not stored.is_ours or not any(map(self._is_outdated, stored.owners)):
             return None
@@ -269,24 +270,21 @@ class MnnvlOwners:
         return served not in (None, version)
 
     def _served(self, resource: Resource) -> Resource:
-        """Return `resource` in the version that the cluster serves.
-
-        The garbage collector of another one would not find the owner.
-        """
+        """Return `resource` in the served version, in which the garbage collector finds owners."""
         return resource.in_version(self._client.served_version(resource))
 
     async def _lives(self, pcs: PodCliqueSet) -> bool:
-        """Return whether the API server has `pcs`, and it is not being deleted."""
+        """Return whether `pcs` exists on the API server and is not being deleted."""
         ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
         return await find_living(self._client, ref, pcs.uid) is not None
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
-        """Give back everything that the stored PodGang `gang` owns, and return it.
+        """Give all resources of the stored PodGang `gang` to its PodCliqueSet, and return them.
 
-        What it owns is read from the API server, because another replica may just have given it to
-        `gang`, and the caches would not show it yet. Raise ClusterError if something could not be
-        given back. Nothing happens if another PodGang is stored, or if its PodCliqueSet is gone or
-        being deleted.
+        They are read from the API server, because another replica may just have given one to
+        `gang`, and the caches would not show it yet. Do nothing if the stored PodGang has another
+        uid, or its PodCliqueSet is gone or being deleted. Raise ClusterError if a resource could
+        not be given back.
         """
         pcs = await self.living_set_of(gang)
         if pcs is None:
@@ -296,10 +294,10 @@ class MnnvlOwners:
         return await _all(self.give_back(resource, pcs) for resource in owned)
 
     async def _read_owned(self, gang: SlimPodGang, pcs: PodCliqueSet) -> list[MnnvlResource]:
-        """Return the stored resources of `pcs` that `gang` owns and that have to be given back.
+        """Read the resources of `pcs` that `gang` owns and that must be given back.
 
-        A 404 is an error: a proxy may answer it while an API server restarts, and discovery may be
-        late after an upgrade of Kubernetes.
+        A 404 is an error, because a proxy may return it while an API server restarts, and discovery
+        may be late after an upgrade of Kubernetes.
         """
         labels = {MNNVL_MANAGED: "true", PCS_NAME: pcs.name, **_replica_of(gang, pcs)}
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
@@ -318,10 +316,10 @@ class MnnvlOwners:
         return owned
 
     async def living_set_of(self, gang: GangIdentity) -> PodCliqueSet | None:
-        """Return the PodCliqueSet of the stored PodGang `gang`.
+        """Return the PodCliqueSet of the stored PodGang `gang`, or None.
 
-        None if another PodGang is stored, or if the set is gone or being deleted. Raise
-        ClusterError.
+        Return None if the stored PodGang has another uid, or the set is gone or being deleted.
+        Raise ClusterError.
         """
         stored = await self._stored(gang)
         if stored is None:
@@ -358,10 +356,10 @@ def _kind_of(reference: JsonMap) -> tuple[str, str]:
 
 
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
-    """Return the label of the resources of the replica in which `gang` is.
+    """Return the label that selects the resources of the replica of `gang`.
 
-    Earlier releases of Grove only write the replica into the name: `<pcs>-<replica>[-...]`. Later
-    ones replace the end of a long name by a hash, which may be part of the replica.
+    Earlier releases of Grove write the replica only into the name: `<pcs>-<replica>[-...]`. Later
+    releases replace the end of a long name with a hash, which may replace the replica too.
     """
     replica = gang.place.replica or gang.name.removeprefix(f"{pcs.name}-").partition("-")[0]
     return {PCS_REPLICA: replica} if replica.isdecimal() else {}
@@ -372,7 +370,7 @@ def _resource_of(stored: MnnvlResource) -> Resource:
 
 
 def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
-    """Return what identifies `stored` and its version, with the owner `reference`."""
+    """Return the identity and version of `stored`, with the owner `reference`."""
     version = {
         "resourceVersion": stored.resource_version,
         "uid": stored.uid,
@@ -385,9 +383,9 @@ def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
 
 
 async def _all(calls: Iterable[Any]) -> list[Object]:
-    """Return what `calls` return, without None.
+    """Await all `calls`, and return their results without None.
 
-    All of them end before the first error is raised.
+    Raise the first error after all of them have ended.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:

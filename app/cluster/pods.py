@@ -1,7 +1,7 @@
 """Read which Pods use an MNNVL claim, and which run without one.
 
-No cache has these Pods. They are read in pages, without the fields that nobody needs here, and only
-names are kept of them.
+No cache has these Pods. They are read in pages, with only the needed fields, and only their names
+are kept.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ async def claims_held_in_deletion(
 ) -> list[tuple[Object, list[str]]]:
     """Return those of `claims` that are being deleted while Pods hold them, each with these Pods.
 
-    A Pod that is being deleted itself doesn't count: it gives the claim up soon. Raises
+    Pods that are being deleted don't count, because they release the claim soon. Raise
     ClusterError.
     """
     held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
@@ -64,37 +64,46 @@ async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
 
 
 SHARED_SECONDS = 5.0
-"""For how long a list of Pods serves everybody who asks for the claims that they use."""
+"""The time for which one list of Pods is shared by all questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The longest time for which claims count as used that were used in every list before."""
+"""The longest time for which claims are taken as used if every earlier list showed them as used."""
 
 
 class _Used(Struct):
     """The claims that the Pods of a namespace used in the last list."""
 
     backoff: Backoff
+    """The time for which the claims are taken as used, which grows while they don't change."""
     names: frozenset[str] = frozenset()
+    """The names of the claims and templates."""
     begun: float = -SHARED_SECONDS
+    """The time at which the last list began."""
     counts_until: float = 0.0
+    """The time until which the claims are taken as used without another list."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Is held while the Pods are listed."""
 
 
 class ClaimUsers(Struct):
-    """Which claims, and templates of claims, the Pods of a namespace use.
+    """A reader of the claims and claim templates that the Pods of a namespace use.
 
-    Hundreds of resources may wait for the same Pods to end, and tenants decide on their number. So
-    all of them share one list, and a namespace whose Pods use the same claims as before is listed
-    less and less often. `clock` is monotonic, in seconds.
+    Hundreds of resources may wait for the same Pods to end, and tenants choose their number. So all
+    resources share one list, and a namespace whose Pods use the same claims as before is listed
+    less and less often.
     """
 
     client: Reader
+    """Lists the Pods."""
     clock: Clock = time.monotonic
+    """Returns the monotonic time in seconds."""
     random: Callable[[], float] = system_random.random
+    """Returns a random number for the backoff."""
     _used: dict[str, _Used] = {}
+    """The used claims, by namespace."""
 
     def forget(self) -> None:
-        """Forget what was read in an earlier term as the leader."""
+        """Forget the lists of an earlier term as the leader."""
         self._used.clear()
 
     async def use_any(
@@ -102,9 +111,9 @@ class ClaimUsers(Struct):
     ) -> bool:
         """Return whether an unfinished Pod uses one of the claims or templates `names`.
 
-        That none does is known from a list that is at most SHARED_SECONDS old. `candidates` returns
-        the names that anybody may ask for in a namespace, `names` among them: others are not kept.
-        Raise ClusterError.
+        The result is False only if a list that is at most SHARED_SECONDS old shows no such Pod.
+        `candidates` returns all names in a namespace that later questions may be about. Other names
+        are not kept. Raise ClusterError.
         """
         used = self._used.get(namespace)
         if used is None:

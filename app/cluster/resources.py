@@ -1,9 +1,7 @@
-"""Creates ComputeDomains and ResourceClaims.
+"""Create ComputeDomains and ResourceClaims, for webhooks and reconcilers.
 
-Webhooks and reconcilers share it.
-
-It handles the races: another writer has created the object first, it isn't ours, it is being
-deleted, its owner is gone. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and
+All races are handled: another writer has created the object first, it isn't ours, it is being
+deleted, or its owner is gone. `app/reconcilers/MNNVL.md` lists all writers of MNNVL resources and
 their preconditions.
 """
 
@@ -38,17 +36,17 @@ class _Needed(Value):
 
 
 class NotOurs(Exception):
-    """Resources can't be created.
+    """Resources can't be created, for the reason in the message.
 
-    An object of the same name exists that we didn't make, or that won't stay, or the API isn't
-    installed. The message states the reason.
+    An object of the same name exists that we didn't create or that won't stay, or the API isn't
+    installed.
     """
 
 
 class MnnvlResources:
-    """ComputeDomains and ResourceClaims, which are created for PodCliques and for units of Pods.
+    """A writer of the ComputeDomains and ResourceClaims of PodCliques and of units of Pods.
 
-    `client` writes them, and `facts` reads the PodCliqueSets that own new ones.
+    `client` writes them, and `facts` finds the PodCliqueSets that own new ones.
     """
 
     def __init__(self, client: Objects, facts: ClusterView, stores: Stores) -> None:
@@ -60,10 +58,10 @@ class MnnvlResources:
         self._in_flight: dict[tuple[str, str], asyncio.Lock] = {}
 
     def is_ensured(self, plan: Plan) -> bool:
-        """Return whether the caches show all resources that `plan` needs.
+        """Return whether the caches show all resources that `plan` needs, so that none is missing.
 
-        They were made by us, are not being deleted, and have an owner that exists. If so, `ensure`
-        is not needed. Raise Unavailable while a cache isn't ready.
+        They must be ours, not being deleted, and have an existing owner. Raise Unavailable while a
+        cache isn't ready.
         """
         for needed in self._needed(plan):
             stored = needed.store.ready(needed.resource).get(plan.namespace, needed.name)
@@ -74,10 +72,7 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches contain an owner of `stored`.
-
-        If so, it will not be garbage-collected.
-        """
+        """Return whether the caches have an owner of `stored`. If so, it isn't garbage-collected."""
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True
@@ -96,9 +91,9 @@ class MnnvlResources:
         return not isinstance(cached, StoredGang) or not self._is_doomed(cached.set_uid, plan)
 
     def _is_doomed(self, set_uid: str, plan: Plan) -> bool:
-        """Return whether a PodGang of the set `set_uid` is of a former PodCliqueSet of that name.
+        """Return whether a PodGang of the set `set_uid` will be garbage-collected.
 
-        The garbage collector will delete it with everything that it owns.
+        It will be if its PodCliqueSet was deleted and created again with the same name.
         """
         if not set_uid:
             return False
@@ -113,17 +108,17 @@ class MnnvlResources:
         return [domain, _Needed(RESOURCE_CLAIM, self._claims, plan.claim)]
 
     async def ensure(self, plan: Plan, *, dry_run: bool, doubt: str | None = None) -> list[Object]:
-        """Create the missing resources of `plan`, for which a review asks.
+        """Create the missing resources of `plan`, which a review needs.
 
-        Returns the created objects, or, on a dry run, those that would be created. NotOurs if they
-        can't be created, Unavailable if the leader has to create them, as it has to if there is a
-        `doubt` about the review.
+        Return the created objects or, on a dry run, the objects that would be created. Raise
+        NotOurs if they can't be created, and Unavailable if the leader must create them. The latter
+        also happens if there is a `doubt` about the review.
         """
         self._check_served(plan)
         if plan.is_of_pods:
-            # what was read of a controller may be older than the owner that it has now
+            # the cached controllers may be older than the current owner
             await self._check_owner(plan, NotOurs)
-        # what creates nothing takes no turn: nobody can let others wait for theirs
+        # reviews that create nothing take no lock, so that they can't delay others
         if dry_run:
             return await self._ensure_all(plan, dry_run=True)
         if doubt is not None:
@@ -156,13 +151,13 @@ class MnnvlResources:
         if doubt is not None:
             return await self._leave_to_leader(plan, doubt)
 
-        # the cache may still have a former set of this name
+        # the cache may still have a deleted set of this name
         assert stored is not None
         plan = plan.owned_by(stored["metadata"]["uid"])
         return await self._ensure_all(plan, dry_run=False)
 
     async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
-        """Return nothing. Raise Unavailable with the `doubt` if the leader has to create some."""
+        """Raise Unavailable with `doubt` if resources are missing, which the leader must create."""
         if await self._ensure_all(plan, dry_run=True):
             raise Unavailable(doubt)
         return []
@@ -184,10 +179,9 @@ class MnnvlResources:
     async def restore(self, plan: Plan) -> list[Object]:
         """Create the missing resources of `plan`, whose owner exists, and return them.
 
-        Existing resources are not changed: one that is being deleted, or whose owner is gone, is
-        restored later, when it no longer exists. NotOurs if another object has the name,
-        Unavailable if a later call may succeed, such as if the owner is a former set, which only
-        the cache has.
+        Existing resources are not changed. If one is being deleted, or its owner is gone, it is
+        restored after it is gone. Raise NotOurs if another object has the name, and Unavailable if
+        a later call may succeed, for example because the owner is gone and only the cache has it.
         """
         self._check_served(plan)
         created: list[Object] = []
@@ -202,7 +196,7 @@ class MnnvlResources:
         return created
 
     async def _check_owner(self, plan: Plan, error: type[Exception] = Unavailable) -> None:
-        """Raise `error` if the API server does not have the owner that was known before."""
+        """Raise `error` if the owner no longer exists on the API server."""
         ref = ObjectRef(plan.owner, plan.owner_name, plan.namespace)
         version = plan.owner.versions[0] if plan.is_of_pods else None
         if await find_living(self._client, ref, plan.owner_uid, version=version) is None:
@@ -211,7 +205,7 @@ class MnnvlResources:
     async def _find_owner(self, plan: Plan) -> str:
         """Return the uid of the set that will own the resources.
 
-        If the cache lacks it, the owner reference of the PodClique counts.
+        If the cache lacks the set, use the owner reference of the PodClique.
         """
         if plan.is_of_pods:
             return plan.owner_uid
@@ -229,13 +223,13 @@ class MnnvlResources:
     async def _create_or_read(
         self, needed: _Needed, plan: Plan, created: list[Object], *, dry_run: bool
     ) -> MnnvlResource | None:
-        """Return the object that already has the name, or None if one was created.
+        """Return the existing object of the name, or create one and return None.
 
-        A created one is added to `created`. Raise Unavailable if the other one is gone again.
+        Add a created object to `created`. Raise Unavailable if the existing one is gone again.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         if not plan.is_of_pods:
-            # the garbage collector would not find an owner in a version that is not served
+            # the garbage collector doesn't find an owner in a version that is not served
             served = plan.owner.in_version(self._client.served_version(plan.owner))
             plan = plan.owned_by(plan.owner_uid, served)
         desired = desired_resource(plan, needed.resource, version)
@@ -276,10 +270,10 @@ class MnnvlResources:
         return any([await self._exists(owner, plan) for owner in stored.owners])
 
     def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether only the owner reference of the PodClique names an owner of `stored`.
+        """Return whether the PodClique's owner reference names an owner of `stored`.
 
-        The cache lacks the PodCliqueSet. The resource was created for such a reference
-        (`_find_owner`), which therefore counts again.
+        It is used only if the cache lacks the PodCliqueSet: the resource was created with the same
+        reference (`_find_owner`).
         """
         if self._facts.cached_set(plan.namespace, plan.owner_name) is not None:
             return False
@@ -302,19 +296,19 @@ class MnnvlResources:
 async def read_current(
     client: Objects, ref: ObjectRef, store: WatchStore[MnnvlResource]
 ) -> MnnvlResource | None:
-    """Return the resource as the API server has it, and note it in `store`; None if it is gone."""
+    """Read the resource from the API server into `store`. Return it, or None if it is gone."""
     obj = await find(client, ref)
     if obj is None:
         return None
     stored = read_mnnvl_resource(obj)
-    # the watch selects only these, and would never remove another one from the store
+    # the watch selects only managed ones, and would never remove another one from the store
     if stored.managed:
         store.note(obj)
     return stored
 
 
 def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
-    """Return why the `stored` set doesn't ask for the resources of `plan`, or None if it does."""
+    """Return why the `stored` set doesn't need the resources of `plan`, or None if it does."""
     name = plan.owner_name
     if stored is None:
         return f'PodCliqueSet "{name}", which would own them, does not exist'
@@ -340,18 +334,18 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
 
 
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
-    """Return whether we made the resource for the same place.
+    """Return whether we created `stored` for the place of `plan`.
 
-    That is the same replica of the same PodCliqueSet and of the same scaling group.
+    That is the same replica of the same PodCliqueSet and scaling group.
     """
     return stored.managed and plan.is_at(stored.place, stored.owners)
 
 
 def _former(plan: Plan, problem: str) -> Exception:
-    """Return the error about a resource that won't stay.
+    """Return the error about an existing resource that won't stay.
 
-    The claims of a Pod never change, so it must not come while the template of the former
-    ComputeDomain is there. Pods of a PodClique come later.
+    The claims of a Pod never change, so a Pod must not be created while the template of the old
+    ComputeDomain exists. The Pods of a PodClique are created later than the PodClique.
     """
     if plan.is_of_pods:
         return NotOurs(f"{problem}: let the Pod be created again, as controllers do by themselves")

@@ -1,7 +1,6 @@
-"""What only the leader keeps, and the rows for it.
+"""The cached objects that only the leader needs, and the rows of their stores.
 
-Its reading needs rules about claims and Workloads. The caches of Workloads have the joins between
-them.
+Reading them needs rules about claims and Workloads. `WorkloadCaches` joins the caches of Workloads.
 """
 
 from app.base.json import from_json, to_json
@@ -41,16 +40,17 @@ _METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferenc
 
 
 class Stored(Value):
-    """A cached object.
-
-    `content` is JSON of its metadata and, except for Pods, of its apiVersion and spec.
-    """
+    """A cached object."""
 
     namespace: str
+    """Its namespace, or ""."""
     name: str
+    """Its name."""
     content: bytes
+    """JSON with its metadata and, except for Pods, its apiVersion and spec."""
 
     def view(self) -> Object:
+        """Return the decoded content."""
         content: Object = from_json(self.content)
         return content
 
@@ -58,14 +58,17 @@ class Stored(Value):
 class StoredPod(Stored):
     """A Pod that names a group.
 
-    A Pod that has opted out is kept only while KAI's podgrouper skips it. `pod_group` is its
-    annotation `pod-group-name`, or "".
+    A Pod that has opted out is kept only while it still has the mark for KAI's podgrouper.
     """
 
     uid: str
+    """Its uid."""
     ref: GroupRef
+    """The group that it names."""
     controller: OwnerRef | None
+    """Its controller."""
     pod_group: str
+    """Its annotation `pod-group-name`, or ""."""
     marked: bool
     """Whether it has the annotation that makes KAI's own podgrouper skip it."""
 
@@ -79,15 +82,16 @@ class StoredPod(Stored):
     """Whether it has finished or is being deleted."""
 
     priority_class: str
+    """Its priority class, or ""."""
 
     @property
     def settled_group(self) -> str:
-        """Its `pod-group-name` if it is marked too, else ""."""
+        """Its `pod-group-name` if it is marked too, otherwise ""."""
         return self.pod_group if self.marked else ""
 
 
 def read_grouped_pod(obj: Object) -> StoredPod | None:
-    """Projection of a Pod. None if it names no group, or has opted out and is not marked."""
+    """Return the facts of a Pod, or None if it names no group, or opts out and is not marked."""
     annotations = annotations_of(obj)
     marked = annotations.get(SKIP_PODGROUPER) == "true"
     ref = named_group(obj) if marked else group_ref(obj)
@@ -123,9 +127,10 @@ def _stored(obj: Object) -> tuple[str, str, bytes]:
 
 
 class StoredWorkload(Stored):
-    """A Workload. `basic` are the names of its groups with the basic policy."""
+    """A Workload."""
 
     basic: frozenset[str]
+    """The names of its groups with the basic policy."""
 
 
 def read_workload(obj: Object) -> StoredWorkload:
@@ -136,20 +141,20 @@ def read_workload(obj: Object) -> StoredWorkload:
 
 
 class StoredInstance(Stored):
-    """A PodGroup of scheduling.k8s.io.
-
-    `workload` and `template` are what it was made from, and `composite` is the CompositePodGroup
-    that it is part of, each "" if there is none. `basic` is true for the basic policy.
-    """
+    """A PodGroup of scheduling.k8s.io."""
 
     workload: str
+    """The Workload from which it was created, or ""."""
     template: str
+    """The template in that Workload, or ""."""
     basic: bool
+    """Whether it has the basic policy."""
     composite: str
+    """The CompositePodGroup that it is part of, or ""."""
 
     @property
     def shared_key(self) -> str:
-        """The key of its group if its policy is basic; "" without a Workload."""
+        """The key of its group if its policy is basic, or "" without a Workload."""
         return shared_key(self.workload, self.template)
 
 
@@ -165,11 +170,14 @@ def read_instance(obj: Object) -> StoredInstance:
 
 
 class StoredPodGroup(Versioned, Stored):
-    """A KAI PodGroup that this program made. `group_keys` are the keys that its group can have."""
+    """A KAI PodGroup that grove-admission has created."""
 
     uid: str
+    """Its uid."""
     group_keys: tuple[str, ...]
+    """The keys that its group can have."""
     resource_version: str
+    """Its resourceVersion."""
 
 
 def read_pod_group(obj: Object) -> StoredPodGroup:
@@ -184,25 +192,25 @@ def read_pod_group(obj: Object) -> StoredPodGroup:
 
 
 BY_BASE = "base"
-"""Lookup of PodCliques with a claim of ours: namespace and the base name of its resources."""
+"""Index of PodCliques with our claim: (namespace, base name of their resources)."""
 
 BY_GROUP = "group"
-"""Lookup of Pods: namespace and the key of the group that they name.
+"""Index of Pods: (namespace, key of the group that they name).
 
-Lookup of KAI's PodGroups: namespace and the keys that the group they were made for can have.
+Index of KAI PodGroups: (namespace, each key that their group can have).
 """
 
 BY_SHARED = "shared group"
-"""Lookup of Pods and of Kubernetes' PodGroups.
+"""Index of Pods and of PodGroups of Kubernetes.
 
-A key is the namespace and the key that their group has if its policy is basic.
+A key is (namespace, key of their group if its policy is basic).
 """
 
 BY_WORKLOAD = "workload"
-"""Lookup of Pods and of Kubernetes' PodGroups: namespace and Workload."""
+"""Index of Pods and of PodGroups of Kubernetes: (namespace, Workload)."""
 
 BY_POD_GROUP = "pod group"
-"""Lookup of Pods: namespace and the KAI PodGroup in their annotation."""
+"""Index of Pods: (namespace, KAI PodGroup in their annotation)."""
 
 StoredClique = ClaimedMember | Unclaimed
 
@@ -218,11 +226,11 @@ CLIQUES: Row[StoredClique] = Row(
         ),
     },
 )
-"""Only the leader needs them, to put claims back, and to restore and to collect MNNVL resources."""
+"""The PodCliques. Only the leader needs them, to restore claims and to maintain MNNVL resources."""
 
 
 def read_unit_pod(obj: Object) -> ClaimedMember | None:
-    """Projection of a Pod that is in no PodClique. None without our claim, or if it is ending."""
+    """Return the claim of a Pod that is in no PodClique, or None without our claim or if ending."""
     if is_ending(obj):
         return None
     return claimed(carrier.read_carrier_of_pod(obj, read_key(obj)[0]))
@@ -235,7 +243,7 @@ UNIT_PODS = Row(
     labels=MNNVL_UNIT,
     form=PodForm,
 )
-"""The Pods with the claim of a unit. Our webhook labels them, so that no others are sent."""
+"""The Pods with the claim of a unit. The watch selects them by a label that our webhook sets."""
 
 WORKLOADS = Row(kinds.WORKLOAD, read_workload)
 INSTANCES: Row[StoredInstance] = Row(
@@ -255,16 +263,16 @@ POD_GROUPS: Row[StoredPodGroup] = Row(
 
 
 class TopologyStatus(Value):
-    """The status of a ClusterTopology or a ClusterTopologyBinding.
-
-    `content` is JSON of what the leader writes there. `is_managed` is whether it has the condition
-    Ready, which the leader writes only into the managed ClusterTopology.
-    """
+    """The status of a ClusterTopology or a ClusterTopologyBinding."""
 
     name: str
+    """The name of the topology."""
     uid: str
+    """The uid of the topology."""
     content: bytes
+    """JSON with the parts of the status that the leader writes."""
     is_managed: bool
+    """Whether it has the condition Ready, which the leader writes only into the managed one."""
 
 
 _OUR_CONDITIONS = (READY, LEVELS_COVERED)
@@ -284,19 +292,16 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""Statuses are apart from levels: a change of a status must not reconcile every PodGang."""
+"""Statuses have their own caches, so that a change of a status doesn't reconcile PodGangs."""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
-"""The names in the object that policies of API servers read."""
+"""The names in the object that admission policies get as their parameter."""
 
 PRIORITY_CLASSES = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
 
 def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
-    """Return the row of the Pods of `scheduler_name` that name a group.
-
-    It and the rows above are the facts that only the leader needs, for Workloads.
-    """
+    """Return the row of the Pods of `scheduler_name` that name a group."""
     indexes: dict[str, IndexFunction[StoredPod]] = {
         BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
         BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
@@ -311,14 +316,12 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
 
 
 class WorkloadCaches:
-    """The stores for the PodGroups of Workloads.
+    """The caches for the PodGroups of Workloads.
 
-    They have Pods of `scheduler_name` in groups, Workloads, PodGroups of Kubernetes (`instances`)
-    and of KAI (`pod_groups`), and the names of PriorityClasses. `watched.run_from_empty` fills
-    them.
-
-    `topologies` is the store of KAI Topologies, which verdicts need too, and which is filled for
-    them.
+    They have the Pods of `scheduler_name` that name a group, Workloads, PodGroups of Kubernetes
+    (`instances`) and of KAI (`pod_groups`), and the names of PriorityClasses.
+    `stores.run_from_empty` fills them. `topologies` is the store of KAI Topologies, which is also
+    used for verdicts and is filled for these.
     """
 
     def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
@@ -337,10 +340,9 @@ class WorkloadCaches:
         return self.topologies.synced and all(store.synced for _, store in self.stores)
 
     def key_of(self, pod: StoredPod) -> Key:
-        """Return the namespace and the key of the KAI PodGroup of `pod`.
+        """Return the namespace of `pod` and the key of its group.
 
-        The key is that of the group that it names or, if the policy of the group is basic, that of
-        all its replicas.
+        If the policy of the group is basic, all its replicas share one key.
         """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 
@@ -360,9 +362,9 @@ class WorkloadCaches:
         return pods
 
     def has_pods(self, pod_group: StoredPodGroup) -> bool:
-        """Return whether a Pod, finished or not, belongs to `pod_group`.
+        """Return whether a Pod is annotated with `pod_group` or names its group.
 
-        It is annotated with it, or names the group that it was made for.
+        Finished Pods count too.
         """
         namespace = pod_group.namespace
         return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
@@ -370,6 +372,6 @@ class WorkloadCaches:
         )
 
     def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
-        """Return the Pods of an index if their `key_of` is `key`. They all name the same group."""
+        """Return the Pods in `index` if their `key_of` is `key`. They all name the same group."""
         pods = self.pods.by_index(index, value)
         return pods if pods and self.key_of(pods[0]) == key else []

@@ -1,6 +1,6 @@
-"""Who owns the units of Pods.
+"""Find the owners of units of Pods.
 
-The API server is asked, because what a Pod says of its owner is only its word.
+They are read from the API server, because anybody can write any owner into a Pod.
 """
 
 import contextlib
@@ -29,18 +29,18 @@ CONTROLLERS = (
     JOB,
     *(resource for kind in OWNER_KINDS for resource in kind.resources),
 )
-"""The kinds on the way from a Pod up to the owner of its unit.
+"""The kinds in the chain of controllers from a Pod to the owner of its unit.
 
-The leader of a group of a LeaderWorkerSet, a Pod, is above its workers.
+It has Pods too, because the leader of a LeaderWorkerSet's group, a Pod, controls its workers.
 """
 
 
 MOST_CLAIMS = 32
-"""Of a Pod, in which rivals are looked for: others wait for the calls that this takes."""
+"""The most claims of a Pod that are read to find a rival, because each takes calls."""
 
 
 class UnitOwners:
-    """The owners of units, as `client` reads them. `known` says what it leaves open."""
+    """A reader of the owners of units. `known` tells whether missing objects don't exist."""
 
     def __init__(self, client: Objects, known: Known = WHOLE) -> None:
         self._client = client
@@ -48,10 +48,10 @@ class UnitOwners:
         self._owners = Owners(client, self._find_kind)
 
     async def owned(self, plan: Plan) -> tuple[Plan | None, list[Object]]:
-        """Return the plan of a Pod with the owner that it names, and its controllers.
+        """Return the plan of a Pod with the owner that the Pod names, and the Pod's controllers.
 
-        An owner is one of these; a group of Kubernetes only has to exist. The plan is None if that
-        is not its owner. Raise ClusterError.
+        The owner must be one of these controllers, or an existing PodGroup of Kubernetes. Otherwise
+        the plan is None. Raise ClusterError.
         """
         named = plan.member.named
         controller = plan.member.controller
@@ -78,7 +78,7 @@ class UnitOwners:
         return None, []
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
-        """Return the finding about another claim of `pod` for the channel. Raise ClusterError."""
+        """Return a finding if `pod` has another claim for the channel. Raise ClusterError."""
         position = await self._find_channel(pod.claims, pod.claim, pod.namespace)
         return None if position is None else _rival(pod.at.path, position)
 
@@ -99,7 +99,7 @@ class UnitOwners:
         return found
 
     async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
-        """Return which of some claims is for the channel and is not `own`. Raise ClusterError."""
+        """Return the position of a claim other than `own` for the channel. Raise ClusterError."""
         for position, entry in enumerate(maps_of(claims)[:MOST_CLAIMS]):
             for field, resource, read in (
                 ("resourceClaimName", RESOURCE_CLAIM, read_resource_claim),
@@ -114,7 +114,7 @@ class UnitOwners:
         return None
 
     async def own_group(self, pod: JsonMap, namespace: str) -> OwnGroup | None:
-        """Return the PodGroup of KAI that `pod` names, or None if it names none."""
+        """Return the KAI PodGroup that `pod` names, or None if it names none."""
         name = name_of_own_group(pod)
         if not name:
             return None
@@ -127,7 +127,7 @@ class UnitOwners:
     async def has_unit(self, domain: JsonMap) -> bool:
         """Return whether the owner of a stored ComputeDomain exists and its spec has the unit.
 
-        False if that is no owner of Pods' units. Raise ClusterError.
+        The result is False if its owner is not of a kind that owns units. Raise ClusterError.
         """
         owner = controller_of(domain)
         resource = owner and await self._find_kind(owner.api_version, owner.kind)
@@ -145,9 +145,9 @@ class UnitOwners:
         )
 
     async def _find_kind(self, api_version: str, kind: str) -> Resource | None:
-        """Return a kind of CONTROLLERS.
+        """Return the resource of a kind in CONTROLLERS, or None for other kinds.
 
-        It has the version that is served: the one that an owner reference names may be gone.
+        It has the served version, because the version in an owner reference may be gone.
         """
         group, _, version = api_version.rpartition("/")
         for resource in CONTROLLERS:

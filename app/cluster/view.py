@@ -1,4 +1,4 @@
-"""The facts of a cluster as webhooks and reconcilers read them, over the stores."""
+"""The facts of a cluster, as webhooks and reconcilers read them from the stores."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -29,14 +29,14 @@ from app.rules.topology.levels import NVLINK_DOMAIN
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100
-"""The most groupings whose groups are kept."""
+"""The most groupings whose counts are kept."""
 
 
 class NodeGroups:
-    """How many nodes have equal labels, for each grouping that was asked for.
+    """The numbers of nodes with equal labels, for each requested grouping.
 
-    It follows the stores of nodes and of the GPUs in ResourceSlices, so that neither a verdict nor
-    a change has to look at thousands of nodes.
+    They follow the stores of nodes and of the GPUs in ResourceSlices, so that neither a verdict nor
+    a change has to read thousands of nodes.
     """
 
     def __init__(self, store: WatchStore[NodeLabels], slices: WatchStore[SliceGpus]) -> None:
@@ -49,10 +49,7 @@ class NodeGroups:
         slices.subscribe(self._slice_changed)
 
     def by(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes grouped by their labels of these keys.
-
-        `kubernetes.io/hostname` is left out.
-        """
+        """Return the nodes, grouped by their labels with `keys` except `kubernetes.io/hostname`."""
         grouping = frozenset(keys) - {HOSTNAME_KEY}
         nodes = self._nodes.get(grouping)
         if nodes is None:
@@ -86,14 +83,14 @@ class NodeGroups:
             self._move(old, self._seen(name, labels))
 
     def _seen(self, name: str, labels: NodeLabels | None) -> NodeLabels | None:
-        """Return the labels of a node, with the GPUs of its slices if it can allocate no others."""
+        """Return the labels of a node, with the GPUs in its slices if its status has no GPUs."""
         gpus = self._gpus.get(name)
         if labels is None or gpus is None or GPUS in labels.keys:
             return labels
         return NodeLabels((*labels.keys, GPUS), (*labels.values, gpus))
 
     def _move(self, before: NodeLabels | None, after: NodeLabels | None) -> None:
-        """Count a node as it is after a change, and no more as it was before."""
+        """Update all counts after a node has changed from `before` to `after`."""
         for grouping, counts in self._counts.items():
             old = None if before is None else before.of(grouping)
             new = None if after is None else after.of(grouping)
@@ -109,7 +106,7 @@ class NodeGroups:
 
 
 def names_in(store: WatchStore[str]) -> Collection[str]:
-    """Return the names in a store of objects without a namespace, which follow its changes."""
+    """Return the names of the cluster-scoped objects in `store`. They follow its changes."""
     names: set[str] = set(store.values())
 
     def follow(key: Key, _: str | None, after: str | None) -> None:
@@ -126,7 +123,7 @@ def names_in(store: WatchStore[str]) -> Collection[str]:
 
 
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
-"""The latest dialect first: it is in force if the cluster serves the signs of several."""
+"""All dialects, the latest first. If the cluster serves the signs of several, the first is used."""
 
 LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
 """The dialects of the releases after `design`."""
@@ -143,7 +140,7 @@ def dialect_of(client: Objects) -> Dialect:
 OWNER_RULES: Mapping[str, OwnerRule] = {
     rule.kind: rule for rule in (POD_GANG_OWNS, POD_CLIQUE_SET_OWNS)
 }
-"""The rules that `mnnvl.owner` of the configuration can name; `auto` is that of the dialect."""
+"""The rules by the values of `mnnvl.owner` in the configuration, except `auto`."""
 
 
 # All facts.
@@ -154,22 +151,19 @@ class TopologyMissing(Unavailable, NoTopology):
 
 
 class NotGiven(TopologyMissing):
-    """An object that a verdict needs is not among the documents, so nothing is known of it."""
+    """A verdict needs an object that is not among the documents, so nothing is known about it."""
 
 
 class Known(Value):
-    """What is known of a cluster.
-
-    `is_whole` is whether an object that can't be found doesn't exist. It is false if the facts are
-    documents of which a person gave only some. `names_grove` is whether they tell the release of
-    Grove.
-    """
+    """The completeness of the facts of a cluster."""
 
     is_whole: bool = True
+    """Whether a missing object doesn't exist. It is False if a person gave only some documents."""
     names_grove: bool = True
+    """Whether the facts tell the release of Grove."""
 
     def check(self, resource: Resource, name: str, hint: str = "") -> None:
-        """Raise NotGiven if nothing is known of an object that can't be found."""
+        """Raise NotGiven if a missing object may exist."""
         if not self.is_whole:
             raise NotGiven(
                 f'no verdict without {resource.kind} "{name}", which is not among the documents:'
@@ -181,7 +175,7 @@ WHOLE = Known()
 
 
 class ClusterView:
-    """The facts in `stores`, with those that the rules of a dialect need (`TopologyFacts`).
+    """A reader of the facts in `stores`, with those that a dialect's rules need (`TopologyFacts`).
 
     `client` is used for discovery, and for PodCliqueSets that the store lacks. A method raises
     Unavailable while the cache that it needs isn't ready, except for facts about nodes and those in
@@ -206,7 +200,7 @@ class ClusterView:
         self._sets = stores[table.SETS]
         self._device_classes = stores[table.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
-        """The names of KAI's Queues. Empty while they are not known."""
+        """The names of KAI's Queues. It is empty while they are not known."""
         self._node_groups = NodeGroups(stores[table.NODES], hints[table.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled
@@ -225,7 +219,7 @@ class ClusterView:
         self.known.check(CLUSTER_TOPOLOGY_BINDING, name)
 
     def topology(self) -> ClusterTopology:
-        """Return the managed topology. TopologyMissing if it doesn't exist although it should."""
+        """Return the managed topology. Raise TopologyMissing if it should exist but does not."""
         name = self._topology_name
         if not self._topology_enabled:
             return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
@@ -244,7 +238,7 @@ class ClusterView:
         return stored
 
     def bindings(self) -> LevelsByName:
-        """Return the bindings.
+        """Return the levels of each binding.
 
         Raise Unavailable also if discovery has found their API and they are not listed yet.
         """
@@ -269,9 +263,9 @@ class ClusterView:
         return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
-        """Return the problems of each topology that workloads may refer to, by its name.
+        """Return the problems of each topology that workloads can use, by its name.
 
-        Empty while they are not known.
+        The result is empty while they are not known.
         """
         try:
             topologies = self.dialect().in_use(self)
@@ -301,7 +295,7 @@ class ClusterView:
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
-        """Return a set from the cache, or None. With a `uid`, another one doesn't count."""
+        """Return a set from the cache, or None. With a `uid`, only a set with this uid."""
         cached = self._sets.ready("PodCliqueSets").get(namespace, name)
         return cached if cached is not None and uid in ("", cached.uid) else None
 
@@ -313,9 +307,9 @@ class ClusterView:
     async def read_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
         """Return a set from the cache, or from the API server if the cache lacks it.
 
-        With a `uid`, one in the cache with another uid may be a former set, and is read again. None
-        if it doesn't exist, as none does whose name is not valid: anybody may send a review that
-        names one in megabytes.
+        With a `uid`, a cached set with another uid may be outdated, and is read again. Return None
+        if the set doesn't exist. An invalid name is not looked up, because any client may send a
+        review with a name of several megabytes.
         """
         cached = self.cached_set(namespace, name, uid)
         if cached is not None or not is_subdomain(name):
@@ -324,9 +318,9 @@ class ClusterView:
         return None if stored is None else read_bounded_set(stored)
 
     def about_clique(self, namespace: str, name: str, uid: str) -> CliqueFacts:
-        """Return the facts about a PodClique of the set `name`, as the caches have them.
+        """Return the cached facts for a PodClique of the set `name`.
 
-        `uid` is that of the set, or "" if the PodClique does not name it.
+        `uid` is the uid of the set, or "" if the PodClique does not name it.
         """
         return CliqueFacts(
             self.cached_set(namespace, name, uid),
