@@ -1,4 +1,4 @@
-"""What everything else stands on, and what knows nothing of Kubernetes or of this product.
+"""The foundation of all other packages: JSON, values, groups, text, logs and memory.
 
-JSON, values, groups, text, logs and memory.
+It knows nothing about Kubernetes and this product.
 """

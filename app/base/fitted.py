@@ -1,4 +1,4 @@
-"""Lines of text that keep to the width of a terminal."""
+"""Wrap text and tables to the width of a terminal."""
 
 import itertools
 import re
@@ -6,19 +6,19 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 NARROWEST = 9
-"""No column of a table is made narrower than this."""
+"""The width below which no column of a table is narrowed."""
 
 _DRAWN = "│├└─ "
 
 _COMMANDS = ("kubectl ", "grove-admission ")
 _HEAD = re.compile(r" +(\S{1,10} {2,})?")
-"""The begin of an indented line, up to the text under which the next line begins."""
+"""The beginning of an indented line, up to the column at which wrapped lines continue."""
 
 
 def fitted(text: str, width: int) -> str:
-    """Return a text whose lines have at most `width` characters; the same text if that is 0.
+    """Return `text` with lines of at most `width` characters, or unchanged if `width` is 0.
 
-    Lines are broken between words. Commands stay whole, so that they can be copied.
+    Lines are broken between words. Commands stay on one line, so that they can be copied.
     """
     if not width:
         return text
@@ -50,7 +50,7 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _indent(line: str) -> str:
-    """Return the spaces before the text of a line, for the lines that go on below it."""
+    """Return the indentation of the lines in which `line` continues."""
     head = _HEAD.match(line)
     return " " * head.end() if head else "  "
 
@@ -63,11 +63,11 @@ def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[str, ...]]]:
-    """Yield for each row of a table its lines, so that the table is at most `width` wide.
+    """Yield the lines of each row, so that the table is at most `width` characters wide.
 
-    Cells are two spaces apart. Those that are too long go on in the lines below, first those of the
-    widest columns. The first column is that of a drawn tree, which goes on too. One line for each
-    row if `width` is 0.
+    Cells are two spaces apart. Cells that are too long continue in further lines, and the widest
+    columns are narrowed first. The first column is a drawn tree, whose branches continue too. If
+    `width` is 0, each row has one line.
     """
     widths = _widths(rows, width)
     for row in rows:
@@ -77,7 +77,7 @@ def narrowed(rows: Sequence[Sequence[str]], width: int) -> Iterator[list[tuple[s
 
 
 def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the widths of the columns."""
+    """Return the widths of the columns of a table that is at most `width` wide."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     over = sum(widths) + 2 * (len(widths) - 1) - width if width else 0
     for columns in (range(1, len(widths)), range(len(widths))):
@@ -91,7 +91,7 @@ def _widths(rows: Sequence[Sequence[str]], width: int) -> list[int]:
 
 
 def _wrapped(cell: str, most: int) -> list[str]:
-    """Return the lines of a cell, broken at spaces and slashes if that can be."""
+    """Return the lines of a cell, broken at spaces and slashes if possible."""
     if len(cell) <= most:
         return [cell]
     drawn = _branches(cell)
@@ -105,6 +105,6 @@ def _wrapped(cell: str, most: int) -> list[str]:
 
 
 def _branches(cell: str) -> str:
-    """Return the lines of a tree that go on below a cell: `├─ PodGang` has `│`."""
+    """Return the branches of a tree that continue below a cell: `│` below `├─ PodGang`."""
     drawn = cell[: len(cell) - len(cell.lstrip(_DRAWN))]
     return drawn.replace("├─", "│ ").replace("└─", "  ")

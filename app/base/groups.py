@@ -1,4 +1,4 @@
-"""Values by key."""
+"""Group values by key, and keep the newest values."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return the values of each key, in the order in which the keys come."""
+    """Return the values of each key, with the keys in order of their first appearance."""
     groups: dict[K, list[V]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
@@ -17,7 +17,7 @@ def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def remember(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    """Keep a value as the newest one, and forget the oldest if there are more than `most`."""
+    """Keep `value` as the newest one, and remove the oldest ones above `most`."""
     kept[key] = value
     kept.move_to_end(key)
     while len(kept) > most:

@@ -1,4 +1,4 @@
-"""JSON: bytes to values and back."""
+"""Decode and encode JSON."""
 
 import json
 from collections.abc import Callable
@@ -14,12 +14,12 @@ class NotJson(ValueError):
 
 
 def from_json(content: bytes | str) -> Any:
-    """Return the value of JSON. Raise NotJson if it can't be read."""
+    """Return the decoded JSON. Raise NotJson if it can't be decoded."""
     return decode_with(msgspec.json.decode, content)
 
 
 def decode_with(decode: Callable[[bytes | str], T], content: bytes | str) -> T:
-    """Return what `decode`, of a msgspec decoder, makes of JSON. Raise NotJson if it can't."""
+    """Return the result of `decode`, a method of msgspec. Raise NotJson instead of its errors."""
     try:
         return decode(content)
     except RecursionError:

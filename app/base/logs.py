@@ -13,11 +13,11 @@ from typing import TextIO
 from app.base.visible import visible
 
 _SHOWN = 160
-"""The length at which messages below the level warning are cut on a terminal."""
+"""The length to which messages below the level warning are truncated on a terminal."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object for each record, with the `extra` fields `path` and `uid`."""
+    """A formatter of records as JSON objects, with the `extra` fields `path` and `uid`."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -38,10 +38,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class ReadableFormatter(logging.Formatter):
-    """A short line for each record, such as `12:00:01  warning  message`.
+    """A formatter of records as short lines, such as `12:00:01  warning  message`.
 
-    Levels below warning are not shown. A trace follows on separate lines, which are
-    indented, so that the text of an exception can't look like a record.
+    Levels below warning are not shown. A traceback follows on separate lines. They are indented, so
+    that the text of an exception can't look like a record.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -57,30 +57,27 @@ class ReadableFormatter(logging.Formatter):
 
 
 def is_readable(log_format: str, stream: TextIO) -> bool:
-    """Return whether lines to `stream` are for people.
+    """Return whether the log to `stream` is for people.
 
-    `log_format` is json, text, or "" to decide by the stream.
+    `log_format` is json, text, or "" for text on a terminal and JSON elsewhere.
     """
     return log_format == "text" or (not log_format and stream.isatty())
 
 
 def time_of_day(seconds: float) -> str:
-    """Local time, as HH:MM:SS."""
+    """Return a time (seconds since the epoch) as HH:MM:SS in the local time zone."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def timestamp(seconds: float) -> str:
-    """RFC 3339 in UTC with milliseconds."""
+    """Return a time (seconds since the epoch) as RFC 3339 in UTC with milliseconds."""
     whole = int(seconds)
     milliseconds = int((seconds - whole) * 1000)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milliseconds:03d}Z"
 
 
 def set_up(level: str, log_format: str = "") -> None:
-    """Make all loggers write to stderr.
-
-    They write readable lines on a terminal and JSON elsewhere, unless `log_format` is given.
-    """
+    """Make all loggers write to stderr, in the format of `is_readable`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         ReadableFormatter() if is_readable(log_format, sys.stderr) else JsonFormatter()
@@ -89,5 +86,5 @@ def set_up(level: str, log_format: str = "") -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # its warnings are about invalid requests
+    # its warnings are about invalid requests, which any client can send
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
-"""Memory that this process has freed.
+"""Return freed memory to the system.
 
-glibc keeps what lies between blocks that are in use. After a server had read 47,000 objects, 6 of
+glibc keeps free memory between blocks that are in use. After a server had read 47,000 objects, 6 of
 its 126 MiB were free memory. After 3,000 unfinished handshakes were closed, it still had all of
 their memory.
 """
@@ -9,12 +9,12 @@ import contextlib
 
 
 def give_back() -> None:
-    """Give freed memory back to the system, if the C library has a function for it.
+    """Give freed memory back to the system if the C library has a function for it.
 
-    It took 1 ms after lists were read, and 55 ms after 2,000 connections were closed. musl has no
-    such function, and keeps less.
+    This took 1 ms after lists were read, and 55 ms after 2,000 connections were closed. musl has no
+    such function, and keeps less memory.
     """
-    # loading it takes 2 ms, which commands that read little need not spend
+    # imported here, because loading it takes 2 ms, which most commands don't need
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):

@@ -1,18 +1,18 @@
-"""Files that others mount or replace while the process runs: certificates, keys and tokens."""
+"""Read files that may be replaced while the process runs: certificates, keys and tokens."""
 
 import os
 import stat
 from pathlib import Path
 
 MOST_BYTES = 1024 * 1024
-"""A bundle of 500 CAs has about so many."""
+"""The most bytes of a file. A bundle of 500 CAs has about this size."""
 
 
 def read_mounted(path: Path | str) -> bytes:
-    """Return the content of a regular file.
+    """Return the content of the regular file `path`.
 
-    Raise OSError if it is something else: opening a FIFO would wait for its other end and stop the
-    event loop, and a device may have no end.
+    Raise OSError for any other kind of file: reading a FIFO would block the event loop until its
+    other end is opened, and a device may have no end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:

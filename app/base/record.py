@@ -1,4 +1,4 @@
-"""A record: all facts behind an answer, in a file, so that somebody else gets the same answer."""
+"""Records: files with all facts behind an answer, with which others get the same answer."""
 
 from typing import Any, Generic, TypeVar
 
@@ -12,29 +12,32 @@ T = TypeVar("T")
 
 
 class UnusableRecord(ValueError):
-    """A record that this version cannot read. The message says why."""
+    """A record can't be read by this version, for the reason in the message."""
 
 
 class Record(Value, Generic[T]):
-    """The facts that were read, and the version that has read them."""
+    """The facts behind an answer."""
 
     kind: str
+    """The kind of the record."""
     version: str
+    """The version of grove-admission that has read the facts."""
     facts: T
+    """The facts."""
 
 
 def record_of(kind: str, facts: Any) -> bytes:
-    """Return facts as a record, which is one line of JSON."""
+    """Return `facts` as a record, which is one line of JSON."""
     return json.encode(Record(kind, __version__, facts)) + b"\n"
 
 
 def is_record(kind: str, begin: bytes) -> bool:
-    """Return whether a file that begins with these bytes is a record of this kind."""
+    """Return whether a file that begins with the bytes `begin` is a record of `kind`."""
     return begin.startswith(f'{{"kind":"{kind}"'.encode())
 
 
 def recorded_facts(of: type[T], content: bytes) -> T:
-    """Return the facts of a record. Raise UnusableRecord if they cannot be read."""
+    """Return the facts of a record. Raise UnusableRecord if they can't be read."""
     try:
         return decode_with(json.Decoder(Record[of]).decode, content).facts  # type: ignore[valid-type]
     except ValueError as problem:
@@ -42,7 +45,7 @@ def recorded_facts(of: type[T], content: bytes) -> T:
 
 
 def _of_version(content: bytes) -> str:
-    """Return a hint if a record is that of another version."""
+    """Return a hint if another version has written the record, otherwise ""."""
     try:
         version = convert(from_json(content), dict).get("version")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The figures of a scrape of metrics, and the parts of a server that give them."""
+"""The samples of metrics, and the interface of the server's parts that provide them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -7,38 +7,45 @@ from app.base.value import Value
 
 
 class Sample(Value):
-    """A figure with its labels. `name` has no prefix; the name of a counter ends with `_total`."""
+    """A sample of a metric."""
 
     name: str
+    """The name without prefix. The name of a counter ends with `_total`."""
     text: str
+    """The help text."""
     value: float
+    """The value."""
     labels: dict[str, str]
+    """The labels."""
     is_counter: bool
+    """Whether it is a counter instead of a gauge."""
 
 
 def gauge(name: str, text: str, value: float, **labels: str) -> Sample:
-    """Return a figure that rises and falls. `text` is its help."""
+    """Return a sample of a gauge. `text` is its help."""
     return Sample(name, text, float(value), labels, is_counter=False)
 
 
 def counter(name: str, text: str, value: float, **labels: str) -> Sample:
-    """Return a figure that only rises, and starts at 0 with the process. `text` is its help."""
+    """Return a sample of a counter. `text` is its help."""
     return Sample(name, text, float(value), labels, is_counter=True)
 
 
 Checks = Mapping[str, str | None]
-"""The problem of each check by its name; None if there is none."""
+"""The problem of each check by its name, or None if the check passes."""
 
 
 class Part(Protocol):
-    """A long-lived part of the server, with its checks, notes and samples."""
+    """A long-lived part of the server."""
 
     def checks(self) -> Checks:
-        """Return the problem of each check by its name; None if there is none."""
+        """Return its readiness checks."""
         return {}
 
     def notes(self) -> Mapping[str, str]:
-        """Return information by name, which is not a problem."""
+        """Return information by name that is not a problem, for `/readyz?verbose`."""
         return {}
 
-    def samples(self) -> Iterable[Sample]: ...
+    def samples(self) -> Iterable[Sample]:
+        """Return the samples of its metrics."""
+        ...

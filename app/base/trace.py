@@ -1,15 +1,12 @@
-"""What our own calls for a verdict know of the request that is judged.
+"""The context of the request that is judged, for our own calls of the API server.
 
-Its trace context is that of https://www.w3.org/TR/trace-context/.
+The trace context is defined in https://www.w3.org/TR/trace-context/.
 """
 
 from contextvars import ContextVar
 
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
-"""The `traceparent` of the API server, which our own calls for this verdict pass on.
-
-"" without tracing.
-"""
+"""The `traceparent` of the request, which our own calls pass on. It is "" without tracing."""
 
 IS_STRANGE: ContextVar[bool] = ContextVar("is_strange", default=False)
-"""Whether anybody may have sent it, so that its calls must not delay those for other verdicts."""
+"""Whether the caller is unknown, so that our calls for it must not delay other verdicts."""

@@ -1,4 +1,4 @@
-"""The base of values: objects that never change after they are made."""
+"""The base class of values, which never change after their creation."""
 
 from functools import lru_cache
 from typing import TypeVar, dataclass_transform
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True):
-    """A value, which is compared and hashed by its fields."""
+    """An immutable value, which is compared and hashed by its fields."""
 
 
 class Versioned(Value):
-    """A value whose last field is the resource version of its object, which `==` leaves out."""
+    """A value whose last field is the resourceVersion of its object, which `==` ignores."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and astuple(self)[:-1] == astuple(other)[:-1]
@@ -23,5 +23,5 @@ class Versioned(Value):
 
 @lru_cache(maxsize=8192)
 def shared(value: T) -> T:
-    """Return one object for all values that are equal to this one, so that memory holds one."""
+    """Return the same object for all equal values, to save memory."""
     return value

@@ -1,8 +1,8 @@
-"""Text of others, such as names and messages of objects, made safe to show.
+"""Make untrusted text, such as names and messages of objects, safe to show.
 
-An escape sequence rewrites a terminal, a newline begins a line that this program never printed,
-marks of direction reorder a line, and characters without width hide in a name. So whatever is
-printed, logged or put on a page passes one of these functions.
+An escape sequence can rewrite a terminal, a newline can forge a line of output, direction marks can
+reorder a line, and zero-width characters can hide in a name. So all text that is printed, logged or
+shown on a page passes through one of these functions.
 """
 
 import json
@@ -22,20 +22,20 @@ _INVISIBLE = frozenset(
         ),
     )
 )
-"""Letters and marks that Unicode counts as printable, and that nobody sees.
+"""Characters that Python takes as printable although they are invisible.
 
-They have the property Default_Ignorable_Code_Point.
+They have Unicode's property Default_Ignorable_Code_Point.
 """
 
 _IN_JSON = re.compile(r"[^\n\x20-\x7e]")
 
 
 def visible(text: str, kept: str = "") -> str:
-    """Return `text` with every character that is not seen as itself replaced by its code.
+    """Return `text` with every invisible character replaced by its code, such as `\\x1b`.
 
-    These are control characters, newlines, marks of direction, separators other than a space,
-    characters without width, lone surrogates and unassigned characters: `\\x1b`, `\\u202e`. The
-    characters in `kept` stay as they are, and so do backslashes.
+    These are control characters, newlines, direction marks, separators other than a space,
+    zero-width characters, lone surrogates and unassigned characters. Characters in `kept` and
+    backslashes are not replaced.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -52,10 +52,9 @@ def _visible(char: str) -> str:
 
 
 def visible_json(value: Any, *, indented: bool = False) -> str:
-    """Return `value` as JSON that says exactly what it is, and is safe on a terminal.
+    """Return `value` as exact JSON that is safe on a terminal.
 
-    Characters that are not seen as themselves are written as JSON's own escapes. Numbers beyond 64
-    bits and lone surrogates are written as they are.
+    Invisible characters are written as JSON's own escapes.
     """
     text = (pretty_json(value) if indented else to_json(value)).decode()
     return text if text.isascii() and "\x7f" not in text else _IN_JSON.sub(_json_escape, text)

@@ -72,7 +72,7 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches have an owner of `stored`. If so, it isn't garbage-collected."""
+        """Return whether the caches have an owner of `stored`, which then isn't collected."""
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True

@@ -1,4 +1,4 @@
-"""Conditions of Kubernetes objects (metav1.Condition), merged by type.
+"""Merge conditions of Kubernetes objects (metav1.Condition) by type.
 
 The transition time changes only with the status.
 """
@@ -12,20 +12,25 @@ Status = Literal["True", "False", "Unknown"]
 
 
 class Condition(Value):
-    """A condition to write. `reason` is one CamelCase word, `message` is for people."""
+    """A condition to write."""
 
     type: str
+    """Its type."""
     status: Status
+    """Its status."""
     reason: str
+    """The reason for programs, one CamelCase word."""
     message: str
+    """The message for people."""
     generation: int
+    """The generation of the object that it describes."""
 
 
 def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object]:
-    """Return `conditions` with `desired` in place of the one of its type.
+    """Return `conditions` with `desired` instead of the condition of its type, or appended.
 
-    It comes last if there is none. If the status differs from the stored one, `now` (RFC 3339)
-    becomes the time of transition. The result equals `conditions` if they have it already.
+    If the status changes, `now` (RFC 3339) becomes the transition time. The result equals
+    `conditions` if they already contain `desired`.
     """
     merged = []
     replaced = False
@@ -38,7 +43,7 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
 
 
 def condition_of(obj: JsonMap, kind: str) -> JsonMap:
-    """Return the condition of a type of an object, {} if it has none."""
+    """Return the condition of the type `kind` of `obj`, or {} if it has none."""
     conditions = maps_at(obj, "status", "conditions")
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
@@ -46,7 +51,7 @@ def condition_of(obj: JsonMap, kind: str) -> JsonMap:
 def status_patch(stored: Object, status: Object) -> Object:
     """Return a merge patch that writes `status`.
 
-    Conflict if the object is no longer the version `stored`.
+    The write gets a Conflict if the object has changed since `stored` was read.
     """
     return {
         "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
@@ -55,9 +60,9 @@ def status_patch(stored: Object, status: Object) -> Object:
 
 
 def condition_patch(stored: Object, kind: str, desired: Condition | None, now: str) -> Object:
-    """Return a merge patch that makes `desired` the condition `kind` of an object.
+    """Return a merge patch that writes the condition `desired`, or removes `kind` if it is None.
 
-    If it is None, the condition is removed. See `status_patch` and `with_condition`.
+    See `status_patch` and `with_condition`.
     """
     conditions = map_at(stored, "status").get("conditions")
     if desired is None:

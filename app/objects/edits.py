@@ -1,6 +1,6 @@
-"""The changes that a rule makes to an object: values to set at paths, or to remove.
+"""Edits of an object, which set or remove values at paths.
 
-`operations` turns them into a JSON Patch. A rule never changes the object itself.
+Rules return edits and never change the object itself. `operations` turns edits into a JSON Patch.
 """
 
 import functools
@@ -20,17 +20,16 @@ class _Absent:
 
 
 ABSENT: Any = _Absent()
-"""The value of a path that doesn't exist, and the value to set to remove a path."""
+"""The value of a path that doesn't exist. An edit with this value removes its path."""
 
 
 class Edit(Value):
-    """Set `value` at `path`, or remove the path if `value` is ABSENT.
-
-    Missing parents are created.
-    """
+    """An edit, which creates missing parents too."""
 
     path: Path
+    """The path of the value."""
     value: Any
+    """The value to set, or ABSENT to remove the path."""
 
 
 def value_at(obj: Any, path: Path) -> Any:
@@ -47,7 +46,7 @@ def value_at(obj: Any, path: Path) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """Return the JSON pointer (RFC 6901) of `path`.
+    """Return `path` as a JSON pointer (RFC 6901).
 
     Results are cached, because all objects of a kind have the same few paths.
     """
@@ -55,12 +54,10 @@ def pointer(path: Path) -> str:
 
 
 def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:
-    """Return the JSON Patch operations that apply `changes` to `obj`, in their order.
+    """Return the JSON Patch operations that apply `changes` to `obj`, in order.
 
-    `obj` itself is not changed.
-
-    A change that is already in place needs no operation. One operation creates missing or null
-    parents together with their first content.
+    `obj` itself is not changed. A change whose value is already there needs no operation. Missing
+    or null parents are created by one operation, together with their first content.
     """
     builder = _Builder(obj)
     for change in changes:
@@ -72,10 +69,10 @@ def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:
 
 
 class _Builder:
-    """The list of operations as it is built.
+    """A builder of a list of operations.
 
-    `_fresh` holds the containers that an operation creates. Later changes are made in these
-    containers, so that they need no further operation.
+    `_fresh` has the maps and lists that operations create. Later changes are made in these
+    containers, so that they need no further operations.
     """
 
     def __init__(self, obj: Object) -> None:

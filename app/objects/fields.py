@@ -1,4 +1,4 @@
-"""Field paths, and findings about fields in the words of Kubernetes.
+"""Field paths, and findings about fields in the wording of Kubernetes.
 
 Source:
 https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation/field/errors.go
@@ -22,49 +22,46 @@ REASON_TYPE = "FieldValueTypeInvalid"
 REASON_TOO_MANY = "FieldValueTooMany"
 
 MOST_ITEMS = 10_000
-"""The most items of a list that rules look at.
+"""The most items of a list that rules check.
 
-An API server stores at most 1.5 MiB of an object. That is enough for fewer cliques, because who
-wrote each of them is stored too. A list of SubGroups may be longer if all of them are valid.
+An API server stores at most 1.5 MiB of an object. This is enough for fewer cliques, because their
+managedFields are stored too. A list of SubGroups may be longer if all of them are valid.
 """
 
 _MAX_QUOTED = 200
-"""Characters of a quoted value. The rest is cut off."""
+"""The most characters of a quoted value. The rest is truncated."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
-"""`json.dumps` would make an encoder for each of up to 20,000 findings."""
+"""One encoder for all findings: `json.dumps` would create one for each of up to 20,000."""
 
 
 class FieldError(Value):
-    """A finding about one field of an object.
-
-    `field` is a path that exists in the CRD, `reason` a cause type of Kubernetes, and `message` the
-    finding without the field. `text` is the whole finding for people; if it is empty, that is
-    `field: message`.
-    """
+    """A finding about one field of an object."""
 
     field: str
+    """A path that exists in the CRD."""
     reason: str
+    """A cause type of Kubernetes."""
     message: str
+    """The finding without the field."""
     text: str = ""
+    """The whole finding for people, or "" for `field: message`."""
 
     def __str__(self) -> str:
         return self.text or f"{self.field}: {self.message}"
 
 
 Findings = list[FieldError]
-"""Findings so far: functions that read an object add theirs."""
+"""A list to which functions that read an object add their findings."""
 
 
 class FieldPath(Value):
-    """A path such as `spec.template.cliques[0].name`.
-
-    Its text is only built if there is a finding. A step is therefore the name of a field with its
-    point, a key in brackets, or a position.
-    """
+    """A path such as `spec.template.cliques[0].name`. Its text is built only for a finding."""
 
     step: str | int
+    """The last step: a field's name with its dot, a key in brackets, or a position."""
     parent: "FieldPath | None" = None
+    """The path before the last step."""
 
     def child(self, name: str) -> "FieldPath":
         """Return the path of the field `name`, which may be a path itself."""
@@ -89,12 +86,12 @@ class FieldPath(Value):
 def quote(value: Any) -> str:
     """Return `value` as one line of JSON for people.
 
-    Control characters are escaped, and a long text is cut.
+    Control characters are escaped, and a long text is truncated.
     """
     length = 0
     if isinstance(value, str):
         length = len(value) + 2
-        value = value[:_MAX_QUOTED]  # first: a finding about each of many parts may quote one text
+        value = value[:_MAX_QUOTED]  # before encoding, because many findings may quote a long text
     try:
         text = _to_json(value)
     except RecursionError:
@@ -120,7 +117,7 @@ def not_supported(path: FieldPath, value: Any, allowed: Iterable[str]) -> FieldE
 
 @lru_cache(maxsize=64)
 def _all_quoted(values: tuple[str, ...]) -> str:
-    # a review of a stranger may have 20,000 findings with the same list
+    # cached, because a review may have 20,000 findings with the same list
     return ", ".join(map(quote, values))
 
 
@@ -146,7 +143,7 @@ def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first `most` of `texts` for people, and how many more there are."""
+    """Return the first `most` of `texts` as one text, with the number of further ones."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return f"{separator.join(texts[:most])}{more}"
 
@@ -154,7 +151,7 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> list[Any]:
     """Return the list at `holder[name]`, or an empty list if it is absent or null.
 
-    For a value of another type, and for more than MOST_ITEMS, adds a finding and returns an empty
+    For a value of another type, and for more than MOST_ITEMS, add a finding and return an empty
     list. `path` is the path of `holder`.
     """
     value = holder.get(name)
@@ -172,7 +169,7 @@ def walk_maps(
 ) -> Iterator[tuple[FieldPath, Object]]:
     """Yield the maps in `items`, a list at `path`, each with its path.
 
-    For an item of another type, adds a finding as soon as the iteration reaches it.
+    For an item of another type, add a finding when the iteration reaches it.
     """
     for position, item in enumerate(items):
         at = path.index(position)
@@ -184,7 +181,7 @@ def walk_maps(
 def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> Object:
     """Return the map at `holder[name]`, or an empty map if it is absent or null.
 
-    For a value of another type, adds a finding and returns an empty map. `path` is the path of
+    For a value of another type, add a finding and return an empty map. `path` is the path of
     `holder`.
     """
     value = holder.get(name)

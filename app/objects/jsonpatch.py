@@ -1,6 +1,6 @@
-"""JSON Merge Patch (RFC 7386), and whether a JSON Patch (RFC 6902) applies.
+"""Apply a JSON Merge Patch (RFC 7386), and check whether a JSON Patch (RFC 6902) applies.
 
-The library jsonpatch applies it.
+Where a JSON Patch must be applied, the library jsonpatch does it.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,9 @@ Operation = dict[str, Any]
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Return `target` with `patch` merged in.
+    """Return `target` with `patch` applied. Neither argument is changed.
 
-    null deletes a member, maps are merged, lists and scalars are replaced. Neither argument is
-    changed.
+    null deletes a member, maps are merged, and lists and scalars are replaced.
     """
     if not isinstance(patch, dict):
         return patch
@@ -28,10 +27,11 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 
 
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
-    """Return whether every operation applies to `obj`, which is not changed.
+    """Return whether every operation of `patch` can be applied to `obj`, which is not changed.
 
-    There is a parent to add to, or a value to replace or remove. For patches made by
-    `edits.operations`, in which no operation changes what another one added.
+    An `add` needs an existing parent, a `replace` or `remove` an existing value. The check is only
+    valid for patches of `edits.operations`, in which no operation changes a value that another one
+    has added.
     """
     for operation in patch:
         path = operation["path"]
@@ -49,9 +49,9 @@ def applies(obj: Any, patch: Iterable[Operation]) -> bool:
 
 
 def _resolve(target: Any, steps: list[str]) -> Any:
-    """Return the value at a JSON pointer that was split at its slashes, or None.
+    """Return the value at a JSON pointer, or None.
 
-    The first step is empty.
+    `steps` is the pointer split at its slashes, so that its first item is empty.
     """
     for step in steps[1:]:
         if isinstance(target, dict):

@@ -1,8 +1,8 @@
-"""The names and label keys that Kubernetes accepts."""
+"""Check names and label keys by the rules of Kubernetes."""
 
 import re
 
-# `++` and `*+` never give back what they have matched: no text makes them slow
+# possessive quantifiers (`++`, `*+`) never backtrack, so that no text makes them slow
 _LABEL = re.compile(r"(?!-)[-a-z0-9]{1,63}+(?<!-)")
 _SUBDOMAIN = re.compile(r"[a-z0-9]++(?:(?:-++|\.)[a-z0-9]++)*+")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
@@ -40,7 +40,7 @@ def is_subdomain(name: str) -> bool:
 
 
 def is_index(text: str, count: int) -> bool:
-    """Return whether `text` is a number from 0 below `count`, as Kubernetes writes numbers."""
+    """Return whether `text` is a number from 0 to `count` - 1 in the form of Kubernetes."""
     if not (text.isascii() and text.isdecimal()) or len(text) > _MAX_INDEX_DIGITS:
         return False
 
@@ -49,10 +49,7 @@ def is_index(text: str, count: int) -> bool:
 
 
 def label_key_problem(key: str) -> str | None:
-    """Return the reason why `key` is not a qualified label name.
-
-    None if it is one: `[prefix/]name`.
-    """
+    """Return the reason why `key` is not a valid label key (`[prefix/]name`), or None if it is."""
     prefix, slash, name = key.rpartition("/")
     if slash and not is_subdomain(prefix):
         return (

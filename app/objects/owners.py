@@ -6,14 +6,14 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
-"""The kinds that Kubernetes makes from a template in another object. They own no Pod.
+"""Kinds that Kubernetes creates from a template in another object. They own no Pods.
 
-The queue guard doesn't ask about the labels in such a template, so that they count nowhere.
+The queue guard doesn't check the labels in such a template, so they are ignored everywhere.
 """
 
 
 class OwnerRef(Value):
-    """An owner reference. A text is "" if it is missing."""
+    """An owner reference. Missing texts are ""."""
 
     kind: str
     name: str
@@ -34,7 +34,7 @@ def controller_of(obj: JsonMap) -> OwnerRef | None:
 
 
 def controller_uid(obj: JsonMap, kind: str = "") -> str:
-    """Return the uid of the object that controls `obj`, or "". It must be of `kind`, if given."""
+    """Return the uid of the controller of `obj`, or "". With `kind`, it must be of that kind."""
     reference = _controlling(obj)
     if reference is None or kind not in ("", reference.get("kind")):
         return ""
@@ -49,7 +49,7 @@ def _controlling(obj: JsonMap) -> JsonMap | None:
 
 
 def _read(reference: JsonMap) -> OwnerRef:
-    """Return an owner reference, which shares its texts with others: there may be very many."""
+    """Return an owner reference with interned texts, because there may be very many."""
     return OwnerRef(
         intern(text_at(reference, "kind")),
         intern(text_at(reference, "name")),

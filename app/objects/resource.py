@@ -1,4 +1,4 @@
-"""Resources of the Kubernetes API, and those of Kubernetes itself that this program uses."""
+"""The type of a resource of the Kubernetes API, and the built-in resources that we use."""
 
 import re
 
@@ -11,19 +11,24 @@ _VERSION = re.compile(r"v([1-9][0-9]{0,8})(?:(alpha|beta)([1-9][0-9]{0,8}))?")
 
 
 class Resource(Value, cache_hash=True):
-    """A resource of the Kubernetes API.
-
-    `versions` are those that this program knows, the preferred one first. Discovery finds which of
-    them a cluster serves, and takes a later one that is not known if it serves none of them. An
-    `optional` resource may be missing from a cluster.
-    """
+    """A resource of the Kubernetes API."""
 
     group: str
+    """Its API group, or "" for the core group."""
     plural: str
+    """Its plural, as in URLs."""
     kind: str
+    """The kind of its objects."""
     namespaced: bool
+    """Whether its objects are in namespaces."""
     versions: tuple[str, ...] = ("v1",)
+    """The versions that we know, the preferred one first.
+
+    Discovery finds out which of them a cluster serves. If it serves none of them, a later unknown
+    version is used.
+    """
     optional: bool = True
+    """Whether a cluster may not have it."""
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -38,28 +43,28 @@ class Resource(Value, cache_hash=True):
 
     @property
     def newest(self) -> str:
-        """The newest of the known versions, as which a later one is judged."""
+        """The newest known version. A later version is judged as if it were this one."""
         return max(self.versions, key=age_of_version)
 
     @property
     def rule_versions(self) -> list[str]:
         """The versions in the rules of webhooks and policies.
 
-        Of a neighbour's CRD, all versions: none is written unseen in one that comes later.
-        Kubernetes itself converts to the versions that a rule names.
+        For a neighbour's CRD, these are all versions, so that writes in a later version are judged
+        too. For its own resources, Kubernetes converts objects to the versions in a rule.
         """
         is_kubernetes = not self.optional or self.group.endswith(".k8s.io")
         return list(self.versions) if is_kubernetes else ["*"]
 
     def may_follow(self, version: str) -> bool:
-        """Return whether an unknown `version` can be judged as the newest known one.
+        """Return whether an unknown `version` can be judged as the newest known version.
 
-        An older one than all known versions has another form.
+        A version that is older than all known ones has another schema.
         """
         return age_of_version(version) > min(map(age_of_version, self.versions))
 
     def in_version(self, version: str | None) -> "Resource":
-        """Return this resource with `version` as the only one; as it is for None."""
+        """Return this resource with `version` as its only version, or unchanged for None."""
         if version in (None, self.versions[0]):
             return self
         return replace(self, versions=(version,))
@@ -67,8 +72,9 @@ class Resource(Value, cache_hash=True):
     def owner_reference(self, name: str, uid: str, *, blocks: bool = True) -> Object:
         """Return an owner reference to an object of this resource, as the controller.
 
-        An owner that is deleted in the foreground waits for what `blocks`. Where the admission
-        plugin OwnerReferencesPermissionEnforcement is on, that needs a right to its finalizers.
+        If the owner is deleted in the foreground, its deletion waits for dependents that `blocks`.
+        With the admission plugin OwnerReferencesPermissionEnforcement, writing such a reference
+        needs a permission on the owner's finalizers.
         """
         return {
             "apiVersion": self.api_version(),
@@ -81,7 +87,7 @@ class Resource(Value, cache_hash=True):
 
 
 def age_of_version(version: str) -> tuple[int, int, int]:
-    """Return what orders versions of an API, older ones first, as API servers order those of CRDs.
+    """Return a sort key for versions of an API, older ones first, in the order of API servers.
 
     Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
     """
@@ -184,4 +190,4 @@ OF_KUBERNETES = (
     MUTATING_POLICIES,
     MUTATING_POLICY_BINDINGS,
 )
-"""All of these resources."""
+"""All built-in resources whose objects are read or written here."""

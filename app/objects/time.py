@@ -1,4 +1,4 @@
-"""Times and durations of Kubernetes objects, read without trust in their form, and written."""
+"""Read and write the times and durations of Kubernetes objects, which may be malformed."""
 
 import re
 from collections.abc import Callable
@@ -9,16 +9,16 @@ _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)"
 _DURATION = re.compile(_PART)
 _SIGNED = re.compile(rf"[-+]?(?:0|(?:{_PART})+)")
 _MOST_TEXT = 64
-"""Characters of a duration. What Kubernetes writes is shorter."""
+"""The most characters of a duration. Kubernetes writes shorter ones."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
-"""The longest duration that Go has."""
+"""The longest duration in Go."""
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 def seconds_since_1970(value: Any) -> float | None:
-    """Return an RFC 3339 time, in whole seconds since 1970; None if it is none."""
+    """Return an RFC 3339 time as whole seconds since 1970, or None if `value` is not one."""
     try:
         time = datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -27,7 +27,7 @@ def seconds_since_1970(value: Any) -> float | None:
 
 
 def duration(value: Any) -> float:
-    """Seconds of a Go duration such as `1h30m`; 0 if it is none."""
+    """Return the seconds of a Go duration such as `1h30m`, or 0 if `value` is not one."""
     if not isinstance(value, str) or len(value) > _MOST_TEXT:
         return 0.0
     parts = _DURATION.findall(value)
@@ -37,28 +37,28 @@ def duration(value: Any) -> float:
 
 
 def signed_duration(value: Any) -> float | None:
-    """Seconds of a Go duration that may be negative; None if it is none, such as `-1`."""
+    """Return the seconds of a Go duration that may be negative, or None for others such as `-1`."""
     if not isinstance(value, str) or len(value) > _MOST_TEXT or not _SIGNED.fullmatch(value):
         return None
     seconds = duration(value.lstrip("-+"))
     return -seconds if value.startswith("-") else seconds
 
 
-# Where times come from: tests have clocks of their own.
+# Clocks are arguments, so that tests can use their own.
 
 
 Clock = Callable[[], float]
-"""A clock that counts seconds, such as `time.monotonic`."""
+"""Returns seconds, such as `time.monotonic`."""
 
 Now = Callable[[], datetime]
-"""A clock that gives the time of day, with its zone."""
+"""Returns the current time with a time zone."""
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-# As an API server writes them.
+# Formats of API servers.
 
 
 def timestamp(time: datetime) -> str:

@@ -1,21 +1,22 @@
-"""Tokens in paths: `/<token>/mutate/podclique` in place of `/mutate/podclique`.
+"""Tokens in paths: `/<token>/mutate/podclique` instead of `/mutate/podclique`.
 
-Only somebody who may read the webhook configurations knows the token, above all the API servers. So
-a review over such a path is one of an API server. Each token begins with the time of its creation
-(seconds since the epoch, hexadecimal), so that all replicas agree on its age.
+Only API servers and users who may read the webhook configurations know the token. So a review on
+such a path comes from an API server. Each token begins with the time of its creation (seconds since
+the epoch, hexadecimal), so that all replicas agree on its age.
 """
 
 import re
 import secrets
 
 LIFE_SECONDS = 3600.0
-"""The seconds for which a token is used.
+"""The time for which a token is used.
 
-API servers name the whole URL of a webhook in the error of a call that failed, also to tenants. A
-token is therefore used for an hour only.
+It is only an hour, because API servers show the whole URL of a webhook in the error of a failed
+call, also to tenants.
 """
 
 SKEW_SECONDS = 300.0
+"""The tolerated difference between the clocks of replicas."""
 
 _TOKEN = re.compile(r"[0-9a-f]{8,10}-[0-9a-f]{32}")
 
@@ -26,14 +27,14 @@ def new_token(now: float) -> str:
 
 
 def created(token: str) -> int:
-    """Return the time at which `token` was made, in seconds since the epoch."""
+    """Return the time at which `token` was created, in seconds since the epoch."""
     return int(token.partition("-")[0], 16)
 
 
 def seconds_left(token: str, now: float, after: float = 0.0) -> float:
-    """Return the seconds for which `token` can be used.
+    """Return the seconds for which `token` can still be used.
 
-    0 if it is too old, of the future, or not made `after` a time.
+    Return 0 if it is too old, from the future, or older than `after`.
     """
     made = created(token)
     if made > now + SKEW_SECONDS or made < after:
@@ -42,16 +43,16 @@ def seconds_left(token: str, now: float, after: float = 0.0) -> float:
 
 
 HIDDEN = f"{0:08x}-{0:032x}"
-"""Has the form of a token, and is none."""
+"""A placeholder that has the form of a token and is never valid."""
 
 
 def without_tokens(text: str, instead: str = "<token>") -> str:
-    """Return `text` without tokens, such as the error of an API server that couldn't call us."""
+    """Return `text` with all tokens replaced, such as the error of an API server's failed call."""
     return _TOKEN.sub(instead, text)
 
 
 def split_token(path: str) -> tuple[str, str]:
-    """Return the token that `path` begins with, or "", and the path without it."""
+    """Return the token at the beginning of `path`, or "", and the path without it."""
     token, _, rest = path[1:].partition("/")
     if _TOKEN.fullmatch(token) is None:
         return "", path

@@ -1,1 +1,1 @@
-"""Typed stores for rows of `facts/table`, and the ways to fill them."""
+"""Typed stores for the rows of `facts/table`, filled by watches, by lists or from documents."""

@@ -1,4 +1,4 @@
-"""The lists that one object needs, or one namespace, to be explained.
+"""Read the lists that are needed to explain one object or one namespace.
 
 Each kind is listed once, never once for each workload.
 """
@@ -27,7 +27,7 @@ _OF_CLAIMS = (
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
 _OF_KUEUE = (kinds.KUEUE_WORKLOAD,)
 _OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
-"""What other namespaces have of it takes room too, or comes first."""
+"""Kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
 
 _ONLY_FOR_ROOM = (NODE, kinds.RESOURCE_SLICE)
 
@@ -46,21 +46,21 @@ ASKED = {
         *WORKLOAD_KINDS,
     )
 }
-"""What may be asked about, by its kind."""
+"""The resources of objects that users can ask about, by kind."""
 
 
 async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> None:
-    """Read these resources of the whole cluster."""
+    """Read all objects of `resources` in the cluster."""
     await asyncio.gather(*map(reading.list_everywhere, resources))
 
 
 async def read_namespace(
     reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
-    """Read what tells which workloads of a namespace wait and why; of all namespaces for "".
+    """Read the facts that explain the pending workloads of `namespace`, or of all for "".
 
-    Without `room`, neither the nodes nor the pods of other namespaces are read. If it is only for
-    the object `asked`, PodCliques of other sets are not read either.
+    Without `room`, skip the nodes and the pods of other namespaces. With `asked`, also skip the
+    PodCliques of other sets.
     """
 
     async def read(resources: Iterable[Resource]) -> None:
@@ -92,7 +92,7 @@ async def _read(
 
 
 async def _cliques_of(reading: Reading, pcs: Ref) -> None:
-    """Read the PodCliques of a set by its label: a namespace may have very many."""
+    """Read the PodCliques of a set by its label, because a namespace may have very many."""
     for selector in SET_SELECTORS:
         await reading.list(kinds.POD_CLIQUE, pcs.namespace, selector=selector.format(pcs.name))
         if reading.of("cliques"):
@@ -100,7 +100,7 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield what is read only if pods have claims, or wait with volumes or for Kueue."""
+    """Yield the resources that are needed only if pods have claims, volumes or Kueue's gates."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)

@@ -1,7 +1,7 @@
-"""The garbage collector, and freed memory, while lists are read.
+"""Pause the garbage collector, and give back freed memory, while lists are read.
 
-It would examine each page, and everything that was read before, again and again, although none of
-that is garbage: decoded JSON and what is kept of it have no cycles.
+Otherwise, the collector would examine all pages that were read before again and again, although
+they contain no garbage: decoded JSON and the facts that are kept have no cycles.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Iterator
 from app.base.memory import give_back
 
 _MANY = 10_000
-"""So many new objects are examined in about two milliseconds."""
+"""The number of new objects above which they are frozen. Examining them takes about 2 ms."""
 
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
     """Pause the collector while the block runs.
 
-    If much was read, it is never examined, and memory that lists took while they were read is given
-    back to the system.
+    If the block has created many objects, freeze them, so that the collector never examines them,
+    and give freed memory back to the system.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -35,9 +35,9 @@ def paused() -> Iterator[None]:
 
 
 async def pause_until(lists_are_in: Awaitable[object], most_seconds: float = 120.0) -> None:
-    """Pause the collector until the lists are in, which may be never: for at most so long.
+    """Pause the collector until all lists are read, but for at most `most_seconds`.
 
-    Then memory that the lists took while they were read is given back to the system.
+    Then give freed memory back to the system.
     """
     with paused(), contextlib.suppress(TimeoutError):
         async with asyncio.timeout(most_seconds):

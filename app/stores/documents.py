@@ -1,4 +1,4 @@
-"""Documents in place of an API server."""
+"""Documents instead of an API server."""
 
 import itertools
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ _LATER_APIS = {CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP}
 
 
 class DocumentObjects:
-    """`Objects` over documents in memory.
+    """An implementation of `Objects` with documents in memory.
 
-    Documents are left out if their kind is not used here, or if no API server would store their
+    Documents are skipped if their kind is not used here, or if no API server would store their
     metadata, for example without a name. A document without a namespace is in `default`. Created
     objects are kept.
 
-    `is_whole` is whether an object that is not among the documents doesn't exist. If it is false,
-    nothing is known of such an object.
+    `is_whole` tells whether objects that are not among the documents don't exist. Otherwise nothing
+    is known about them.
     """
 
     def __init__(self, documents: Iterable[Object], *, is_whole: bool = True) -> None:
@@ -40,13 +40,13 @@ class DocumentObjects:
         self._objects: dict[Resource, dict[Key, Object]] = {}
         self._versions = itertools.count(1)
         self._later: set[Resource] = set()
-        """The APIs of later releases of Grove that documents belong to, see `_later_api`."""
+        """The APIs of later releases of Grove to which documents belong, see `_later_api`."""
         self._is_design = False
         for document in documents:
             self.add(document)
 
     def add(self, document: Object) -> None:
-        """Store a document, unless it is to be left out."""
+        """Store a document, unless it must be skipped."""
         resource = resource_of(document)
         metadata = map_at(document, "metadata")
         if resource is not None and _can_be_stored(metadata):
@@ -63,9 +63,9 @@ class DocumentObjects:
         return list(self._objects.get(resource, {}).values())
 
     def served_version(self, resource: Resource) -> str | None:
-        """Return the version of the first document, or the preferred one if there is none.
+        """Return the version of the first document, or the preferred version if there is none.
 
-        None for an API of a later release of Grove that no document belongs to.
+        Return None for an API of a later release of Grove if no document belongs to it.
         """
         if resource in _LATER_APIS and resource not in self._later:
             return None
@@ -76,7 +76,7 @@ class DocumentObjects:
 
     @property
     def names_grove(self) -> bool:
-        """Whether the documents tell which release of Grove they are for."""
+        """Whether the documents show for which release of Grove they are."""
         return self.is_whole or bool(self._later) or self._is_design
 
     async def get(self, ref: ObjectRef, **_: Any) -> Object:
@@ -86,7 +86,7 @@ class DocumentObjects:
             raise NotFound(f'{ref.resource} "{ref.name}" not found', code=404) from None
 
     async def list(self, selection: Selection, **_: Any) -> Page:
-        """Return one page. Label selectors may only have terms of the form `key=value`."""
+        """Return one page. A label selector may only have terms of the form `key=value`."""
         terms = dict(term.split("=") for term in selection.labels.split(",") if term)
         items = [
             obj
@@ -120,9 +120,9 @@ class DocumentObjects:
 
 
 def _later_api(resource: Resource, stored: Object) -> set[Resource]:
-    """Return the API of a later release of Grove that the document `stored` belongs to.
+    """Return the API of a later release of Grove to which the document `stored` belongs, if any.
 
-    This is that of ClusterTopologyBindings also for a PodCliqueSet that uses one.
+    A PodCliqueSet that uses a ClusterTopologyBinding belongs to the API of these.
     """
     if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).names_pack:
         return {CLUSTER_TOPOLOGY_BINDING}
@@ -130,10 +130,10 @@ def _later_api(resource: Resource, stored: Object) -> set[Resource]:
 
 
 def _is_of_design(resource: Resource, document: Object) -> bool:
-    """Return whether a document belongs to Grove with ClusterTopologies, as only that one has it.
+    """Return whether a document belongs to the release of Grove with ClusterTopologies.
 
-    It is a ClusterTopology, or a PodCliqueSet with a packDomain, which later releases refuse in new
-    sets.
+    This is a ClusterTopology, or a PodCliqueSet with a packDomain, which later releases reject in
+    new sets.
     """
     if resource is POD_CLIQUE_SET:
         return bool(read_pod_clique_set(document).domains)
@@ -141,9 +141,9 @@ def _is_of_design(resource: Resource, document: Object) -> bool:
 
 
 def _template_of_domain(domain: Object) -> Object | None:
-    """Return the claim template that NVIDIA's controller makes for a ComputeDomain.
+    """Return the claim template that NVIDIA's controller creates for a ComputeDomain.
 
-    None if the ComputeDomain names none, or if it is one of ours: its webhooks make what it needs.
+    Return None if the ComputeDomain names none, or is ours, because our webhooks create its claims.
     """
     name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
     if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":
@@ -158,10 +158,7 @@ def _template_of_domain(domain: Object) -> Object | None:
 
 
 def _can_be_stored(metadata: JsonMap) -> bool:
-    """Return whether the parts of `metadata` that are read here have valid types.
-
-    These are the types that an API server requires.
-    """
+    """Return whether the parts of `metadata` that are read here have the types of an API server."""
     name = metadata.get("name")
     namespace = metadata.get("namespace") or ""
     maps = (metadata.get("labels") or {}, metadata.get("annotations") or {})
@@ -184,6 +181,7 @@ def _are_texts(values: Iterable[Any]) -> bool:
 
 
 def resource_of(document: Object) -> Resource | None:
+    """Return the resource of a document, or None if its kind is not used here."""
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     identity = (group, document.get("kind"))
     return next((resource for resource in ALL if (resource.group, resource.kind) == identity), None)

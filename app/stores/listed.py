@@ -1,6 +1,7 @@
-"""Reads everything once, for commands.
+"""Read everything once, for commands.
 
-If a resource may not be read, a watch would wait for ever, while a list reports the reason.
+Lists are used instead of watches. If the user has no permission to read a resource, a watch would
+wait forever, while a list reports the reason.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,13 @@ from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
 OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
-"""What isn't known unless the objects of all namespaces are."""
+"""The facts that are known only if the objects of all namespaces are, by resource."""
 
 
 async def read(
     stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
-    """List each of `stores` once, in their order.
-
-    The objects are those of `namespace`, or of all namespaces if that is None.
+    """Fill each of `stores` once, in order, with the objects of `namespace`, or of all for None.
 
     Return the reason for each resource that could not be read. The store of a resource that isn't
     installed is empty and synced.
@@ -48,10 +47,10 @@ async def _list(client: Client, store: WatchStore[Any], selection: Selection) ->
 
 
 class Reading:
-    """What is read once, a list for each name of `rows`, and what could not be read.
+    """A reader of a list for each of `rows`, which records the lists that could not be read.
 
-    Objects become facts as pages arrive, so that only what is needed of them is kept. An error is
-    noted, with the cause, and the rest is read all the same.
+    Objects are converted to facts as pages arrive, so that only the needed facts are kept. An error
+    is recorded with its cause, and the remaining lists are still read.
     """
 
     def __init__(self, client: Reader, rows: Mapping[Resource, Row[Any]]) -> None:
@@ -64,10 +63,10 @@ class Reading:
         self._absent: set[str] = set()
 
     def found(self) -> Object:
-        """Return what was read, a tuple for each name, and `unseen`, `skipped` and `absent`.
+        """Return the facts as a tuple for each name, with `unseen`, `skipped` and `absent`.
 
-        `unseen` are the names that could not be read in full, with the cause. `skipped` were not
-        asked for, and `absent` are not served.
+        `unseen` has the cause for each name that could not be read completely. The lists of the
+        names in `skipped` were not requested, and those in `absent` are not served.
         """
         absent = self._absent - self._served
         unread = self._facts.keys() - self._served - self._absent
@@ -87,13 +86,13 @@ class Reading:
     async def list(
         self, resource: Resource, namespace: str | None = None, *, selector: str = ""
     ) -> None:
-        """Read a list. What goes wrong is noted."""
+        """Read a list, and record an error."""
         error = await self._try(resource, namespace, selector)
         if error is not None:
             self._unseen.setdefault(self.rows[resource].name, cause(error))
 
     async def list_everywhere(self, resource: Resource, namespace: str | None = None) -> None:
-        """List all namespaces, or else the one namespace if that may be read."""
+        """List all namespaces. If that is forbidden, list `namespace` if one is given."""
         error = await self._try(resource, None)
         if error is None:
             return
@@ -110,10 +109,7 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
-        """Return the error that ended a list.
-
-        None for none, and for a resource that isn't served.
-        """
+        """Read a list, and return its error, or None. A resource that isn't served is no error."""
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:
@@ -130,5 +126,5 @@ class Reading:
 
 
 def cause(error: ClusterError) -> str:
-    """Return why a list could not be read, in a few words."""
+    """Return the reason why a list could not be read, in a few words."""
     return "no right to list" if error.code == 403 else error.message

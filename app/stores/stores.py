@@ -1,4 +1,4 @@
-"""A store for each row, filled by a watch that keeps it in step with the cluster."""
+"""A store for each row, which a watch keeps up to date."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def selection_of(row: Row[Any], namespace: str | None = None) -> Selection:
-    """Return what is listed and watched for a row: of one namespace, or of all."""
+    """Return the selection of objects for `row`, in `namespace` or in all namespaces."""
     return Selection(row.resource, namespace, row.labels, row.fields, row.metadata_only, row.form)
 
 
@@ -40,7 +40,7 @@ class Stores:
         return {row.resource.plural: store for row, store in self._stores.items()}
 
     async def until_synced(self) -> None:
-        """Return once every store has its first list."""
+        """Wait until every store has its first list."""
         for store in self._stores.values():
             await store.until_synced()
 
@@ -56,9 +56,9 @@ def fill(store: WatchStore[Any], objects: Iterable[Object]) -> None:
 
 
 async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Keep every one of `stores` in step until cancelled.
+    """Run discovery, and keep `stores` up to date, until cancelled.
 
-    Errors of the API server are retried; any other error is raised.
+    Errors of the API server are retried, and all other errors are raised.
     """
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(discovery.run(), name="discovery")
@@ -69,9 +69,9 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
 
 
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Empty `stores`, which only the leader needs, and keep them in step until cancelled.
+    """Empty `stores`, which only the leader needs, and keep them up to date until cancelled.
 
-    What another leader has written meanwhile is not in them.
+    They may be outdated, because another leader may have written objects meanwhile.
     """
     for _, store in stores:
         store.forget()
@@ -81,7 +81,7 @@ async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -
 
 
 async def run_hints(stores: Stores, client: Client, discovery: Discovery) -> None:
-    """Keep `stores`, which nothing waits for, in step until cancelled."""
+    """Keep `stores` up to date until cancelled. No part of the server waits for their lists."""
     await discovery.until_known()
     async with asyncio.TaskGroup() as tasks:
         _follow_all(tasks, stores, client, discovery)
@@ -97,10 +97,7 @@ def _follow_all(
 async def follow(
     row: Row[Any], store: WatchStore[Any], client: Client, discovery: Discovery
 ) -> NoReturn:
-    """Keep the store of one row in step until cancelled.
-
-    It is listed again if its CRD has changed.
-    """
+    """Keep the store of one row up to date until cancelled, and list again if its CRD changes."""
     while True:
         watching = run_store(
             client,
@@ -115,7 +112,7 @@ async def follow(
 async def _until(
     watch: Coroutine[Any, Any, NoReturn], happened: Coroutine[Any, Any, object]
 ) -> None:
-    """Run `watch` until `happened` returns. Errors of `watch` are raised."""
+    """Run `watch` until `happened` returns. Raise errors of `watch`."""
     watching = asyncio.create_task(watch)
     waiting = asyncio.create_task(happened)
     try:
@@ -128,40 +125,39 @@ async def _until(
         await asyncio.gather(watching, waiting, return_exceptions=True)
 
 
-# Watches with whatever rights there are, for somebody who looks at a cluster.
+# Watches within a user's permissions, for the console.
 
 
 Scope = tuple[Row[Any], str | None]
-"""What is listed and watched at once: objects of all namespaces (None), or of one."""
+"""The objects of one watch: those of all namespaces (None), or of one."""
 
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
-"""Somebody is looking: each turn of the event loop takes few milliseconds.
+"""A pace at which each turn of the event loop takes few milliseconds, because a person is waiting.
 
-Only pages tell how many objects there are, for the progress that is shown.
+Lists are read in pages, because only pages have the number of objects, for the shown progress.
 """
 
 MOST_FOR_PEOPLE = 2**20
-"""Bytes of JSON that are kept of an object to explain it. Large gangs have thousands of pods."""
+"""The most bytes of JSON that are kept of an object. Large gangs have thousands of pods."""
 
 
 class Namespaces(Value):
-    """The namespaces that are read one by one where there is no right to read all.
-
-    Without `names`, those that may be listed, else `own`, that of the context. `again` are the
-    seconds after which a list is tried again that there was no right to.
-    """
+    """The namespaces that are read one by one if the user may not read all namespaces at once."""
 
     names: Sequence[str] = ()
+    """The names. If there are none, all namespaces that can be listed are read."""
     own: str = ""
+    """The namespace of the context, which is read if namespaces can't be listed."""
     again: float = 60.0
+    """The seconds after which a forbidden list is tried again."""
 
 
 class PermittedStores:
-    """A store of each of `rows`, or one for each namespace that may be read.
+    """A store for each of `rows`, or for each namespace that the user may read.
 
-    `discovery` says when the kinds that the cluster serves are known, and when they change;
-    somebody else runs it. `least` bytes of an object are kept, or more if its row says so. `stores`
-    has a store of each scope that may be read, and `denied` the scopes that may not.
+    `discovery` tells which kinds the cluster serves. The caller runs it. At least `least` bytes of
+    an object are kept, or more if its row requires more. `stores` has a store for each readable
+    scope, and `denied` has the other scopes.
     """
 
     def __init__(
@@ -185,22 +181,22 @@ class PermittedStores:
         self._subscribers: list[Callable[[str], None]] = []
 
     def subscribe(self, changed: Callable[[str], None]) -> None:
-        """Call `changed` after each change, with the name of the row whose objects it is about.
+        """Call `changed` after each change, with the name of the row whose objects have changed.
 
-        It is "" if only what is known of them has changed.
+        The name is "" if no object has changed, but for example a permission or a synced list.
         """
         self._subscribers.append(changed)
 
     @property
     def ready(self) -> bool:
-        """Whether every list has been read, or there is no right to it."""
+        """Whether every list has been read or is forbidden."""
         known = {row for row, _ in (*self.denied, *self.stores)}
         return len(known) == len(self.rows) and all(
             store.synced or scope in self.denied for scope, store in self.stores.items()
         )
 
     def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
-        """Yield why stores, or what the cluster serves, are not up to date."""
+        """Yield the reasons why stores or discovery are not up to date."""
         for store in self.stores.values():
             if store.problem:
                 yield store.problem, store.error
@@ -208,7 +204,7 @@ class PermittedStores:
             yield self._discovery.problem, self._discovery.error
 
     async def run(self) -> NoReturn:
-        """Read and watch everything. Never returns."""
+        """Read and watch everything until cancelled."""
         await self._discovery.until_known()
         async with asyncio.TaskGroup() as tasks:
             for row in self.rows:
@@ -233,7 +229,7 @@ class PermittedStores:
             await self._deny(scope)
 
     async def _keep(self, scope: Scope) -> None:
-        """Keep a store in step until there is no right to its list."""
+        """Keep a store up to date until its list is forbidden."""
         row, namespace = scope
         store: WatchStore[Any] = WatchStore(row.read, most=max(self._least, row.most))
         store.subscribe(lambda key, before, after: self._changed(row.name))
@@ -266,7 +262,7 @@ class PermittedStores:
         await asyncio.sleep(self._namespaces.again)
 
     async def _served_changed(self) -> None:
-        """Show at once that a kind is not served, even if it had no objects, and wait."""
+        """Report that the served kinds have changed, and wait for the next change of discovery."""
         self._changed()
         await self._discovery.changed()
 
