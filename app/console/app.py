@@ -1,7 +1,4 @@
-"""The running console.
-
-It has credentials, a token, a server on loopback, and the file that opens the browser.
-"""
+"""The running console: credentials, a token, a loopback server, the file that opens the browser."""
 
 import asyncio
 import contextlib
@@ -41,17 +38,17 @@ from app.stores.stores import Namespaces, PermittedStores
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)
-"""Resources that no page reads."""
+"""The resources that the console never reads."""
 _STOP_SECONDS = 2
 _YOUNG = 20_000
-"""The garbage collector examines new objects when there are this many, which takes some 5 ms."""
+"""The number of new objects after which the garbage collector runs, for about 5 ms."""
 
 
 class Opened(Value):
     """A console that listens.
 
-    `url` has the token; `file` redirects there, and only its owner can read it. `calls` counts the
-    calls of the API server by (verb, resource, status).
+    `url` has the token. `file` redirects there, and only its owner can read it. `calls` counts the
+    requests to the API server by (verb, resource, status).
     """
 
     url: str
@@ -60,9 +57,10 @@ class Opened(Value):
     calls: dict[tuple[str, str, str], int]
 
     def open_browser(self) -> bool:
-        """Opens the file, not the URL: the arguments of a browser are visible to other users.
+        """Open a browser. Return False if there is no display.
 
-        False if there is no display: a browser in the terminal would take it over.
+        It gets the file instead of the URL, because other users can see the arguments of processes.
+        Without a display, a text browser would take over the terminal.
         """
         if sys.platform == "linux" and not ({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()):
             return False
@@ -73,10 +71,10 @@ class Opened(Value):
 async def opened(settings: ConsoleSettings) -> AsyncIterator[Opened]:
     """Run a console while the block runs.
 
-    Its client has the rights of a kubeconfig, because the command doesn't run in a Pod.
-    ClusterError without credentials, OSError if the port is taken.
+    Its client has the permissions of a kubeconfig, because the command does not run in a Pod. Raise
+    ClusterError without credentials, and OSError if the port is in use.
     """
-    # on loopback: there is no setting for any other address
+    # Only loopback: no setting allows another address.
     host = "::1" if settings.ipv6 else "127.0.0.1"
     with bind(host, settings.port) as sock:
         token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -135,7 +133,7 @@ async def examined(live: Live, listing: WaitingList) -> None:
 def _redirecting_file(url: str) -> Iterator[Path]:
     """Yield a file that redirects to `url` and that only its owner can read.
 
-    It is deleted when the block ends.
+    The file is deleted when the block ends.
     """
     prefix = "grove-admission-console-"
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
@@ -161,7 +159,7 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Pause the garbage collector until the first lists are in; then it runs less often."""
+    """Pause the garbage collector until the first lists are complete. Then it runs less often."""
     await pause_until(live.until_ready())
     gc.set_threshold(_YOUNG, 20, 100)
 
@@ -169,7 +167,7 @@ async def _spared_collector(live: Live) -> None:
 class _Server(uvicorn.Server):
     """A server that leaves signals to the command.
 
-    It does not wake up ten times a second to look whether it has to end.
+    Unlike uvicorn's, it does not wake up ten times a second to check whether it has to end.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:

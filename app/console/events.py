@@ -1,4 +1,4 @@
-"""Server-sent events: they give the current revision, so that open tabs fetch their page again."""
+"""Server-sent events with the current revision, so that open tabs fetch their page again."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,18 +7,18 @@ from app.explain.live import Live
 
 MOST_STREAMS = 8
 PAUSE = 0.5
-"""The least number of seconds between two messages."""
+"""The least time between two messages, in seconds."""
 TICK = 25.0
-"""Seconds after which a message is sent even if nothing has changed.
+"""The time after which a message is sent even if nothing has changed, in seconds.
 
-The page then shows current ages, and a dead connection is noticed.
+The page then shows current ages, and a broken connection is noticed.
 """
 
 
 class Streams:
     """The open streams.
 
-    `pause` is the time between two messages; it is longer if pages take long to render.
+    `pause` is the time between two messages. It grows with the time that a page takes.
     """
 
     def __init__(self, live: Live, *, pause: float = PAUSE, tick: float = TICK) -> None:

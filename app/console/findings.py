@@ -1,6 +1,6 @@
-"""Findings: what audit, doctor and the topology find, in one list.
+"""The page Findings: findings of the audit, the doctor and the topology in one list.
 
-Examined on demand, never on a timer.
+The audit and the doctor run on demand, never on a timer.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ from app.objects.fields import listed
 MOST_ROWS = 500
 _NAMED = 3
 _OWNED = (COMPUTE_DOMAIN.kind, RESOURCE_CLAIM.kind)
-"""Kinds that the audit finds without an owner."""
+"""The kinds that the audit reports if they have no owner."""
 
 
 class Group(NamedTuple):
-    """How findings of one kind are shown: the title of all, and the state and the words of each."""
+    """A group of findings: its title, and the state and words of each finding."""
 
     title: str
     state: str
@@ -56,7 +56,7 @@ GROUPS = {
 
 
 class FindingRow(Value):
-    """One finding. `group` is a key of GROUPS; `objects` are the objects that it holds for."""
+    """A finding. `group` is a key of GROUPS, and `objects` are the objects that it is about."""
 
     group: str
     source: str
@@ -171,7 +171,7 @@ class Examination:
                     result.rows.append(FindingRow(group, "doctor", text, "", check.remedy))
 
     def count(self, index: Index) -> int:
-        """Return the number of findings of the last examination and of the topology of now."""
+        """Return the number of findings of the last examination and of the current topology."""
         return len(self._rows(index))
 
     def _rows(self, index: Index) -> list[FindingRow]:
@@ -181,7 +181,7 @@ class Examination:
     def shown(self, index: Index, query: Query) -> Values:
         """Return what the page shows.
 
-        These are the findings of the last examination, and those of the topology of now.
+        These are the findings of the last examination, and the current findings of the topology.
         """
         rows = self._rows(index)
         text = query.get("q", "").lower()
@@ -215,9 +215,9 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 
 
 def _of_audit(finding: Finding) -> FindingRow:
-    """Return the row of a finding: refused, not decided, or a leak if a resource has no owner.
+    """Return the row of a finding of the audit.
 
-    All others are warnings.
+    Its group is refused, not decided, a leak (a resource without an owner), or else a warning.
     """
     is_leak = finding.outcome == "warning" and finding.kind in _OWNED
     group = "leak" if is_leak else finding.outcome
@@ -236,7 +236,7 @@ def _of_topology(reason: Reason) -> FindingRow:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows without those of the audit whose text the doctor gives too."""
+    """Return the rows without rows of the audit whose text the doctor has too."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}
@@ -244,7 +244,7 @@ def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 
 def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Equal findings of several objects as one row; by group, then as they came."""
+    """Return the rows sorted by group, with equal findings of several objects as one row."""
     alike = by_key((replace(row, objects=()), row.objects) for row in rows)
     merged = [replace(row, objects=tuple(chain(*objects))) for row, objects in alike.items()]
     order = list(GROUPS)
@@ -255,10 +255,10 @@ def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> s
     if running:
         return "The cluster is being examined"
     if not result.end:
-        of_topology = f"{len(rows)} of the topology; not examined further yet"
-        return of_topology if rows else "Nothing has been examined yet"
+        of_topology = f"{counted(rows, 'topology finding')}; audit and doctor have not run yet"
+        return of_topology if rows else "Audit and doctor have not run yet"
     if not rows:
-        return "Nothing to look at"
+        return "No findings"
 
     findings = counted(rows, "finding")
     urgent = sum(row.group in ("problem", "refused", "leak") for row in rows)

@@ -1,10 +1,10 @@
-"""The guard of the console.
+"""The guard of the console: it only allows requests with the token, from this machine.
 
-Only somebody who has the token may ask, from this machine, and no other page of the browser.
+Requests from other pages in the browser are rejected.
 
-The token is in the path. A cookie would be sent to every port of the host, so a server of another
-local user would receive it. Host is checked because a name that resolves to 127.0.0.1 would make a
-foreign page same-origin.
+The token is in the path. A cookie would be sent to every port of the host, so that a server of
+another local user would receive it. The Host header is checked, because with a name that resolves
+to 127.0.0.1, a foreign page would be same-origin.
 """
 
 import hmac
@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.base.value import Value
 
 MOST_BODY = 2 * 2**20
-"""The most bytes that the body of a request may have."""
+"""The most bytes of the body of a request."""
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _METHODS = ("GET", "HEAD", "POST")
 
@@ -37,10 +37,9 @@ HEADERS = {
 
 
 class Guard(Value):
-    """An ASGI app that passes allowed requests on.
+    """An ASGI app that passes allowed requests to another one, with the token as `root_path`.
 
-    They have the token as `root_path`. All others are answered with an empty body. Every answer
-    gets the security headers.
+    Other requests get a response with an empty body. Every response has the security headers.
     """
 
     app: ASGIApp
@@ -58,7 +57,7 @@ class Guard(Value):
         await self.app(scope, _Limited(receive), sending)
 
     def refusal(self, scope: Scope) -> int:
-        """Return the status with which a request is refused, or 0 if it is allowed."""
+        """Return the status code of a rejection, or 0 if a request is allowed."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if _HOST.fullmatch(host) is None:
@@ -82,10 +81,10 @@ class Guard(Value):
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Return whether the request comes from our own page or its user, as the browser says.
+    """Return whether the request comes from our own page or from its user, as the browser says.
 
-    The file that opens the browser counts as another site, so it may lead to the entry, which shows
-    nothing of the cluster.
+    The file that opens the browser counts as another site. It may only lead to the entry page,
+    which shows nothing of the cluster.
     """
     site = headers.get("sec-fetch-site", "none")
     navigates = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == (
@@ -96,10 +95,10 @@ def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
 
 
 def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
-    """Return whether the request comes from our own form.
+    """Return the status code with which a POST is rejected, or 0 if it comes from our own form.
 
-    With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms; then
-    Sec-Fetch-Site, which no page can set, must say that it is ours.
+    With `Referrer-Policy: no-referrer`, browsers send `Origin: null` with our own forms. Then
+    Sec-Fetch-Site, which no page can set, must say `same-origin`.
     """
     own_form = headers.get("origin") == "null" and headers.get("sec-fetch-site") == "same-origin"
     if headers.get("origin") != f"http://{host}" and not own_form:
@@ -111,7 +110,7 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
 
 
 class _Limited:
-    """The body of a request, which is ended if it is longer than MOST_BODY."""
+    """The body of a request, which is cut off after MOST_BODY bytes."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -27,21 +27,22 @@ from app.explain.line.cycle import line_of
 from app.facts.named import Ref
 
 SECONDS = 0.05
-"""CPU seconds that a page may take for explanations of the list."""
+"""The CPU seconds that a page may take to explain workloads of the list."""
 SLICE = 0.2
-"""CPU seconds of `examine`. A page waits for at most one slice."""
+"""The CPU seconds of one call of `examine`. A page waits for at most one call."""
 NOT_EXAMINED = "not examined yet"
-"""The reason in the row of a workload that was not explained yet."""
+"""The reason in the row of a workload that is not explained yet."""
 
 Parts = tuple[object, ...]
-"""What belongs to a workload; equal if each is the same object as before."""
+"""The facts of a workload. Two are equal if each fact is the same object."""
 
 
 class _KeptRow(Value):
     """A row of the list.
 
     `parts` are the facts that the row was made of. `state` is the number of the state of the
-    cluster, 0 if the workload was not explained yet. Then `order` is its first place in KAI's line.
+    cluster, 0 if the workload is not explained yet. Then `order` is its first position in KAI's
+    line.
     """
 
     row: WorkloadRow
@@ -51,15 +52,15 @@ class _KeptRow(Value):
 
     @property
     def place(self) -> tuple[int, float, float, Ref]:
-        """Its place among other rows."""
+        """The sort key of the row."""
         state, order, since, ref = place(self.row)
         return state, min(order, self.order), since, ref
 
 
 class WaitingList:
-    """The rows of all workloads. `complete` says whether all are of the facts that were seen last.
+    """The rows of all workloads. `complete` says whether all rows are of the current facts.
 
-    Only one thread may use it. `clock` returns the CPU seconds of that thread.
+    Only one thread may use it. `clock` returns the CPU seconds of this thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
@@ -72,7 +73,7 @@ class WaitingList:
 
     @property
     def rows(self) -> list[WorkloadRow]:
-        """Pending workloads first, in the order of KAI's line."""
+        """Return all rows, pending workloads first, in the order of KAI's line."""
         return [kept.row for kept in sorted(self._kept.values(), key=attrgetter("place"))]
 
     @property
@@ -93,7 +94,8 @@ class WaitingList:
     def follow(self, index: Index, *, reasons: bool = True) -> None:
         """Explain the workloads whose own parts have changed, then the pending ones.
 
-        Without `reasons`, explain only the former: that is enough to know which are pending.
+        Without `reasons`, explain only those that have changed, which is enough to know whether
+        they are pending.
         """
         parts = self._counted_all(index)
         to_explain = self._to_explain(parts, reasons=reasons)
@@ -106,7 +108,7 @@ class WaitingList:
         return not self._explain(index, new, parts, SLICE)
 
     def _counted_all(self, index: Index) -> Mapping[Ref, Parts]:
-        """Give each workload a row. Return the parts of each."""
+        """Make sure that each workload has a row. Return the parts of each workload."""
         self._state = index.remembered(
             "state of the list", self._states.__next__, Snapshot.__struct_fields__
         )
@@ -120,9 +122,9 @@ class WaitingList:
     def _explain(
         self, index: Index, refs: Sequence[Ref], parts: Mapping[Ref, Parts], seconds: float
     ) -> bool:
-        """Explain workloads until `seconds` are over. Return whether all were explained."""
+        """Explain workloads for up to `seconds`. Return whether all are explained."""
         if refs:
-            # every explanation needs it, so it must not use up the time of the first
+            # Every explanation needs the line, which must not use up the time of the first one.
             line_of(index)
         end = self._clock() + seconds
         for done, ref in enumerate(refs):
@@ -154,7 +156,7 @@ def answered(index: Index, ref: Ref) -> Answer | None:
 
 
 def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
-    """Yield the workloads with what belongs to each."""
+    """Yield each workload with its parts."""
     of_sets = (index.gangs_of_set, index.cliques_of_set, index.pods_of_set)
     for ref in workloads(index):
         key = ref.key
@@ -167,7 +169,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 
 def _order(index: Index, ref: Ref) -> float:
-    """Return the first place of a workload in KAI's line."""
+    """Return the first position of a workload in KAI's line."""
     gangs = [gang.ref for gang in index.gangs_of_set.get(ref.key, ())]
     line = line_of(index)
     own = gangs if ref.kind == "PodCliqueSet" else [ref]

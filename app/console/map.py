@@ -1,4 +1,4 @@
-"""The map of a topology: what is free in each domain, or the room for what is asked."""
+"""The map of a topology: free capacity in each domain, or the room for requested pods."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -16,17 +16,18 @@ from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024
 MOST_NAMED = 300
-"""If there are more cells, they have no names and are no links: their groups are."""
+"""The most cells that have names and links. If there are more, only their groups do."""
 
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
-"""The class of cells that have names of so many letters."""
+"""CSS classes of cells: (the most letters of a name, class)."""
 
 
 class Cell(Value):
     """A domain on the map: its CSS classes, words and path.
 
-    `number` is what is free, or for how many pods there is room. If there are few cells, each has
-    its `name`, in a map without groups also where it is (`inside`), and how much of it is `closed`.
+    `number` is the free capacity, or the number of pods for which there is room. If there are few
+    cells, each has its `name`. In a map without groups, it also has its parent (`inside`) and says
+    how many of its nodes are `closed`.
     """
 
     classes: str
@@ -48,8 +49,9 @@ def drawn(
 ) -> Values | None:
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
-    If `worst`, they are of the deepest level above nodes, in one group: first those with closed
-    nodes, then those with least room. None if even the next level has too many domains.
+    With `worst`, they are the cells of the deepest level above nodes, in one group: first the
+    domains with closed nodes, then those with the least room. None if even the next level has too
+    many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:
@@ -80,7 +82,7 @@ def drawn(
 
 
 class _RoomOnMap:
-    """The room that was asked for: how many of the pods fit in each domain of one level."""
+    """The room for requested pods: how many of them fit into each domain of one level."""
 
     def __init__(self, room: RoomAnswer | None) -> None:
         self._rooms = {each.domain.path: each.pods for each in room.rooms} if room else {}
@@ -90,14 +92,15 @@ class _RoomOnMap:
         self.depth = len(self._roomiest or ())
 
     def room_in(self, path: Path) -> int | None:
-        """Return for how many pods a domain has room, None if it is not of the level asked for.
+        """Return for how many pods a domain has room. None if it is not of the requested level.
 
-        The rooms of several domains have no sum: each ends at the number that was asked for.
+        The room of several domains cannot be added up, because each counts at most as many pods as
+        were requested.
         """
         return self._rooms.get(path)
 
     def able_in(self, path: Path) -> int:
-        """Return how many domains of the level asked for have room for all pods within `path`."""
+        """Return how many domains of the requested level inside `path` have room for all pods."""
         return sum(
             pods >= self._wanted
             for inner, pods in self._rooms.items()
@@ -105,19 +108,19 @@ class _RoomOnMap:
         )
 
     def badness(self, report: DomainReport) -> tuple[int, int, Path]:
-        """Return what is smaller, the more there is to look at in a domain."""
+        """Return a sort key: domains that need more attention come first."""
         room = self.room_in(report.path)
         return -report.closed, (report.free or 0) if room is None else room, report.path
 
     def marks(self, path: Path) -> list[str]:
-        """Return the classes of a domain.
+        """Return the CSS classes of a domain.
 
-        They are its share of the room, and whether it has room for all or is the roomiest of those
-        that have not.
+        They give its share of the requested room, and say whether it has room for all pods, or the
+        most room if no domain has room for all.
         """
         if path not in self._rooms:
             return []
-        # the share of what was asked for that has room, in sixteenths
+        # The part of the requested pods for which there is room, in sixteenths.
         shade = f"f{round(16 * self._rooms[path] / self._wanted)}"
         if self._rooms[path] >= self._wanted:
             return [shade, "ask"]
@@ -131,7 +134,7 @@ def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomO
 
     return {
         "name": name,
-        # the domain of the broadest level that is drawn, "" if this is one
+        # The domain of the broadest drawn level, "" if this is one.
         "band": shown[0] if shown[1:] else "",
         "at": "/".join(parent),
         "here": not shown,
@@ -146,7 +149,7 @@ def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomO
 
 
 def _total(amounts: Iterable[int | None]) -> int | None:
-    """Return the sum of amounts, None if one of them is not known."""
+    """Return the sum of amounts. None if one of them is not known."""
     known = list(amounts)
     return None if None in known else sum(filter(None, known))
 
@@ -159,9 +162,9 @@ def _bands(groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap)
 def _band(
     name: str, groups: Sequence[Values], levels: Sequence[Level], asked: _RoomOnMap
 ) -> Values:
-    """Return a domain of the broadest level that is drawn, with its totals.
+    """Return a domain of the broadest drawn level, with its totals.
 
-    `levels` are those from the broadest to that of the cells.
+    `levels` go from the broadest level to the level of the cells.
     """
     totals = []
     if name and len(levels) > 1:
@@ -219,7 +222,7 @@ def _named(cell: Cell, parent: Path, report: DomainReport, number: str) -> Cell:
 
 
 def _share(report: DomainReport) -> int:
-    """Return the share of GPUs that are free, in sixteenths."""
+    """Return the free share of GPUs, in sixteenths."""
     if not report.free or not report.gpus:
         return 0
     return max(1, round(16 * report.free / report.gpus))
@@ -234,7 +237,7 @@ def _width(names: Iterable[str]) -> str:
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
     """Return the deepest level inside a domain that has at most 1,024 domains there.
 
-    None if even the next has more.
+    None if even the next level has more.
     """
     domains = topology.domains
     deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))

@@ -9,18 +9,18 @@ from app.facts.named import Ref
 from app.objects.resource import Resource
 
 Query = Mapping[str, str]
-"""The query of a request, the first value of each name."""
+"""The query of a request: the first value of each name."""
 
 Values = dict[str, Any]
-"""What a template shows, by name."""
+"""The values that a template shows, by name."""
 
 
 class ConsolePage(Value):
-    """`path` is also the name of the template.
+    """A page of the console.
 
-    `read` makes from an index and a query what the template shows; its `options` are the names that
-    a query may have, and whether the value there means something. `watched` says whether the page
-    shows the state of the cluster.
+    `path` is also the name of its template. `read` returns the values of the template for an index
+    and a query. `options` has the names that a query may have, each with a check of the value.
+    `watched` says whether the page shows the state of the cluster.
     """
 
     path: str
@@ -30,7 +30,7 @@ class ConsolePage(Value):
 
 
 def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
-    """Return what means nothing in a query: names that no option has, and values of options."""
+    """Return the parts of a query that have no meaning: unknown names, and invalid values."""
     unknown = [name for name in query if name not in options]
     meaning = options.items()
     values = [f"{name}={query[name]}" for name, means in meaning if query.get(name) and not means]
@@ -38,9 +38,9 @@ def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
 
 
 def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
-    """Return the object that `Kind/namespace/name` names, or None if the text has another form.
+    """Return the object that `Kind/namespace/name` names. None if the text has another form.
 
-    `kinds` has the kinds that are known.
+    `kinds` has the known kinds.
     """
     kind, _, rest = text.partition("/")
     namespace, _, name = rest.partition("/")
@@ -49,5 +49,5 @@ def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
 
 
 def named(ref: Ref) -> str:
-    """Return `Kind/namespace/name`, as an address has it."""
+    """Return `Kind/namespace/name`, as in an address."""
     return f"{ref.kind}/{ref.namespace}/{ref.name}"

@@ -1,6 +1,6 @@
-"""Playground: verdicts on pasted documents, with the facts of the cluster or with none.
+"""The page Playground: verdicts on pasted documents, with or without the facts of the cluster.
 
-Nothing is sent or stored.
+Documents are not sent to the cluster, and not stored.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from app.kube.api import Client, Object
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
-"""The most characters that a text may have."""
+"""The most characters of a text."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _LOOKS = {
@@ -37,7 +37,7 @@ _LOOKS = {
     "refused": ("problem", "refused"),
     "failed": ("unknown", "not decided"),
 }
-"""How an outcome is shown: the state and the words."""
+"""The state and the words that the page shows for each outcome."""
 EXAMPLE = """\
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -67,10 +67,10 @@ spec:
 
 
 class Judge(Value):
-    """A judge of the documents of a form.
+    """Gives verdicts on the documents of a form.
 
-    Its fields are `text`, `operation`, `user`, and `cluster` if the facts of the cluster are to be
-    used.
+    The form has the fields `text`, `operation`, `user`, and `cluster` if the facts of the cluster
+    are to be used.
     """
 
     client: Client
@@ -111,7 +111,7 @@ class Judge(Value):
 
 
 def _unjudged(form: Mapping[str, str], text: str) -> Values:
-    """Return what the page shows of a form before its documents are judged."""
+    """Return what the page shows of a form without verdicts."""
     operation = form.get("operation", "CREATE")
     return {
         "text": text,
@@ -128,7 +128,10 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
 def _verdicts(
     index: Index, judged: Sequence[Judgement], nodes: Sequence[yaml.Node], placing: bool
 ) -> list[Values]:
-    """Return what is shown of judgements; with `placing`, also whether there is room now."""
+    """Return what the page shows of verdicts.
+
+    With `placing`, it also shows whether there is room now.
+    """
     aligned = len(judged) == len(nodes)
     return [
         _shown(judgement, nodes[position] if aligned else None, index if placing else None)
@@ -183,7 +186,10 @@ _NOT_JUDGED: Values = {
 
 
 def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
-    """Causes and warnings, each with its field and line; line 0 if it is not known."""
+    """Return the causes and warnings of a verdict, each with its field and line.
+
+    The line is 0 if it is not known.
+    """
     causes = [(cause.field, cause.text or cause.message, "problem") for cause in verdict.causes]
     if not causes and not verdict.allowed:
         causes = [("", verdict.message, "problem" if verdict.code < 500 else "unknown")]
@@ -209,7 +215,7 @@ def _field_and_text(warning: str) -> tuple[str, str]:
 def placement(index: Index, document: Object) -> Values | None:
     """Return whether a PodCliqueSet would have room now, and what prevents it.
 
-    None if nodes or pods can't be seen.
+    None if nodes or pods cannot be read.
     """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
@@ -222,9 +228,11 @@ def placement(index: Index, document: Object) -> Values | None:
 
 
 def _marks(verdicts: Sequence[Values]) -> dict[int, str]:
-    """Return the state to show beside a line."""
+    """Return the state that the page shows next to each line."""
     problems = [problem for verdict in verdicts for problem in verdict["problems"]]
-    problems.sort(key=lambda problem: problem["state"] == "problem")  # the last one counts
+    problems.sort(
+        key=lambda problem: problem["state"] == "problem"
+    )  # the last state of a line counts
     return {problem["line"]: problem["state"] for problem in problems if problem["line"]}
 
 
@@ -242,7 +250,7 @@ def _headline(verdicts: Sequence[Values]) -> str:
 
 
 def saved(judged: Values, version: str) -> Values:
-    """One file with all that a playground shows. "Open" reads `documents` and `options`."""
+    """Return a file with everything that the page shows. "Open file" reads it again."""
     return {
         "version": version,
         "documents": judged["text"],

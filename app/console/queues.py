@@ -1,4 +1,4 @@
-"""The page Queues: what each queue of KAI may have and has, and which gangs wait in front."""
+"""The page Queues: bounds and usage of each queue of KAI, and the first pending gangs."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -25,7 +25,7 @@ _BAR = 400
 
 
 def page(listing: WaitingList) -> ConsolePage:
-    """Return the page, which knows what becomes of gangs from `listing`."""
+    """Return the page, which takes the outcome of gangs from `listing`."""
     return ConsolePage(PATH, "Queues", partial(_read, listing))
 
 

@@ -22,7 +22,7 @@ GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "un
 def _finalized(value: Any) -> Any:
     """Return a value as text in which hidden characters are replaced by their codes.
 
-    Tabs and newlines are space in HTML. Numbers, and HTML, are not changed.
+    Tabs and newlines become spaces in HTML. Numbers and HTML are not changed.
     """
     if isinstance(value, Markup | int | float):
         return value

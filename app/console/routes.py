@@ -80,8 +80,8 @@ async def _nothing(request: Request, error: Exception) -> Response:
 class _Rendered(Value):
     """The main part of a page.
 
-    It comes with the options of its address that mean nothing, and the counts in the navigation by
-    the path of their page.
+    It has the options of the address that have no meaning, and the counts in the navigation by the
+    path of their page.
     """
 
     main: str
@@ -170,7 +170,7 @@ class _Routes:
         return _Rendered(template.render(values), meaningless, counts)
 
     def _counts(self, index: Index, page: ConsolePage) -> dict[str, int]:
-        """Return how many workloads wait and how many findings there are, for the navigation."""
+        """Return the numbers of pending workloads and of findings, for the navigation."""
         shows_reasons = page.path in (workloads.PATH, queues.PATH)
         self._listing.follow(index, reasons=shows_reasons)
         findings = self._console.findings.count(index)
@@ -182,18 +182,18 @@ class _Routes:
         )
 
     async def what_if(self, request: Request) -> Response:
-        """Answer what edits would do. It is computed once, and does not follow the cluster."""
+        """Return the effects of edits. They are computed once, and do not follow the cluster."""
         facts = self._console.live.snapshot() if self._console.live.ready else None
         answered = await self._what_if(facts, request.query_params)
         return await self._page(request, what_if.PAGE, answered)
 
     async def stored(self, request: Request) -> Response:
-        """Show an object as it is stored now, with its events."""
+        """Return the page of an object as it is stored now, with its events."""
         shown = await stored.read_stored(self._console.client, request.query_params)
         events = await self._console.live.in_thread(stored.events_of, shown.get("uid", ""))
         return await self._page(request, stored.PAGE, {**shown, "events": events})
 
-    # Explanations as the command prints them.
+    # Explanations in the formats of the command.
 
     async def as_text(self, request: Request) -> Response:
         return await self._printed(request, lambda answer: PlainTextResponse(f"{text(answer)}\n"))
@@ -206,10 +206,10 @@ class _Routes:
         printed = await self._console.live.in_thread(workloads.printed, asked, form)
         return printed or Response(status_code=404)
 
-    # What is done on demand.
+    # Actions on demand.
 
     async def examine(self) -> Response:
-        """Start an examination unless one is running, and lead to its page."""
+        """Start an examination unless one is running, and redirect to its page."""
         self._console.findings.start()
         return Response(status_code=303, headers={"location": "findings"})
 

@@ -1,4 +1,4 @@
-"""The settings of a console. They need none of the packages that its pages need."""
+"""The settings of a console. This module needs none of the packages of its pages."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +10,9 @@ from app.config.schema import Configuration
 class ConsoleSettings(Value):
     """The options of the command.
 
-    If `port` is 0, a free one is taken. `namespaces` are read one by one if the user has no right
-    to read all; if there are none, those that the user may list are read, else `own_namespace`.
+    With `port` 0, a free port is used. If the user may not list all namespaces, `namespaces` are
+    read one by one. Without `namespaces`, the ones that the user may list are read, or else
+    `own_namespace`.
     """
 
     configuration: Configuration

@@ -1,7 +1,4 @@
-"""The source text of documents.
-
-It says the line of a field and what a patch changes, and hides values that must not be shown.
-"""
+"""The source text of documents: lines of fields, differences by patches, and masked Secrets."""
 
 import difflib
 import re
@@ -43,9 +40,9 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
 
 
 def line_of(root: yaml.Node, path: str) -> int:
-    """Return the line (the first is 1) of a field path such as `spec.cliques[0].name`.
+    """Return the line, from 1, of a field path such as `spec.cliques[0].name`.
 
-    If the field does not exist, the line of the last part of the path that does.
+    If the field does not exist, return the line of its nearest parent that does.
     """
     node = root
     line = int(root.start_mark.line)
@@ -70,7 +67,7 @@ def line_of(root: yaml.Node, path: str) -> int:
 
 def masked(text: str, nodes: list[yaml.Node]) -> str:
     """Return the text with the values of Secrets masked."""
-    # an alias may stand for a Secret at several places
+    # The same value may be found several times, because an alias may stand for it.
     spans = sorted({span for node in nodes for span in _secrets(node)})
     for start, end in reversed(spans):
         length = len(text[start:end].rstrip())
@@ -92,7 +89,7 @@ def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return what a patch changes, as lines of YAML.
+    """Return the changes of a patch as lines of YAML.
 
     `mark` is "+", "-", " " or "…" between parts.
     """

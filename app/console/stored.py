@@ -1,7 +1,7 @@
-"""An object as it is stored: its YAML, its events, and the kubectl commands for it.
+"""The page of a stored object: its YAML, its events, and kubectl commands for it.
 
-It is read when it is asked for, with the rights of the user, and only if it is of a kind that the
-console reads: never a Secret or a ConfigMap.
+The object is read on request, with the user's permissions, and only if the console reads its kind.
+Secrets and ConfigMaps are never read.
 """
 
 import shlex
@@ -24,21 +24,21 @@ KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not
 
 
 async def read_stored(client: Reader, query: Query) -> Values:
-    """Return what the page shows of the object that the query names, as it is stored."""
+    """Read the object that the query names, and return what the page shows of it."""
     ref = reference(query.get("object", ""), KINDS)
     if not ref:
-        return {"problem": "The address names no object of a kind that the console reads."}
+        return {"problem": "The address does not name an object of a kind that the console reads."}
 
     resource = KINDS[ref.kind]
     try:
         obj = await client.get(ObjectRef(resource, ref.name, ref.namespace or None))
     except NotFound:
-        return {"problem": "It is not there any more."}
+        return {"problem": "The object no longer exists."}
     except Rejected:
         where = f" in namespace {ref.namespace}" if ref.namespace else ""
-        return {"problem": f"You have no right to get {resource}{where}."}
+        return {"problem": f"You have no permission to get {resource}{where}."}
     except ClusterError as problem:
-        return {"problem": f"It can't be read: {problem}"}
+        return {"problem": f"The object cannot be read: {problem}"}
 
     return {"yaml": _yaml(obj, resource), "uid": str(obj["metadata"].get("uid", ""))}
 

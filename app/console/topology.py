@@ -1,6 +1,6 @@
 """The page Topology.
 
-It shows levels and their coverage, what is not a tree, where room is, and a map of what is free.
+It shows levels and their coverage, inconsistent labels, room for pods, and free capacity on a map.
 """
 
 from collections import Counter
@@ -25,17 +25,17 @@ MOST_OUTSIDE = 100
 MOST_NODES = 256
 MOST_PODS = 100_000
 MOST_GPUS = 1024
-"""The most pods, and GPUs of each, for which room is looked for."""
+"""The most pods, and the most GPUs of each, for which the page counts room."""
 WORST = "worst"
-"""The order of the map that can be asked for."""
+"""The value of the option for the other order of the map."""
 _FEW_SETS = 40
 _FEW_GROUPS = 6
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
-"""The fields of the facts that a survey is made of."""
+"""The fields of the facts that a survey depends on."""
 
 
 def surveyed(index: Index, name: str = "") -> Survey:
-    """Return the survey of a topology, made once until a node or a topology changes."""
+    """Return the survey of a topology, which is kept until a node or a topology changes."""
     return index.remembered(("console survey", name), lambda: survey(index, name), _OF_SURVEY)
 
 
@@ -88,7 +88,7 @@ def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
 
 
 def _options(topology: Topology, query: Query) -> dict[str, bool]:
-    """Return the options whose values are compared with a topology, and whether they fit."""
+    """Return the options whose values depend on the topology, and whether they are valid."""
     return {
         "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
         "level": query.get("level") in topology.names,
@@ -116,7 +116,7 @@ def _defaults(topology: Topology) -> Values:
 
 
 def _usual_gpus(index: Index) -> str:
-    """Return how many GPUs most nodes have that have any; 8 if there is none."""
+    """Return the most common number of GPUs of a node with GPUs. 8 if no node has GPUs."""
     counts = Counter(gpus_of(node.allocatable) // 1000 for node in index.nodes)
     del counts[0]
     return str(min(counts, key=lambda gpus: (-counts[gpus], -gpus), default=8))
@@ -130,7 +130,7 @@ def _unseen(examined: Survey, index: Index) -> list[str]:
 
 def _headline(examined: Survey, topology: Topology, at: Path) -> str:
     if "nodes" in topology.index.facts.unseen:
-        return "The nodes can't be seen with your rights"
+        return "You have no permission to list nodes"
     if at:
         (report,) = domain_reports(topology, len(at), at)
         return f"{'/'.join(at)}: {counted(report.nodes, 'node')}, {free_words(report)}"
@@ -169,14 +169,14 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
 
 
 def _number(query: Query, name: str, allowed: range) -> int | None:
-    """Return the number that an option gives, None if it gives none that is allowed."""
+    """Return the number in an option. None if it is not an allowed number."""
     value = query.get(name, "")
     if not (value.isascii() and value.isdecimal()) or len(value) > 6:
         return None
     return int(value) if int(value) in allowed else None
 
 
-# Where a gang or a set is.
+# The nodes of a gang or a set.
 
 
 def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
@@ -205,7 +205,7 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
 def _nodes(topology: Topology, at: Path) -> list[Values]:
     """Return the nodes of a domain that has at most MOST_NODES.
 
-    They have what is free, and which groups have pods there.
+    Each has its free capacity, and the groups that have pods there.
     """
     domains = topology.domains.within(len(at), at) if at else []
     return [
@@ -237,7 +237,7 @@ def _node(index: Index, position: int) -> Values:
 
 
 def _group_of(index: Index, pod: Pod) -> Ref:
-    """Return what a pod is in: its PodGang, else its PodGroup, else the pod itself."""
+    """Return the PodGang of a pod, or else its PodGroup, or else the pod itself."""
     key = (pod.namespace, pod.group or "")
     if key in index.gangs:
         return Ref("PodGang", *key)

@@ -31,9 +31,9 @@ MOST_EQUAL = 20
 """Rows of equal workloads. Fewer than FOLDED are not folded."""
 FOLDED = 3
 MOST_CAUSES = 6
-"""The list can be narrowed to each of so many causes, the most frequent ones."""
+"""The most causes by which the list can be filtered. They are the most frequent ones."""
 OPTIONS = ("namespace", "who", "cause")
-"""The options that narrow the list to rows that have a value."""
+"""The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 def page(listing: WaitingList) -> ConsolePage:
-    """Return the page of what `listing` has."""
+    """Return the page, which shows the rows of `listing`."""
     return ConsolePage(PATH, "Workloads", partial(_read, listing))
 
 
@@ -89,7 +89,7 @@ def _read(listing: WaitingList, index: Index, query: Query) -> Values:
 
 
 class Chip(NamedTuple):
-    """A link that narrows the list, or makes it as wide as before if it is `current`."""
+    """A link that filters the list, or removes this filter if it is `current`."""
 
     words: str
     number: int
@@ -98,9 +98,9 @@ class Chip(NamedTuple):
 
 
 class _Narrowed:
-    """The rows that a query asks for, and links to narrow them by who can act and by cause.
+    """The rows for a query, and links that filter them by who can act and by cause.
 
-    `options` are those of the query that mean something.
+    `options` are the valid options of the query.
     """
 
     def __init__(self, rows: Sequence[WorkloadRow], query: Query) -> None:
@@ -118,7 +118,7 @@ class _Narrowed:
     def _only(
         self, option: str, rows: list[WorkloadRow], query: Query, values: Collection[str]
     ) -> list[WorkloadRow]:
-        """Return the rows that have the value of an option, all if the value means nothing."""
+        """Return the rows with the value of an option. Without a valid value, return all."""
         value = query.get(option, "")
         if value not in values:
             return rows
@@ -179,7 +179,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _alike(row: WorkloadRow) -> str:
-    """Return what the other workloads of a group have in common with `row`."""
+    """Return what the folded workloads have in common with `row`."""
     if row.reason == NOT_EXAMINED:
         return f"more {NOT_EXAMINED}"
     if not row.reason:
@@ -190,9 +190,9 @@ def _alike(row: WorkloadRow) -> str:
 def _groups(
     rows: Sequence[WorkloadRow], chosen: Ref | None
 ) -> Iterator[tuple[Sequence[WorkloadRow], int]]:
-    """Yield equal rows together, in the place of their first, and how many more there are.
+    """Yield equal rows as one, at the position of the first one, with the number of further rows.
 
-    Rows are equal if the same becomes of them for the same reason.
+    Rows are equal if they have the same outcome for the same reason.
     """
     equal = by_key((_outcome(row), row) for row in rows)
     left = MOST_ROWS
@@ -224,7 +224,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    """Return what the page shows beside the answer itself."""
+    """Return what the page shows in addition to the answer itself."""
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
@@ -242,7 +242,7 @@ def _shown(answer: Answer) -> Values:
 
 
 class TreeRow(NamedTuple):
-    """A row of the tree: a branch with its reasons, or that `more` are like the one above."""
+    """A row of the tree: a branch with its reasons, or the number of equal ones above (`more`)."""
 
     level: int
     branch: Branch
@@ -260,7 +260,7 @@ def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
 
 
 def _numbers(branch: Branch) -> Sequence[int]:
-    """Return the reasons of a branch; of a gang also those of its parts."""
+    """Return the numbers of the reasons of a branch. For a gang, include those of its parts."""
     if branch.ref.kind != "PodGang":
         return branch.reasons
     inside = (number for child in branch.children for number in child.reasons)
@@ -271,9 +271,9 @@ def _numbers(branch: Branch) -> Sequence[int]:
 
 
 def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
-    """Domains with their room, grouped by parent.
+    """Return domains with their room, grouped by parent.
 
-    If there are more than MOST_ROOMS, only the roomiest.
+    If there are more than MOST_ROOMS, return only those with the most room.
     """
     if len(rooms) > MOST_ROOMS:
         return {"the roomiest": rooms[:24]}

@@ -110,5 +110,5 @@ async def test_an_object_is_shown_as_it_is_stored(browser: "Browser", api: ApiSe
     stored["metadata"].pop("managedFields", None)
     assert yaml.safe_load(text) == stored
     assert commands[0] == "kubectl get -n inference podcliquesets.grove.io llm-serve -o yaml"
-    assert "names no object of a kind that the console reads" in secret
+    assert "does not name an object of a kind that the console reads" in secret
     assert not {"secrets", "configmaps"} & read

@@ -183,7 +183,7 @@ async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
             Lists({}, unserved=("podcliquesets", "podcliques", "podgangs")),
             "Grove is not installed in this cluster",
         ),
-        (Lists({}, denied=("podcliquesets",)), "The PodCliqueSets can't be seen with your rights"),
+        (Lists({}, denied=("podcliquesets",)), "You have no permission to list PodCliqueSets"),
     ],
     ids=["empty", "not installed", "no right"],
 )
@@ -215,7 +215,7 @@ async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
     notes = " ".join(parsed.texts("div", cls="note"))
     assert "pods (no right to list in inference and research)" in notes
     assert "NoDomainFits" in notes
-    assert map_page.heading == "The nodes can't be seen with your rights"
+    assert map_page.heading == "You have no permission to list nodes"
     levels = [row for row in map_page.texts("tr") if row.startswith("rack")]
     assert levels == ["rack topology.kubernetes.io/rack ? ? ? not known"]
 
@@ -619,7 +619,7 @@ async def test_findings_are_examined_on_demand() -> None:
         parsed = await page(client, "findings")
         refused = await page(client, "findings?show=refused")
         none = await page(client, "findings?q=nothing-like-it")
-    assert before.heading == "1 of the topology; not examined further yet"
+    assert before.heading == "1 topology finding; audit and doctor have not run yet"
     assert len(lists.calls) > calls
     assert not {"secrets", "configmaps"} & {resource for _, resource in lists.calls}
     assert {verb for verb, _ in lists.calls} <= {"get", "list", "read", "create"}
@@ -711,14 +711,18 @@ async def test_an_object_is_shown_with_its_events_and_commands() -> None:
 @pytest.mark.parametrize(
     ("named", "words", "calls"),
     [
-        ("Secret/default/token", "names no object of a kind that the console reads", []),
-        ("ConfigMap/default/settings", "names no object of a kind that the console reads", []),
-        ("Event/default/event", "names no object of a kind that the console reads", []),
-        ("Node/default/gpu-a-01", "names no object of a kind that the console reads", []),
-        ("PodGang/inference/gone", "It is not there any more", ["podgangs.scheduler.grove.io"]),
+        ("Secret/default/token", "does not name an object of a kind that the console reads", []),
+        (
+            "ConfigMap/default/settings",
+            "does not name an object of a kind that the console reads",
+            [],
+        ),
+        ("Event/default/event", "does not name an object of a kind that the console reads", []),
+        ("Node/default/gpu-a-01", "does not name an object of a kind that the console reads", []),
+        ("PodGang/inference/gone", "The object no longer exists", ["podgangs.scheduler.grove.io"]),
         (
             "Queue//team-llm",
-            "You have no right to get queues.scheduling.run.ai.",
+            "You have no permission to get queues.scheduling.run.ai.",
             ["queues.scheduling.run.ai"],
         ),
     ],
@@ -771,9 +775,9 @@ async def test_options_that_mean_nothing_are_named(path: str, ignored: str) -> N
     notes = [
         note.replace(" ,", ",").replace(" .", ".")
         for note in parsed.texts("div", cls="note")
-        if "mean nothing" in note
+        if "not valid here" in note
     ]
-    expected = f"? The address has options that mean nothing here: {ignored}."
+    expected = f"? The address has options that are not valid here: {ignored}."
     assert notes == ([expected] if ignored else [])
 
 
@@ -866,5 +870,5 @@ async def test_rights_that_come_later_are_taken_up() -> None:
             while "nodes" in made.live.snapshot().unseen:
                 await made.live.changes(made.live.revision)
         after = await page(client, "topology")
-    assert before.heading == "The nodes can't be seen with your rights"
+    assert before.heading == "You have no permission to list nodes"
     assert after.heading.startswith("64 nodes in 4 zones")

@@ -213,11 +213,11 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert "pods of all namespaces (no right to list pods of all namespaces)" in notes
     assert "NoDomainFits" in notes
     assert "Room, in pods" not in view.main(STUCK)
-    assert view.pages[topology].heading == "The nodes can't be seen with your rights"
+    assert view.pages[topology].heading == "You have no permission to list nodes"
     assert "room is not known: that needs the right to list all pods and nodes" in view.main(
         topology
     )
-    assert "The levels of the topology can't be seen with your rights" in view.main(topology)
+    assert "You have no permission to list topologies" in view.main(topology)
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.main(topology)) == []
     assert view.explain[0] == 2
     assert without_ages(view.explain[1]) == without_ages(view.text)
@@ -234,4 +234,4 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
 async def test_without_the_names_of_namespaces_nothing_is_shown_as_empty(api: ApiServer) -> None:
     async with rights(api, ONE_NAMESPACE):
         view = await seen(api)
-    assert view.pages["workloads"].heading == "The PodCliqueSets can't be seen with your rights"
+    assert view.pages["workloads"].heading == "You have no permission to list PodCliqueSets"
