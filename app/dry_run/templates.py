@@ -34,8 +34,8 @@ from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
 from app.rules.set_mistakes import (
     SCHEDULERS,
+    Comparisons,
     misspelt_annotations,
-    nearest,
     unknown_scheduler,
 )
 from app.rules.topology.coverage import Nodes
@@ -149,9 +149,10 @@ async def judge_templates(
             " controller copies it to Pods: write it into the metadata of their templates"
         )
     effects: dict[str, Effect] = {}
-    warnings += misspelt_annotations(map_at(workload, "metadata"), FieldPath("metadata"))
+    names = Comparisons()
+    warnings += misspelt_annotations(map_at(workload, "metadata"), FieldPath("metadata"), names)
     for template in templates_of(workload):
-        warnings += _mistakes(template)
+        warnings += _mistakes(template, names)
         injection = await _injection(template, kind, facts)
         at = template.path
         findings += (replace(found, field=f"{at}.{found.field}") for found in injection.findings)
@@ -167,11 +168,11 @@ async def judge_templates(
     return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
 
 
-def _mistakes(template: Template) -> Iterator[str]:
+def _mistakes(template: Template, names: Comparisons) -> Iterator[str]:
     metadata = map_at(template.object, "metadata")
-    yield from misspelt_annotations(metadata, template.path.child("metadata"))
+    yield from misspelt_annotations(metadata, template.path.child("metadata"), names)
     scheduler = text_at(map_at(template.object, "spec"), "schedulerName")
-    if nearest(scheduler, SCHEDULERS):
+    if names.nearest(scheduler, SCHEDULERS):
         yield unknown_scheduler(scheduler, template.path.child("spec.schedulerName"))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.rules.set_mistakes import minimum_findings, mistake_warnings, nearest
+from app.rules.set_mistakes import MOST_COMPARED, minimum_findings, mistake_warnings, nearest
 
 KNOWN = ("packDomain", "topologyName", "pack")
 
@@ -120,3 +120,19 @@ def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
 )
 def test_the_nearest_name(name: str, meant: str) -> None:
     assert nearest(name, KNOWN) == meant
+
+
+def test_only_the_first_of_many_unknown_names_are_compared() -> None:
+    """Each comparison takes time, and a tenant can write 40,000 names into one object."""
+    foreign = {f"example.com/a-{number}": "" for number in range(MOST_COMPARED)}
+    wrong = {"grove.io/mnnvl-enabeld": "true"}
+    usual = {f"example.com/a-{number}": "" for number in range(20)}
+
+    def warned(annotations: dict[str, str], clique_annotations: dict[str, str]) -> int:
+        obj = pcs(clique(), clique() | {"annotations": clique_annotations})
+        obj["metadata"] = {"annotations": annotations}
+        return len(mistake_warnings(obj))
+
+    assert warned({**wrong, **foreign}, {}) == 1
+    assert warned(usual, usual | wrong) == 1, "a name counts once"
+    assert warned(foreign, wrong) == 0

@@ -8,8 +8,10 @@ from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_pod_clique_set
 from app.facts.grove.template import read_template
 from app.rules.mnnvl.sets import (
+    MOST_COLLISIONS,
+    Domains,
+    group_findings,
     ignored_annotations,
-    shared_domains,
     validate_annotations,
 )
 from app.rules.mnnvl.wanted import has_both
@@ -140,9 +142,8 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
     groups = first[2], second[2]
-    clashes = shared_domains(
-        (*first[:2], [groups[0], "other"]), (*second[:2], ["another", groups[1]])
-    )
+    ours = Domains(*first[:2], [groups[0], "other"])
+    clashes = ours.shared_with((*second[:2], ["another", groups[1]]))
     assert clashes == ([] if shared is None else [(*groups, shared)])
     if shared is not None:
         names = [
@@ -169,7 +170,7 @@ def test_the_work_to_compare_the_groups_of_two_sets_grows_with_their_number() ->
         obj = pcs(*(clique(f"c{at}", group=f"1-g{at}") for at in range(number)), name="a")
         cliques = (clique(f"c{at}", group=f"g{at}") for at in range(number))
         other = pcs(*cliques, name="a-0", replicas=2)
-        assert len(findings(obj, None, other)) == number
+        assert len(findings(obj, None, other)) == min(number, MOST_COLLISIONS)
 
     assert steps(lambda: compare(2000)) < 5 * steps(lambda: compare(500))
 
@@ -303,3 +304,20 @@ def test_who_asks_for_mnnvl() -> None:
     assert [each.name for each in read_template(ours).asking] == ["whole", "mig"]
     assert [each.name for each in read_template(groves).asking] == ["whole"]
     assert read_template(groves, groups_read=False).asking == []
+
+
+@pytest.mark.untraced
+def test_the_work_to_compare_many_sets_grows_with_their_number_only() -> None:
+    """A tenant stores sets without number, and each set has up to 128 groups."""
+    cliques = [clique(f"c{at}", group=f"{at}-x") for at in range(128)]
+    template = read_template(pcs(*cliques, name="a", replicas=100_000))
+
+    def compare(number: int, group: str) -> int:
+        others = [
+            read_pod_clique_set(pcs(clique("w"), name=f"a-{at}", replicas=1000, group=group))
+            for at in range(number)
+        ]
+        return steps(lambda: group_findings(template, others))
+
+    for group in ("y", "x"):  # none of their groups is like one of ours, all of ours are taken
+        assert compare(1000, group) - compare(100, group) < 900 * 40
