@@ -10,6 +10,7 @@ For a workload, Pods are made of the templates in its document (`templates`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 
 import jsonpatch
@@ -24,7 +25,9 @@ from app.base.value import Value
 from app.base.visible import visible
 from app.dry_run.templates import (
     MAKERS,
+    MOST_TEMPLATES,
     OWNERLESS,
+    TOO_MANY,
     TemplateFacts,
     about,
     joined,
@@ -196,11 +199,13 @@ async def judge_workload(
 
     maker = maker_of(document)
     if maker is None:
-        verdict = judge_ownerless(document)
+        verdict = await judge_ownerless(document)
         return Judgement(document, verdict=verdict, note="" if verdict else _unknown(document))
 
     kind = kind_of(maker.makes)
-    made = list(made_by(maker, document)) if kind else []
+    made = list(islice(made_by(maker, document), MOST_TEMPLATES + 1)) if kind else []
+    if len(made) > MOST_TEMPLATES:
+        return Judgement(document, verdict=TOO_MANY)
     verdicts = [(path, await judge_templates(of, kind, facts)) for path, of in made if kind]
     verdict = joined([(path, verdict) for path, verdict in verdicts if verdict is not None])
     return Judgement(document, verdict=verdict, note=about(maker, is_judged=verdict is not None))

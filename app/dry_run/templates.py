@@ -3,7 +3,9 @@
 The Pods get the labels that the controller of the workload would write, with index 0.
 """
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -105,9 +107,23 @@ class Template(Value):
     above: tuple[Object, ...]
 
 
+MOST_TEMPLATES = 128
+"""Of a workload that is judged: a verdict on each template looks at all others."""
+
+
+TOO_MANY = patched(
+    [], warnings=[f"it has more than {MOST_TEMPLATES} Pod templates, so that they are not judged"]
+)
+
+
 def templates_of(workload: Object) -> Iterator[Template]:
     """Yield the Pod templates in a workload."""
     yield from _templates(workload, FieldPath(""), "", ())
+
+
+def _first_templates(workload: Object) -> list[Template]:
+    """Return the Pod templates in a workload; of more than MOST_TEMPLATES, not all."""
+    return list(islice(templates_of(workload), MOST_TEMPLATES + 1))
 
 
 def _templates(
@@ -140,9 +156,15 @@ def kind_of(resource: Resource) -> OwnerKind | None:
 async def judge_templates(
     workload: Object, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Verdict | None:
-    """Return the verdict on the Pods of a workload, None if nothing in it asks for MNNVL."""
+    """Return the verdict on the Pods of a workload, None if nothing in it asks for MNNVL.
+
+    It takes turns with other tasks, because documents of any form come from anybody.
+    """
     findings: Findings = []
     warnings = []
+    templates = await asyncio.to_thread(_first_templates, workload)
+    if len(templates) > MOST_TEMPLATES:
+        return TOO_MANY
     if MNNVL_ENABLED in annotations_of(workload):
         warnings.append(
             f"{MNNVL_ENABLED} has no effect in the metadata of a {workload['kind']}, because no"
@@ -151,7 +173,8 @@ async def judge_templates(
     effects: dict[str, Effect] = {}
     names = Comparisons()
     warnings += misspelt_annotations(map_at(workload, "metadata"), FieldPath("metadata"), names)
-    for template in templates_of(workload):
+    for template in templates:
+        await asyncio.sleep(0)
         warnings += _mistakes(template, names)
         injection = await _injection(template, kind, facts)
         at = template.path
@@ -305,7 +328,7 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
     return judged(findings, warnings)
 
 
-def judge_ownerless(document: Object) -> Verdict | None:
+async def judge_ownerless(document: Object) -> Verdict | None:
     """Return the refusal of Pods that belong to no workload of OWNER_KINDS, else None.
 
     Only kinds of which it is known that no such workload is above their Pods are judged.
@@ -313,6 +336,11 @@ def judge_ownerless(document: Object) -> Verdict | None:
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     if (group, str(document.get("kind"))) not in OWNERLESS:
         return None
+    return await asyncio.to_thread(_refuse_ownerless, document)
+
+
+def _refuse_ownerless(document: Object) -> Verdict | None:
+    """Return the refusal of the Pods of `document` that ask for MNNVL, None if none asks."""
     kinds = ", ".join(kind.title for kind in OWNER_KINDS)
     findings = [
         forbidden(

@@ -344,11 +344,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
 
     def _take_turn(self) -> None:
         self._is_next_turn = False
-        if self._tls is None or self._raw.is_closing():
+        if self._raw.is_closing():
             return
         if not self._is_paused:
-            self._raw.resume_reading()
-        if not self._is_closing:
+            self._raw.resume_reading()  # after `close` too, which waits for the client
+        if self._tls is not None and not self._is_closing:
             self._go_on(self._tls, self._undecrypted)
 
     def _end(self) -> None:

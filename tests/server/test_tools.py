@@ -13,15 +13,19 @@ import pytest
 from app.certificates.source import file_source
 from app.server import tools
 from app.server.listener import bind
-from app.server.tools import CONNECTIONS, MOST_PARAMETERS, POSTS, UNREAD, ToolsDoor
+from app.server.tools import CONNECTIONS, MOST_LINES, MOST_PARAMETERS, POSTS, UNREAD, ToolsDoor
 from tests.server.test_serving import PATIENCE
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
 LARGE = 8 * 2**20
+POST = b"POST /read HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nbegin"
 
 
 class App:
-    """An ASGI app whose answers to posts wait for `release`, and how many it answers at a time."""
+    """An ASGI app whose answers to posts wait for `release`, and how many it answers at a time.
+
+    It reads only bodies for `/read`.
+    """
 
     def __init__(self) -> None:
         self.release = asyncio.Event()
@@ -30,7 +34,10 @@ class App:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         self.now += 1
         self.most = max(self.most, self.now)
-        if scope["method"] == "POST":
+        if scope["path"] == "/read":
+            while (await receive()).get("more_body", False):
+                pass
+        elif scope["method"] == "POST":
             await self.release.wait()
         else:
             await asyncio.sleep(0)
@@ -150,3 +157,101 @@ async def test_a_head_has_an_end(served: Served) -> None:
         writer.write(b"GET /" + b"a" * 200_000)
         assert (await reader.read())[:12] in (b"HTTP/1.1 400", b"")
     writer.close()
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
+async def test_a_head_of_many_lines_is_not_parsed(served: Served, end: bytes) -> None:
+    codes = []
+    for lines in (MOST_LINES - 2, MOST_LINES + 1):
+        reader, writer = await served.open()
+        head = b"GET /a HTTP/1.1" + end + b"host: x" + end + (b"a: b" + end) * lines + end
+        writer.write(head[:50])
+        await writer.drain()
+        writer.write(head[50:] + b"\n" * 1000)
+        codes.append((await reader.read())[9:12])
+        writer.close()
+    assert codes == [b"200", b"400"]
+
+
+async def test_lines_of_a_body_are_no_lines_of_its_head(served: Served) -> None:
+    async with served.client() as client:
+        answer = await client.post("/read", content=b"\n" * 100_000)
+    assert answer.status_code == 200
+
+
+async def test_a_client_that_ends_in_a_request_takes_no_place(served: Served) -> None:
+    for _ in range(2 * POSTS):
+        reader, writer = await served.open()
+        writer.write(POST)
+        writer.transport.abort()
+    for _ in range(2):  # the end of TLS, with the connection still open for an answer
+        reader, writer = await served.open()
+        writer.write(POST)
+        writer.close()
+        assert await reader.read() == b""
+    while len(served.door.open):  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+    async with served.client() as client:
+        assert (await client.post("/read", content=b"a")).status_code == 200
+
+
+async def test_slow_requests_give_way(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "SENDING_SECONDS", 0.0)
+    slow = [await served.open() for _ in range(POSTS)]
+    for _, writer in slow:
+        writer.write(POST)
+    while served.app.now < POSTS:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.01)
+
+    async with served.client() as client:
+        assert (await client.post("/read", content=b"a")).status_code == 200
+    ends = [asyncio.create_task(reader.read()) for reader, _ in slow]
+    done, rest = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1, "only one is closed"
+    for task in rest:
+        task.cancel()
+    for _, writer in slow:
+        writer.transport.abort()
+
+
+async def test_who_sends_a_large_body_that_is_not_read_gets_the_answer(served: Served) -> None:
+    served.app.release.set()
+    for _ in range(4):
+        reader, writer = await served.open()
+        writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % LARGE)
+        writer.write(b"x" * LARGE)
+        await writer.drain()
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+class Reading:
+    """A connection that has received some pieces, of which it tells when it reads one."""
+
+    def __init__(self, name: str, pieces: int, read: list[str]) -> None:
+        self.name = name
+        self.pieces = pieces
+        self._read = read
+
+    def read(self) -> bool:
+        self._read.append(self.name)
+        self.pieces -= 1
+        return self.pieces > 0
+
+
+async def test_connections_read_in_turns_while_there_is_time(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "READ_SECONDS", 0.0)  # a piece in each turn takes all of it
+    monkeypatch.setattr(tools, "REST", 0.0)
+    pauses = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda *call: pauses.append(call[1]))
+    read: list[str] = []
+    for name, pieces in (("a", 3), ("b", 2)):
+        served.door.read_later(Reading(name, pieces, read))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    for turn in range(4):
+        assert read == ["a", "b", "a", "b", "a"][: turn + 1]
+        pauses.pop()()
+    assert (read, pauses) == (["a", "b", "a", "b", "a"], [])

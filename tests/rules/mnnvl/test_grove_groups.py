@@ -142,8 +142,8 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:
     groups = first[2], second[2]
-    ours = Domains(*first[:2], [groups[0], "other"])
-    clashes = ours.shared_with((*second[:2], ["another", groups[1]]))
+    ours = Domains(first[0], first[1], [groups[0], "other"])
+    clashes = ours.shared_with((second[0], second[1], ["another", groups[1]]))
     assert clashes == ([] if shared is None else [(*groups, shared)])
     if shared is not None:
         names = [
