@@ -226,10 +226,9 @@ async def test_the_dialect_changes_both_ways_in_a_running_server(
     changes = await eventually(
         lambda: events(clients, "DialectChanged"), lambda notes: len(notes) >= 2
     )
-    assert {
-        'dialect "bindings", before it was "design"',
-        'dialect "design", before it was "bindings"',
-    } <= {note.partition("in the ")[2] for note in changes}
+    assert {'from "design" to "bindings"', 'from "bindings" to "design"'} <= {
+        note.partition("changed ")[2].partition(",")[0] for note in changes
+    }
 
 
 async def test_the_managed_binding_waits_for_the_former_kai_topology(
