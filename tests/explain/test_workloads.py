@@ -237,9 +237,8 @@ def test_files_without_nodes_need_all_of_them() -> None:
 
 
 def test_the_list_says_that_kinds_are_not_among_the_files() -> None:
-    constrained = group("g")
-    constrained["spec"]["topologyConstraint"] = {"topology": "t", "requiredTopologyLevel": "rack"}
-    index = index_of(constrained, pod("a", LWS, annotations={"pod-group-name": "g"}))
+    of_group = {"pod-group-name": "g"}
+    index = index_of(group("g"), pod("a", LWS, annotations=of_group, scheduler="kai-scheduler"))
     assert [row.reason for row in listed(index)] == [
         "not known: some kinds are not among the files"
     ]
