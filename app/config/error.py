@@ -1,6 +1,6 @@
 """The error of an invalid configuration.
 
-This module imports no other one of ours, because every command imports it.
+This module must import nothing else from `app`, because every command imports it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every reconciler needs to write: a client, events, and a limit for fights with others."""
+"""The means by which reconcilers write: a client, events, and a limit for contested writes."""
 
 from collections.abc import Iterable
 from functools import cached_property
