@@ -1,9 +1,9 @@
-"""Write the files of `manifests/chart` that repeat long manifests: rights, policies and webhooks.
+"""Write the files of `manifests/chart` that repeat long manifests: RBAC, policies and webhooks.
 
 These templates are the files of `manifests/base` and `manifests/overlays` with placeholders for the
 values of the chart. `values.schema.json` contains the schema of the configuration, as the server
 reads it. A text that a placeholder replaces must be in its file exactly as often as stated here: a
-change of the manifests that this file doesn't know ends with a ValueError. All other templates are
+change of the manifests that this script does not expect ends with a ValueError. All other templates are
 written by hand, and `tests/test_chart.py` compares their objects with those of the overlays.
 """
 
@@ -37,9 +37,9 @@ NAMESPACE = "{{ .Release.Namespace }}"
 
 
 def replaced(text: str, former: str, new: str, times: int = 1) -> str:
-    """Return `text` with another text in place of `former`.
+    """Return `text` with `new` instead of `former`.
 
-    Raise ValueError unless it occurs exactly `times` times.
+    Raise ValueError unless `former` occurs exactly `times` times.
     """
     if text.count(former) != times:
         raise ValueError(f"{former!r} occurs {text.count(former)} times, and not {times}")
@@ -84,7 +84,7 @@ def labelled(text: str) -> str:
 
 
 def in_namespace(text: str) -> str:
-    """Return `text` with the namespace of the release in place of `grove-system`."""
+    """Return `text` with the namespace of the release instead of `grove-system`."""
     return text.replace("grove-system", NAMESPACE)
 
 
@@ -174,7 +174,7 @@ KAI_GROUPS = '{{ include "grove-admission.kaiGroups" . }}'
 
 
 def policies() -> str:
-    """Return the policies, with what the configuration says of them as placeholders."""
+    """Return the policies, with placeholders for the values of the configuration."""
     marked = Configuration.model_validate(
         {
             "clusterTopology": {"name": MARKED_TOPOLOGY},
@@ -237,7 +237,7 @@ def _with_marked_workloads() -> Configuration:
 
 
 def _with_workloads(text: str) -> str:
-    """Return policies with the section `workloads` of the values in place of what is marked."""
+    """Return policies whose marked parts are replaced by the section `workloads` of the values."""
     defaults = Configuration().model_dump(by_alias=True)["workloads"]
     name = configured(json.dumps(defaults["schedulerName"]), "workloads", "schedulerName")
     text = text.replace("marked-scheduler", f"{{{{ {name} }}}}")
@@ -325,7 +325,7 @@ def monitoring(name: str) -> str:
 
 
 def schema() -> str:
-    """Return the schema of the values: that of the configuration, and the chart's own."""
+    """Return the schema of the values, which includes the schema of the configuration."""
     configuration = Configuration.model_json_schema(by_alias=True)
     definitions = configuration.pop("$defs")
     for section in (*definitions.values(), configuration):

@@ -15,7 +15,7 @@ from typing import Any
 Object = dict[str, Any]
 ZONES = ("zone-a", "zone-b", "zone-c", "zone-d")
 UNLABELLED = "gpu-c-15"
-"""The node without a rack label."""
+"""The name of the node without a rack label."""
 _LABELS = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/block",
@@ -37,7 +37,7 @@ def _namespaces() -> Iterator[Object]:
 
 
 def _nodes() -> Iterator[Object]:
-    """Two blocks of two racks of four nodes in each zone."""
+    """Yield the nodes: in each zone, two blocks of two racks of four nodes."""
     for zone in ZONES:
         letter = zone[-1]
         for number in range(16):
@@ -219,14 +219,14 @@ def _embed() -> Iterator[Object]:
 
 
 def _stuck() -> Iterator[Object]:
-    """Yield a workload that waits, because no rack has room for four pods of 8 GPUs."""
+    """Yield a workload that is pending because no rack has room for four pods of 8 GPUs."""
     yield from Workload(
         _INFERENCE, "llm-serve", "rack", {"router": (1, 0), "worker": (4, 8)}
     ).objects()
 
 
 def _batch() -> Iterator[Object]:
-    """Pods on one or two nodes of each rack, except the rack whose node has lost its label."""
+    """Yield pods on one or two nodes of each rack, except the rack whose node has no label."""
     for zone in ZONES:
         for number in (2, 6, 10, 14, 7):
             name = f"gpu-{zone[-1]}-{number:02}"

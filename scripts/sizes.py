@@ -1,4 +1,4 @@
-"""Print how large the code is: the files, lines and tokens of each part, and the largest functions.
+"""Print the size of the code: files, lines and tokens of each part, and the largest functions.
 
 Tokens are those of Python's tokenizer, without comments, line breaks and indentation. Nothing here
 is a limit.

@@ -1,7 +1,7 @@
-"""Writes `tests/STATEMENTS.md`: every statement of the designs, and the tests that show it.
+"""Write `tests/STATEMENTS.md`: every statement of the designs, and the tests that show it.
 
-`tests/statements.txt` has the statements, and tests name them with `@pytest.mark.statement`. Run it
-after a change of either; a test compares the page with it.
+`tests/statements.txt` has the statements, and tests name them with `@pytest.mark.statement`. Run
+this script after a change of either. A test fails if the page is out of date.
 """
 
 import ast
@@ -25,7 +25,7 @@ say where this product deviates from a statement, or whose part it is if it can'
 
 
 class Statement(Struct):
-    """A statement of a document. `document` is its title, and `number` is such as 1.17."""
+    """A statement of a design. `document` is the title of the design, `number` a number like 1.17."""
 
     document: str
     number: str
@@ -34,7 +34,7 @@ class Statement(Struct):
 
 
 def read_statements(text: str) -> list[Statement]:
-    """Return the statements in the form of `tests/statements.txt`.
+    """Return the statements of a text in the format of `tests/statements.txt`.
 
     A line has a number, `-` if the statement can't be tested here, and its text. `#` begins the
     title of a document.

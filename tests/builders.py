@@ -1,6 +1,6 @@
-"""Objects as users and Grove write them, for tests that need many.
+"""Build objects as users and Grove write them, for tests that need many.
 
-Everything that a test is about is an argument.
+The fields that a test is about are arguments.
 """
 
 from typing import Any
@@ -26,8 +26,9 @@ def pod_clique_set(
     mnnvl: bool = False,
     **spec: Any,
 ) -> Object:
-    """A clique `worker` and, in the scaling group `pool`, a clique `leader`; each level's
-    packDomain is an argument. With `mnnvl`, both ask for it, in the scope `replica`.
+    """Return a PodCliqueSet with a clique `worker`, and a clique `leader` in the scaling group `pool`.
+
+    The packDomain of each is an argument. With `mnnvl`, both request MNNVL in the scope `replica`.
     """
     worker = {
         "name": "worker",
@@ -76,8 +77,9 @@ def labels(
     *,
     grove: bool = False,
 ) -> dict[str, str]:
-    """What a PodClique carries, and in the design a PodGang too: the design's labels, or (`grove`)
-    those that Grove writes.
+    """Return the labels of a PodClique, as in the design or, with `grove`, as Grove writes them.
+
+    In the design, PodGangs have the same labels.
     """
     if grove:
         carried = {
@@ -95,8 +97,9 @@ def labels(
 
 
 def gang_labels(pcs: str) -> dict[str, str]:
-    """All that Grove's operator writes on a PodGang: no replica, no scaling group, not its own
-    name.
+    """Return all labels that Grove's operator writes on a PodGang.
+
+    They do not name the replica, the scaling group or the PodGang.
     """
     return {
         "app.kubernetes.io/component": "podgang",
@@ -106,7 +109,7 @@ def gang_labels(pcs: str) -> dict[str, str]:
 
 
 def pod_clique(name: str, labels: dict[str, str], *, scope: str = "replica", **spec: Any) -> Object:
-    """A PodClique that wants MNNVL."""
+    """Return a PodClique that requests MNNVL."""
     return {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodClique",
@@ -130,7 +133,7 @@ def pod_gang(name: str, labels: dict[str, str], *podgroups: str) -> Object:
 
 
 def pod_group(name: str, *subgroups: Object) -> Object:
-    """A KAI PodGroup."""
+    """Return a KAI PodGroup."""
     return {
         "apiVersion": "scheduling.run.ai/v2alpha2",
         "kind": "PodGroup",
@@ -143,7 +146,7 @@ def pod_group(name: str, *subgroups: Object) -> Object:
 
 
 def cluster_topology(name: str, **keys: str) -> Object:
-    """A ClusterTopology with a level for each `domain=key`."""
+    """Return a ClusterTopology with a level for each `domain=key`."""
     levels = [{"domain": domain, "key": key} for domain, key in keys.items()]
     return {
         "apiVersion": "grove.io/v1alpha1",
@@ -154,8 +157,10 @@ def cluster_topology(name: str, **keys: str) -> Object:
 
 
 def node(name: str, **labels: str) -> Object:
-    """A Node; underscores of `labels` stand for slashes, double ones for dots
-    (`topology__kubernetes__io_rack`).
+    """Return a Node.
+
+    In the names of `labels`, an underscore stands for a slash and two for a dot, as in
+    `topology__kubernetes__io_rack`.
     """
     converted = {key.replace("__", ".").replace("_", "/"): value for key, value in labels.items()}
     return {
@@ -173,7 +178,7 @@ def injection_into(
     inherited: MnnvlAnnotations = NO_ANNOTATIONS,
     pcs: PodCliqueSet | None = None,
 ) -> Injection:
-    """What the rule plans for the PodClique `obj`, read as the webhook reads it."""
+    """Return the plan of the rule for the PodClique `obj`, which is read as in the webhook."""
     carrier = read_carrier(obj, namespace)
     before = None if old is None else read_carrier(old, namespace)
     known = pcs or PodCliqueSet(namespace, carrier.place.pcs, mnnvl=inherited)
@@ -183,5 +188,5 @@ def injection_into(
 def managed(
     name: str = "grove-topology", *, enabled: bool = True, levels: tuple[Level, ...] = ()
 ) -> ClusterTopology:
-    """The managed ClusterTopology, as facts give it to rules."""
+    """Return the managed ClusterTopology as rules get it."""
     return ClusterTopology("ClusterTopology", name, levels=levels, enabled=enabled)

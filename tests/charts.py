@@ -1,6 +1,4 @@
-"""Charts, rendered by Helm: the program `helm` if it is on the path, else the same Go code in the
-package helm-python-sdk.
-"""
+"""Render charts with Helm: the program `helm`, or the same Go code in the package helm-python-sdk."""
 
 import json
 import shutil
@@ -19,15 +17,15 @@ Values = Mapping[str, Any]
 
 
 class RefusedError(Exception):
-    """Helm has refused the values, or could not render the chart."""
+    """Helm has rejected the values, or could not render the chart."""
 
 
 def render(
     folder: Path, values: Values, namespace: str = "grove-system", *, release: str = "release"
 ) -> list[Object]:
-    """Return the objects of a chart. Raise RefusedError with the words of Helm.
+    """Return the objects of a chart. Raise RefusedError with Helm's message.
 
-    Skip the test if there is neither the program nor the package.
+    Skip the test if neither the program nor the package is installed.
     """
     program = shutil.which("helm")
     if program is not None:

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Hooks and fixtures of all tests."""
 
 import contextlib
 import gc
@@ -70,7 +70,7 @@ class Trace:
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Measures what the block runs, if that is wanted."""
+        """Measure what the block runs, if the test is measured."""
         if not self.is_there or not self.is_wanted:
             yield
             return
@@ -146,14 +146,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def imports_are_traced(config: pytest.Config) -> bool:
-    """Whether imports are measured in this process: the only one, or the first worker."""
+    """Return whether this process measures imports: the only process or the first worker."""
     if hasattr(config, "workerinput"):
         return bool(config.workerinput["workerid"] == "gw0")
     return not config.getoption("numprocesses", None)
 
 
 def are_all_wanted(config: pytest.Config) -> bool:
-    """Whether all tests are run, and not those of some folders or files."""
+    """Return whether all tests are run, and not only some folders or files."""
     return [Path(argument).resolve() for argument in config.args] == [TESTS]
 
 
@@ -195,7 +195,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Runs each test with the root logger as the process has it."""
+    """Run each test with the root logger as the process has it."""
     item.config.stash[TRACE].is_wanted = item.get_closest_marker("untraced") is None
     with logging_as_it_was():
         return (yield)

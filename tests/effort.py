@@ -1,7 +1,7 @@
-"""How much random or recorded input the tests take.
+"""The amount of random or recorded input of the tests.
 
-A run of all tests takes a part of it, always the same. With the variable THOROUGH, it takes all, and
-random inputs are new in each run.
+Usually, the tests take the same part of it in each run. With the variable THOROUGH, they take all of
+it, and random inputs are new in each run.
 """
 
 import os

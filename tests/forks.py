@@ -1,8 +1,8 @@
-"""Processes of `grove-admission` as forks of one that has imported everything, for tests that start
-many: imports are two thirds of the processor time of a start.
+"""Start processes of `grove-admission` as forks of one that has imported everything.
 
-From its arguments, environment and files on, a fork is what the command is. The tests of the
-commands and of `server/test_serving.py` start the command itself.
+Tests that start many processes use this, because imports take two thirds of the processor time of a
+start. Except for the imports, a fork does the same as the command. The tests of the commands and of
+`server/test_serving.py` start the command itself.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Fork:
-    """A process. Nobody learns its exit code."""
+    """A forked process. Its exit code is not available."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -52,7 +52,7 @@ class Fork:
 
 
 class Forks:
-    """The process that forks, from the first fork on until `end`."""
+    """The process that forks. It runs from the first fork until `end`."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -60,7 +60,7 @@ class Forks:
     async def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path
     ) -> Fork:
-        """Run `grove-admission` with these arguments; what it prints goes to `log`."""
+        """Run `grove-admission` with these arguments. Its output goes to `log`."""
         if self._process is None:
             self._process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", __name__),
@@ -76,7 +76,7 @@ class Forks:
         return Fork(int(await answers.readline()))
 
     async def end(self) -> None:
-        """End the process that forks, and none of its forks."""
+        """End the process that forks. Its forks keep running."""
         if self._process is not None:
             await self._process.communicate(b"")
 
@@ -98,7 +98,7 @@ def serve() -> int:
 
 
 def forget_ended() -> None:
-    """Let the system forget the forks that have ended."""
+    """Reap the forks that have ended."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG) != (0, 0):
             pass

@@ -1,4 +1,4 @@
-"""Pods as the controllers of each kind of workload make them, and the objects that own them."""
+"""Pods as the controllers of each kind of workload create them, and their owners."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -43,7 +43,7 @@ def _changed(entries: Mapping[str, str], changes: Mapping[str, str | None]) -> d
 
 
 def owners() -> list[Object]:
-    """Return what owns the recorded Pods, directly or not."""
+    """Return the direct and indirect owners of the recorded Pods."""
     return list(_owners())
 
 

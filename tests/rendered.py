@@ -1,4 +1,4 @@
-"""The manifests as they are applied: what `kubectl kustomize` makes of a folder of `manifests`.
+"""The manifests as they are applied: the output of `kubectl kustomize` for folders of `manifests`.
 
 kustomize renames objects and what refers to them, so the files themselves don't show what is
 installed.
@@ -24,16 +24,16 @@ Permission = tuple[str, str, str, str, str]
 
 MANIFESTS = Path(__file__).parents[1] / "manifests"
 OVERLAYS = ("self-managed", "cert-manager")
-"""Those that install the server."""
+"""The overlays that install the server."""
 
 FOLDERS = ("prerequisites", *(f"overlays/{name}" for name in (*OVERLAYS, "monitoring")))
-"""All that a user applies."""
+"""The folders that a user applies."""
 
 
 def rendered(folder: str) -> list[Object]:
-    """The objects of a folder of `manifests` (`overlays/self-managed`).
+    """Return the objects of a folder of `manifests`, such as `overlays/self-managed`.
 
-    Skips the test if kubectl is missing.
+    Skip the test if kubectl is missing.
     """
     return documents(kustomize(MANIFESTS / folder))
 
@@ -49,7 +49,7 @@ def text_of(objects: Iterable[Object]) -> str:
 
 
 COMPONENTS = ("flow-control", "egress")
-"""Those that a user can add to an overlay."""
+"""The components that a user can add to an overlay."""
 
 
 def with_components(overlay: str, folder: Path, components: Sequence[str] = COMPONENTS) -> str:
@@ -63,7 +63,7 @@ def with_components(overlay: str, folder: Path, components: Sequence[str] = COMP
 
 
 def kustomize(folder: Path) -> str:
-    """The YAML that kustomize makes of a folder. Skips the test if kubectl is missing."""
+    """Return the output of kustomize for a folder. Skip the test if kubectl is missing."""
     if shutil.which("kubectl") is None:
         pytest.skip("needs kubectl, which renders the manifests")
     return _kustomize(folder)
@@ -77,21 +77,19 @@ def _kustomize(folder: Path) -> str:
 
 
 def of_kind(objects: list[Object], kind: str) -> Object:
-    """The only object of a kind."""
+    """Return the only object of a kind."""
     (obj,) = [obj for obj in objects if obj["kind"] == kind]
     return obj
 
 
 def container(objects: list[Object]) -> Object:
-    """The only container of the Deployment."""
+    """Return the only container of the Deployment."""
     (container,) = of_kind(objects, "Deployment")["spec"]["template"]["spec"]["containers"]
     return dict(container)
 
 
 def configuration(objects: list[Object]) -> Configuration:
-    """What the rendered Deployment runs with: the mounted file, and the environment of the
-    container.
-    """
+    """Return the configuration of the rendered Deployment, from its file and environment."""
     pod = of_kind(objects, "Deployment")["spec"]["template"]["spec"]
     (name,) = [
         volume["configMap"]["name"]
@@ -107,7 +105,7 @@ def configuration(objects: list[Object]) -> Configuration:
 
 
 def permissions(objects: list[Object]) -> Iterator[Permission]:
-    """Everything that the rendered roles allow our server, one by one."""
+    """Yield each permission that the rendered roles grant to our server."""
     bound = {obj["roleRef"]["name"] for obj in objects if "roleRef" in obj}
     roles = (obj for obj in objects if obj["kind"] in ("Role", "ClusterRole"))
     for role in (role for role in roles if role["metadata"]["name"] in bound):

@@ -1,6 +1,4 @@
-"""The recorded AdmissionReviews, the facts they were recorded under, and a caller that asks as an
-API server does.
-"""
+"""The recorded AdmissionReviews, their facts, and a caller that behaves like an API server."""
 
 import base64
 import json
@@ -118,7 +116,7 @@ SETS = {
 
 
 def operator_names(operator: str) -> list[str]:
-    """The recordings of `operator` of what we have a webhook for, as `folder/name`."""
+    """Return the recordings of `operator` for which we have a webhook, as `folder/name`."""
     stems = sorted(path.stem for path in (DIRECTORY / operator).glob("*.json"))
     return [f"{operator}/{name}" for name in stems if name.partition(".")[0] in PATHS]
 
@@ -126,9 +124,9 @@ def operator_names(operator: str) -> list[str]:
 def operator_cluster(
     operator: str, *, enabled: bool = False, more: Sequence[dict[str, Any]] = ()
 ) -> OfflineCluster:
-    """The cluster that `operator` was recorded in: its topology, its nodes n0 to n7, and its sets.
+    """Return the cluster in which `operator` was recorded: topology, nodes n0 to n7, and sets.
 
-    `enabled`: we manage the topology of today's operator too. `more` objects are in it beside these.
+    With `enabled`, we also manage the topology of the current operator. `more` are further objects.
     """
     nodes = [
         {
@@ -170,7 +168,7 @@ def recorded_sets() -> list[dict[str, Any]]:
 
 
 def cluster(*objects: dict[str, Any], enabled: bool = True) -> OfflineCluster:
-    """The recording's cluster, with `objects` beside it."""
+    """Return the cluster of the recordings, with further `objects`."""
     return OfflineCluster(
         [*recorded_sets(), NODE, *objects], topology_enabled=enabled, levels=LEVELS
     )
@@ -181,13 +179,13 @@ def default_routes(offline: OfflineCluster) -> dict[str, Route]:
 
 
 def trusted(routes: Mapping[str, Route]) -> dict[str, Route]:
-    """Routes of which only API servers know the paths."""
+    """Return routes whose paths only API servers know."""
     return {path: replace(route, trusted=True) for path, route in routes.items()}
 
 
 @dataclass
 class Seen:
-    """What the server's observer was told."""
+    """The calls of the server's observer."""
 
     verdicts: list[tuple[str, str, Verdict]] = None  # type: ignore[assignment]
     requests: list[tuple[str, Request | None, Verdict]] = None  # type: ignore[assignment]
@@ -206,7 +204,7 @@ class Seen:
 
 @dataclass
 class OverAsgi:
-    """An ASGI app that answers as the routes of the FastAPI application do."""
+    """An ASGI app that answers like the routes of the FastAPI application."""
 
     exchange: Exchange
 
@@ -258,7 +256,7 @@ class Caller:
         return httpx.Response(start["status"], headers=start["headers"], content=rest["body"])
 
     async def ask(self, path: str, review: dict[str, Any]) -> dict[str, Any]:
-        """The response part of the review that answers `review`."""
+        """Return the field `response` of the answer to `review`."""
         answer = await self.post(path, json.dumps(review).encode())
         assert answer.status_code == 200, answer.text
         answered: dict[str, Any] = answer.json()

@@ -1,4 +1,4 @@
-"""The kinds of API server that tests run on: ours, and a real one where its binaries are."""
+"""The kinds of API server for tests: the sandbox, and a real one if its binaries are installed."""
 
 import os
 
@@ -6,7 +6,7 @@ from scripts.apiserver.real import find_binaries
 
 
 def without_real() -> str:
-    """Return why there is no real API server on this machine, "" if there is one."""
+    """Return why tests cannot use a real API server. "" if they can."""
     try:
         find_binaries(os.environ)
     except FileNotFoundError as missing:

@@ -1,4 +1,4 @@
-"""How many lines of Python a call executes: a measure of work that no load on the machine changes."""
+"""Count the lines of Python that a call executes, which do not depend on the load of the machine."""
 
 import sys
 from collections.abc import Callable
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def steps(work: Callable[[], object]) -> int:
-    """Return how many lines `work` executes, in all functions that it calls.
+    """Return the number of lines that `work` executes, including all functions that it calls.
 
-    What C code does, such as a search in a list, counts as the line that calls it.
+    C code, such as a search in a list, counts as the line that calls it.
     """
     count = 0
 

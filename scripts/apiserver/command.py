@@ -85,8 +85,8 @@ def api_server(arguments: argparse.Namespace) -> ApiServer:
 async def run_sandbox(configuration: Configuration, arguments: argparse.Namespace) -> None:
     """Run until SIGTERM or SIGINT.
 
-    If the signal arrives before all is ready, everything that was started is stopped. Raises
-    OSError if a port is in use or binaries are missing.
+    If the signal arrives before everything is ready, all started parts are stopped. Raise OSError
+    if a port is in use or binaries are missing.
     """
     running = asyncio.current_task()
     assert running is not None
@@ -121,14 +121,14 @@ def _report(line: str) -> None:
 
 @contextlib.contextmanager
 def _alone_in(state_dir: Path) -> Iterator[None]:
-    """Locks `state_dir`. Raise OSError if another sandbox has locked it."""
+    """Lock `state_dir`. Raise OSError if another sandbox has locked it."""
     state_dir.mkdir(parents=True, exist_ok=True)
     with (state_dir / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise OSError(
-                f"another sandbox has {state_dir}: end that one, or give another --state-dir"
+                f"another sandbox uses {state_dir}. Stop it, or choose another --state-dir"
             ) from None
         yield
 
@@ -144,7 +144,7 @@ async def _until_signalled(
     async with beside(api, configuration, arguments.state_dir, readable) as served:
         url = f"https://localhost:{served.listener.port}"
         if objects and configuration.cluster_topology.enabled:
-            # webhooks would reject objects that need levels before these are in the cache
+            # Until the levels are in the cache, webhooks reject objects that need them.
             name = served.cluster.topology_name
             stores = (served.cluster.stores[TOPOLOGIES], served.cluster.stores[BINDINGS])
             async with asyncio.timeout(READY_SECONDS):
@@ -199,17 +199,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="kubeconfig and ready.json go here",
+        help="directory for kubeconfig and ready.json",
     )
     parser.add_argument(
-        "--port", type=port_number, default=0, help="of the API server (default: a free one)"
+        "--port", type=port_number, default=0, help="port of the API server (default: a free one)"
     )
     add_config(parser, "an OperatorConfiguration")
     parser.add_argument(
         "--crds",
         type=Path,
         metavar="DIR",
-        help="CRDs in place of our minimal ones of the neighbours",
+        help="folder with CRDs to use instead of the minimal ones of Grove and KAI",
     )
     parser.add_argument(
         "--real",
@@ -241,7 +241,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         uvloop.run(run_sandbox(configuration, arguments))
     except (OSError, RuntimeError, ClusterError, CreationFailed) as problem:
-        complain(f"can't run the sandbox: {problem}")
+        complain(f"cannot run the sandbox: {problem}")
         return REFUSED
 
     return 0

@@ -11,12 +11,12 @@ from scripts.apiserver.objects.objects import ADMIN, ALICE, GROVE, OPERATOR, Use
 USERS: dict[str, User] = {"admin": ADMIN, "operator": OPERATOR, "user": ALICE, "grove": GROVE}
 """The users by the names of their contexts.
 
-`operator` is our service account, `grove` that of Grove's operator.
+`operator` is our service account, and `grove` is the service account of Grove's operator.
 """
 
 
 def free_users(is_limited: bool) -> set[str]:
-    """Return the users who may do everything: all, or, if our account is limited, all others."""
+    """Return the users who may do everything: all users, or all except a limited `operator`."""
     names = {user.name for user in USERS.values()}
     return names - {OPERATOR.name} if is_limited else names
 

@@ -15,17 +15,18 @@ OWN = Path(__file__).parents[2] / "manifests" / "crds"
 def load(folder: Path) -> list[Object]:
     """Return all objects in the `*.yaml` files of `folder`.
 
-    They are in the order of the file names. [] if there is no such folder.
+    They are in the order of the file names. Return [] if the folder does not exist.
     """
     files = sorted(folder.glob("*.yaml"))
     return [obj for file in files for obj in yaml.load_all(file.read_text(), Loader=_LOADER) if obj]
 
 
 def definitions(neighbours: Path | None) -> list[Object]:
-    """Return our own CRDs, and those of other systems.
+    """Return our own CRDs and the CRDs of other systems.
 
-    The latter are the minimal ones in `crds`, or those in the folder `neighbours`, which also
-    replace our own of the same name. Raise FileNotFoundError for a folder without CRDs.
+    The CRDs of other systems are the minimal ones in `crds`, or those in the folder `neighbours`,
+    which also replace our own CRDs of the same name. Raise FileNotFoundError for a folder without
+    CRDs.
     """
     definitions_by_name: dict[str, Object] = {}
     for folder in (OWN, neighbours or BUILT_IN):

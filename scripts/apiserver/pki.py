@@ -31,7 +31,7 @@ class SignedPair(Frozen):
 
 
 def issue(names: Sequence[str] = _LOOPBACK) -> SignedPair:
-    """Return a new CA and a serving certificate for `names`, DNS names and IP addresses."""
+    """Return a new CA, and a serving certificate for the DNS names and IP addresses `names`."""
     authority = trustme.CA(organization_name="grove-admission sandbox")
     certificate = authority.issue_cert(*names)
     return SignedPair(

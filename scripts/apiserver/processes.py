@@ -17,7 +17,7 @@ STOP_SECONDS = 10.0
 
 FIRST_PORT = 10_000
 FIRST_OUTGOING_PORT = 32_768
-"""The first of the ports for outgoing connections, unless the system has another range."""
+"""The first port for outgoing connections on Linux, unless the system has another range."""
 
 
 class Processes(Struct):
@@ -108,8 +108,8 @@ def api_flags(
 def address_flags(host: str, port: int) -> list[str]:
     """Return the flags of kube-apiserver that depend on the family of its address.
 
-    With IPv4, Services have addresses on loopback: no call of one leaves this machine, and whoever
-    listens there can stand in for the Service.
+    With IPv4, Services have addresses on loopback. So calls to Services never leave this machine,
+    and a test can listen at such an address instead of the Service.
     """
     if ":" in host:
         family = ["--advertise-address=fd00::1", "--service-cluster-ip-range=fd00:10::/112"]
@@ -142,7 +142,7 @@ async def feature_gates(binary: Path) -> list[str]:
 def controller_flags(kubeconfig: Path, data: str) -> list[str]:
     """Return the flags of kube-controller-manager.
 
-    It collects garbage, finalizes namespaces, and adds ClusterRoles to those that aggregate them.
+    It collects garbage, finalizes namespaces, and aggregates ClusterRoles.
     """
     return [
         f"--kubeconfig={kubeconfig}",
@@ -158,7 +158,7 @@ def controller_flags(kubeconfig: Path, data: str) -> list[str]:
 def free_port() -> int:
     """Return a TCP port on loopback that is free now.
 
-    It isn't one of those that Linux gives to outgoing connections, which might take it.
+    It is not in the range for outgoing connections, one of which might take it.
     """
     while True:
         port = FIRST_PORT + randbelow(FIRST_OUTGOING_PORT - FIRST_PORT)

@@ -1,7 +1,7 @@
-"""kube-apiserver and etcd in place of the sandbox, from binaries that are on this machine.
+"""A real kube-apiserver and etcd instead of the sandbox, from binaries on this machine.
 
-If there is a kube-controller-manager beside them, it collects garbage and finalizes namespaces.
-Without it, nothing does.
+If the folder also has a kube-controller-manager, it collects garbage and finalizes namespaces.
+Otherwise, nothing does.
 """
 
 import asyncio
@@ -51,8 +51,8 @@ class RealApiServer:
 
     It has the users, files and CRDs of `Sandbox`.
 
-    `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`;
-    without them it may do everything, as the other users. The admission plugin
+    `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`.
+    Without them, this user may do everything, like the other users. The admission plugin
     OwnerReferencesPermissionEnforcement is enabled, as in some distributions. The start takes some
     seconds, and `report` is called with a line for each of its steps. The data are in a temporary
     folder, which is deleted at the end.
@@ -127,7 +127,7 @@ class RealApiServer:
         await self._processes.start("kube-apiserver", [*flags, *gates])
 
     async def stop(self) -> None:
-        """End the processes, the API server before its etcd."""
+        """Stop the processes, the API server before its etcd."""
         await self._client.aclose()
         await self._processes.stop()
         self._data.cleanup()

@@ -1,7 +1,4 @@
-"""The sandbox as a whole.
-
-Storage, webhooks, collector and HTTPS server are started and stopped together.
-"""
+"""The sandbox: storage, webhooks, garbage collector and HTTPS server, started together."""
 
 import asyncio
 import contextlib
@@ -37,12 +34,13 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Sandbox:
     """A local Kubernetes API server in this event loop.
 
-    With `port` 0 it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to
-    `state_dir`. `crds` is a folder with the CRDs of other systems, in place of the minimal ones in
+    With `port` 0, it uses a free port. It writes kubeconfig, ca.crt and its serving certificate to
+    `state_dir`. `crds` is a folder with the CRDs of other systems, instead of the minimal ones in
     `scripts/apiserver/crds`. `unserved` are group versions, such as `resource.k8s.io/v1`, that this
-    cluster does not serve; `later` are those of a later Kubernetes that it serves too. `rules` are
-    a Namespace, a ServiceAccount, roles and bindings, which limit the user `operator`; without them
-    it may do everything, as the other users. Certificates and tokens are new at each start.
+    cluster does not serve. `later` are group versions of later releases of Kubernetes that it
+    serves too. `rules` are a Namespace, a ServiceAccount, roles and bindings, which limit the user
+    `operator`. Without them, this user may do everything, like the other users. Certificates and
+    tokens are new at each start.
     """
 
     def __init__(
@@ -166,9 +164,9 @@ class _Quiet(uvicorn.Server):
 
 
 class LoopbackServer:
-    """One ASGI app over TLS on `host`, a loopback address.
+    """An ASGI app served over TLS on `host`, a loopback address.
 
-    It listens at once: connections wait until it is started.
+    It listens at once. Connections wait until it is started.
     """
 
     def __init__(self, app: ASGIApp, host: str, port: int, certificate: Path, key: Path) -> None:

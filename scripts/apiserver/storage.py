@@ -1,10 +1,9 @@
-"""Objects in memory.
+"""Store objects in memory, with watchers, and indexes by uid and owner.
 
-There is one resourceVersion for all tables, a bounded history for each table, watchers, and indexes
-by uid and owner.
+All tables share one resourceVersion, and each table has a bounded history.
 
-Nothing is awaited: a write, its entry in the history and its delivery to watchers are one step of
-the event loop.
+Nothing here awaits, so a write, its entry in the history and its delivery to watchers are one step
+of the event loop.
 """
 
 import asyncio
@@ -31,10 +30,10 @@ Place = tuple[TableId, Key]
 
 
 class StoredChange(Frozen, eq=False):
-    """A write.
+    """A write to an object.
 
-    `obj` is the object after it, or its last state with the resourceVersion of the deletion; `old`
-    is the object before it.
+    `obj` is the new object, or the last state with the resourceVersion of the deletion. `old` is
+    the object before the write.
     """
 
     type: str
@@ -63,7 +62,7 @@ class Watcher:
     async def take(self, seconds: float) -> list[StoredChange]:
         """Return all waiting changes.
 
-        If there is none, waits up to `seconds` for the first, and returns [] after that.
+        If there is none, wait up to `seconds` for the first one. Return [] after that.
         """
         if not self._waiting and not self.closed:
             self._wake.clear()

@@ -19,7 +19,7 @@ def test_it_reads_more_objects_than_are_judged_at_once(tmp_path: Path, capsys: A
         code = main(options)
 
     assert code == 1
-    assert "can't run the sandbox" in capsys.readouterr().err
+    assert "cannot run the sandbox" in capsys.readouterr().err
 
 
 async def test_owner_references_follow_the_uids_of_stored_objects(api: Api) -> None:
