@@ -122,11 +122,11 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
 def _why_not_known(answer: Answer) -> str:
     if answer.unknown:
         return "not known: facts that decide it may not be read"
-    if not answer.lacks_room:
-        return "nothing we check is blocking it"
-    if {ROOM, "nodes", "pods"}.intersection(answer.lacking):
+    if answer.lacks_room and {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         return "room was not examined"
-    return "not known: some kinds are not among the files"
+    if answer.skipped:
+        return "not known: some kinds are not among the files"
+    return "nothing we check is blocking it"
 
 
 def _since(index: Index, ref: Ref) -> float | None:
