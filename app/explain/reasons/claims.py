@@ -1,4 +1,4 @@
-"""Reasons in ResourceClaims, device classes and ComputeDomains."""
+"""Reasons about ResourceClaims, their templates, DeviceClasses and NVLink channels."""
 
 from collections.abc import Callable, Iterator, Mapping
 
@@ -55,25 +55,26 @@ def claim_missing(gang: Gang) -> Reasons:
         remedy = _who_makes(gang, name)
         if not remedy:
             who = "you"
-            remedy = "create it, or correct the name in the pod templates"
+            remedy = f"Create {kind} {name}, or correct the name in the pod templates"
         yield about(evidence, "ClaimMissing", text, remedy, who, objects=objects)
 
 
 def _who_makes(gang: Gang, name: str) -> str:
-    """Return who should have made a claim or a template; "" if it is the user's."""
+    """Return what helps if a controller should have created a claim or template, else ""."""
     for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
-                f"NVIDIA's controller makes it from ComputeDomain {domain.name}: see whether it"
-                " runs, and its log"
+                "Ask the platform team whether NVIDIA's compute-domain controller runs, and to"
+                f" read its log: it creates the template from ComputeDomain {domain.name}"
             )
 
     unit = name.removesuffix(TEMPLATE_SUFFIX)
     owners = {pod.place.unit: pod.unit_owner for pod in gang.pods}
     if unit in owners:
         return (
-            f"grove-admission makes ComputeDomain {unit}{DOMAIN_SUFFIX}, and NVIDIA's controller"
-            f" the template from it: see the events of {owners[unit]}, and grove-admission doctor"
+            f"Check the events of {owners[unit]}, and ask the platform team to run: grove-admission"
+            f" doctor. grove-admission creates ComputeDomain {unit}{DOMAIN_SUFFIX}, and NVIDIA's"
+            " controller creates the template from it"
         )
 
     entries = {claim.name for claim, _ in _claims(gang) if name in (claim.claim, claim.template)}
@@ -81,12 +82,13 @@ def _who_makes(gang: Gang, name: str) -> str:
         return ""
 
     return (
-        "run grove-admission doctor; check whether the webhook was off when the PodClique was made"
+        "Ask the platform team to run: grove-admission doctor. The webhook may have been off when"
+        " the PodClique was created"
     )
 
 
 def _missing(gang: Gang, claim: PodClaim) -> tuple[str, str, str] | None:
-    """(kind, name, field) of what does not exist."""
+    """Return kind, name and field of a claim or template that does not exist, else None."""
     if claim.template and (gang.namespace, claim.template) not in gang.index.claim_templates:
         return "ResourceClaimTemplate", claim.template, "resourceClaimTemplateName"
     if claim.claim and (gang.namespace, claim.claim) not in gang.index.claims:
@@ -104,9 +106,12 @@ def device_class_missing(gang: Gang) -> Reasons:
     )
     for name, refs_of_claims in grouped(unknown):
         objects = tuple(sorted(set(refs_of_claims)))
-        text = f"DeviceClass {name} is unknown: {objects[0]} can never be allocated"
+        text = f"DeviceClass {name} does not exist, so {objects[0]} can never be allocated"
         evidence = Evidence(objects[0], "spec.devices.requests[].deviceClassName", name)
-        remedy = "install the driver that has it"
+        remedy = (
+            f"Ask the platform team to install the driver that provides DeviceClass {name}, or"
+            " correct its name"
+        )
         yield about(evidence, "DeviceClassMissing", text, remedy, "platform", objects=objects)
 
 
@@ -123,13 +128,13 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
 
 
 def only(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
-    """As if only these nodes took pods."""
+    """Return the assumption that pods can only be placed on these nodes."""
     nodes = enumerate(gang.index.nodes)
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
 
 
 def not_in_pods_of_units(gang: Gang) -> Reasons:
-    """Pods of no PodClique ask for MNNVL and have no claim."""
+    """Pods outside of PodCliques ask for MNNVL and have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod asks for MNNVL and has", "pods ask for MNNVL and have")
@@ -142,7 +147,7 @@ def claim_not_injected(gang: Gang) -> Reasons:
     pcs = gang.pcs
     if not pcs:
         return
-    # where there are bindings, Grove has MNNVL groups of its own
+    # releases of Grove with ClusterTopologyBindings read MNNVL groups
     kinds = {known.kind for known in gang.facts.topologies}
     reads_groups = "ClusterTopologyBinding" in kinds
     for member in gang.members:
@@ -156,8 +161,8 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
     running = [pod for pod in member.pods if pod.node and not _has_our_claim(pod)]
     text = f"PodClique {clique.name} asks for MNNVL and has no claim"
     if running:
-        run = counted(running, "pod of it runs", "pods of it run")
-        text = f"{text}; {run} outside of the NVLink domain"
+        run = counted(running, "of its pods runs", "of its pods run")
+        text = f"{text}; {run} outside the NVLink domain"
 
     evidence = Evidence(clique.ref, "spec.podSpec.resourceClaims", "no mnnvl")
 
@@ -173,7 +178,7 @@ def _not_injected(member: Member, clique: PodClique) -> Reason:
 
 
 def claim_not_in_pods(gang: Gang) -> Reasons:
-    """Pods run without the claim that their PodClique has: they are older than it."""
+    """Pods run without their PodClique's claim, because they are older than the claim."""
     for member in gang.members:
         clique = member.clique
         if not clique or not _has_our_claim(clique):
@@ -183,14 +188,14 @@ def claim_not_in_pods(gang: Gang) -> Reasons:
         if outside:
             of = f"of {clique.ref}"
             run = counted(outside, f"pod {of} runs", f"pods {of} run")
-            text = f"{run} without its claim, outside of the NVLink domain"
+            text = f"{run} without its claim, outside the NVLink domain"
             yield _replaceable("ClaimNotInPods", text, (clique.ref, *refs(outside)))
 
 
 def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you") -> Reason:
     """Return the reason of pods without a claim, the last ones of `objects`."""
     evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
-    remedy = "delete these pods when the workload can do without them: the new ones have the claim"
+    remedy = "Delete these pods when the workload can tolerate it: their replacements get the claim"
     return about(evidence, id, text, remedy, who, objects=objects, severity="warning")
 
 
@@ -199,10 +204,7 @@ def _has_our_claim(holder: Pod | PodClique) -> bool:
 
 
 def channel_taken(gang: Gang) -> Reasons:
-    """The nodes that the gang needs have given their channels to other claims.
-
-    A node has one channel.
-    """
+    """The channels of the nodes that the gang needs are allocated to other claims."""
     placements = gang.placements
     if not placements.now.fits or not _waits_for_channel(gang):
         return
@@ -213,7 +215,7 @@ def channel_taken(gang: Gang) -> Reasons:
 
     number = counted(gang.index.nodes, "node")
     holders = listed(dict.fromkeys(claim.name for claim in takers.values()))
-    text = f"{len(takers)} of {number} have their channel taken by {holders}"
+    text = f"The NVLink channels of {len(takers)} of {number} are allocated to {holders}"
     objects = tuple(Ref("Node", "", name) for name in takers)
     name, claim = next(iter(takers.items()))
     evidence = Evidence(claim.ref, "status.allocation.devices", name)
@@ -222,7 +224,7 @@ def channel_taken(gang: Gang) -> Reasons:
 
 
 def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
-    """Return the claims that have the channels of nodes, by the name of the node."""
+    """Return the claims that channels of nodes are allocated to, by node name."""
     takers = {
         device.pool: claim
         for claim in index.facts.claims
@@ -233,14 +235,11 @@ def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
-    """Return what helps if claims have the channels of these nodes.
-
-    It depends on whose they are.
-    """
+    """Return what helps against claims that hold the channels of these nodes."""
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only(gang, lambda node: node.name not in others)).fits:
-        return "Run one pod with such a claim on a node"
+        return "Run only one pod with such a claim per node"
     users = [
         pod
         for claim in takers.values()
@@ -250,11 +249,11 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     if users:
         return together(*what_frees(gang, users, 1)[0])
     names = listed(dict.fromkeys(claim.name for claim in takers.values()))
-    return f"Ask the owners of {names} to end their pods: a node has one channel"
+    return f"Ask the owners of {names} to delete their pods: each node has only one channel"
 
 
 def _waits_for_channel(gang: Gang) -> bool:
-    """Return whether a pod that waits has a claim on a channel that is not allocated."""
+    """Return whether a pending pod has a claim for a channel that is not allocated."""
     for claim in (claim for pod in gang.waiting for claim in pod.claims):
         stored = gang.index.claims.get((gang.namespace, claim.claim))
         if not stored or not stored.allocated:

@@ -1,4 +1,4 @@
-"""Reasons in ComputeDomains: which of their nodes are not ready, and who waits for whom."""
+"""Reasons about ComputeDomains: nodes that are not ready, and pods that wait for each other."""
 
 from collections.abc import Sequence
 
@@ -20,25 +20,26 @@ _IMMUTABLE = "the spec of a ComputeDomain can't be changed"
 
 
 class Standing(Value, dict=True):
-    """A ComputeDomain and the pods that use it, of any gang.
-
-    `nodes` are those of its pods, and `unready` those of them that are not ready.
-    """
+    """A ComputeDomain with the pods that use it, of any gang."""
 
     domain: ComputeDomain
     users: tuple[Pod, ...]
+    """The pods that use it, sorted."""
     nodes: tuple[str, ...]
+    """The nodes of these pods."""
     unready: tuple[str, ...]
+    """Nodes of these pods that are not ready."""
     ready: frozenset[str]
+    """The nodes that the driver reports as ready."""
 
     @property
     def total(self) -> int:
-        """How many nodes have to be ready."""
+        """How many nodes must be ready."""
         return max(self.domain.number, len(self.nodes))
 
     @property
     def starting(self) -> list[Pod]:
-        """The pods that have a node and were not started."""
+        """The pods that have a node and whose containers were not started."""
         return [pod for pod in self.users if pod.node and is_being_created(pod)]
 
     @property
@@ -82,7 +83,7 @@ def domain_deadlock(gang: Gang) -> Reasons:
             " start before the domain is ready"
         )
         remedy = (
-            f"Delete ComputeDomain {domain.name} and make it again with numNodes:"
+            f"Delete ComputeDomain {domain.name} and create it again with numNodes:"
             f" {len(known.nodes)} or 0 ({_IMMUTABLE}), then delete the pods that wait for it."
             " Waiting does not help."
         )
@@ -92,7 +93,7 @@ def domain_deadlock(gang: Gang) -> Reasons:
 
 
 def domain_not_ready(gang: Gang) -> Reasons:
-    """Pods are placed and wait for their ComputeDomain, or it is not ready and nothing waits."""
+    """A ComputeDomain is not ready; placed pods may wait for it."""
     for domain in compute_domains_of(gang):
         known = standing(gang.index, domain)
         if known.is_ready or any(domain_deadlock(gang)):
@@ -114,8 +115,8 @@ def _nothing_waits(known: Standing) -> Reason:
         " a node run"
     )
     remedy = (
-        "Nothing has to be done as long as these pods run. A pod that starts on such a node waits:"
-        " ask the platform team to read the log of NVIDIA's compute-domain controller."
+        "Do nothing as long as these pods run. New pods on such a node would wait: ask the platform"
+        " team to read the log of NVIDIA's compute-domain controller."
     )
     evidence = Evidence(domain.ref, "status", "NotReady")
     return about(evidence, "DomainNotReady", text, remedy, "platform", severity="warning")
@@ -146,7 +147,7 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
         more = domain.number - len(known.users)
         remedy = (
             f"Create {counted(more, 'more pod')} with its claim template {domain.template}, or"
-            f" delete the ComputeDomain and make it again with numNodes: {len(known.users)} or 0"
+            f" delete the ComputeDomain and create it again with numNodes: {len(known.users)} or 0"
             f" ({_IMMUTABLE})."
         )
         return about(evidence, "DomainNotReady", text, remedy, "you")
@@ -154,15 +155,15 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
     text = f"ComputeDomain {domain.name}: {_ready_words(known)}"
     told = (kubelet_words(gang.index, pod) for pod in own)
     if any(words and not is_about_a_domain(words) for words in told):
-        remedy = "Follow the kubelet's words."
+        remedy = "Fix what the kubelet reports."
         return about(evidence, "DomainNotReady", text, remedy, "platform", follows=True)
 
     without = [pod for pod in known.users if not pod.node]
     if domain.number > len(known.nodes) and without:
         text = f"{text}. {counted(without, 'pod')} of it {_have(without)} no node yet"
         remedy = (
-            f"See why {listed(pod.name for pod in without)} {_have(without, 'waits', 'wait')}:"
-            f" grove-admission explain pod/{without[0].name} -n {without[0].namespace}"
+            f"Find out why {listed(pod.name for pod in without)} {_have(without, 'is', 'are')}"
+            f" pending: grove-admission explain pod/{without[0].name} -n {without[0].namespace}"
         )
         return about(evidence, "DomainNotReady", text, remedy, "you")
 
@@ -264,20 +265,20 @@ def hosts_run_imex(index: Index) -> bool:
 
 
 def domain_deleted(gang: Gang) -> Reasons:
-    """Somebody has deleted a ComputeDomain of Grove.
+    """A ComputeDomain of Grove is being deleted.
 
-    Grove keeps it by a finalizer and makes no other one.
+    Grove's finalizer keeps it, and Grove does not create another one.
     """
     for domain in compute_domains_of(gang):
         if GROVE_FINALIZER in domain.held_by:
             text = (
-                f"ComputeDomain {domain.name} was deleted: Grove's finalizer keeps it, and Grove"
-                " makes no other one"
+                f"ComputeDomain {domain.name} is being deleted, but Grove's finalizer keeps it, and"
+                " Grove does not create another one"
             )
             evidence = Evidence(domain.ref, "metadata.finalizers", listed(domain.held_by))
             remedy = (
-                f"remove the finalizer {GROVE_FINALIZER}, then change the spec of the set, such as"
-                " its replicas"
+                f"Ask the platform team to remove the finalizer {GROVE_FINALIZER}. Then change the"
+                " spec of the PodCliqueSet, such as its replicas, so Grove creates the domain again"
             )
             yield about(evidence, "DomainDeleted", text, remedy, "platform")
 
@@ -304,7 +305,7 @@ def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
 
 
 def ready_nodes(index: Index, domain: ComputeDomain) -> set[str]:
-    """By the domain's status, and in newer releases by the cliques of the driver."""
+    """Return the ready nodes, from the domain's status and, in newer releases, its cliques."""
     ready = {node.name for node in domain.nodes if node.ready}
     cliques = (
         clique

@@ -1,4 +1,4 @@
-"""Reasons in what was asked for, and in what of it reached the scheduler."""
+"""Reasons about constraints that name unknown levels, or that did not reach the scheduler."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "F
 
 
 def level_unknown(gang: Gang) -> Reasons:
-    """In the set, and in what the scheduler is told."""
+    """The set, or what the scheduler is told, names a level that does not exist."""
     if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
@@ -42,11 +42,13 @@ def _unknown_domains(pcs: SetWithStatus, topology: Topology) -> Reasons:
     for field, domain, _ in (part for _, asked in pcs.constraints for part in asked.constraints):
         if cluster.key_of(domain) is None:
             text = (
-                f'"{domain}" is no level of the {cluster.kind} {cluster.name}: its levels are'
+                f'"{domain}" is not a level of {cluster.kind} {cluster.name}, whose levels are'
                 f" {known}"
             )
             evidence = Evidence(pcs.ref, field, domain)
-            yield about(evidence, "LevelUnknown", text, f"ask for one of them in {field}", "you")
+            yield about(
+                evidence, "LevelUnknown", text, f"Use one of these levels in {field}", "you"
+            )
 
 
 def _unknown_topology(pcs: SetWithStatus) -> Reasons:
@@ -54,24 +56,26 @@ def _unknown_topology(pcs: SetWithStatus) -> Reasons:
     if asked is None:
         return
 
-    text = f"There is no topology {asked.topology}, which the set names"
+    text = f"The set names topology {asked.topology}, which does not exist"
     constraint, _, _ = asked.field.partition(".topologyConstraint")
     field = f"{constraint}.topologyConstraint.topologyName"
     evidence = Evidence(pcs.ref, field, asked.topology)
-    remedy = "correct topologyName, or have a ClusterTopologyBinding of this name made"
+    remedy = (
+        "Correct topologyName, or ask the platform team for a ClusterTopologyBinding of this name"
+    )
     yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
 def _unavailable(pcs: SetWithStatus) -> Reasons:
-    """Yield what Grove or we wrote into the set's conditions."""
+    """Yield what Grove or grove-admission wrote into the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
             text = (
-                f"The constraints of {pcs.name} can't be kept:"
+                f"The constraints of {pcs.name} cannot be satisfied:"
                 f" {condition.message or condition.reason}"
             )
             evidence = Evidence(pcs.ref, f"status.conditions[{condition.type}]", condition.reason)
-            yield about(evidence, "LevelUnknown", text, "ask for a level that exists", "you")
+            yield about(evidence, "LevelUnknown", text, "Use a level that exists", "you")
 
 
 def _unknown_keys(gang: Gang) -> Reasons:
@@ -82,7 +86,7 @@ def _unknown_keys(gang: Gang) -> Reasons:
             yield from _no_topology(gang, name, topology)
         elif unknown:
             text = (
-                f"{listed(unknown)} is no level of KAI's Topology {topology.kai.name}: it has"
+                f"{listed(unknown)} is not a level of KAI's Topology {topology.kai.name}, which has"
                 f" {listed(topology.keys, 16)}"
             )
             evidence = Evidence(gang.ref, "spec.topologyConstraint", listed(unknown))
@@ -103,14 +107,14 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
     """Return what helps against levels that KAI's Topology lacks, and who can act."""
     if gang.is_of_grove:
         remedy = (
-            "wait for Grove or grove-admission to write the present levels; if it lasts, run"
-            " grove-admission doctor"
+            "Wait until Grove or grove-admission has written the current levels. If it takes more"
+            " than a minute, ask the platform team to run: grove-admission doctor"
         )
         return remedy, "platform"
 
     others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
     elsewhere = f", or name Topology {listed(others)}, which has it" if others else ""
-    return f"ask for one of them{elsewhere}", "you"
+    return f"Ask for one of them{elsewhere}", "you"
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
@@ -122,10 +126,11 @@ def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
 
     others = listed(sorted(kai.name for kai in facts.kai_topologies), 8) or "none"
     text = (
-        f"KAI has no Topology {name}, which {gang.ref.kind} {gang.ref.name} names: it has {others}"
+        f"{gang.ref.kind} {gang.ref.name} names Topology {name}, which KAI does not have; it has"
+        f" {others}"
     )
     evidence = Evidence(gang.ref, "topology", name)
-    remedy = "correct the name of the topology, or have it made"
+    remedy = "Correct the name of the topology, or ask the platform team to create it"
     yield about(evidence, "LevelUnknown", text, remedy, "you")
 
 
@@ -135,13 +140,10 @@ def topology_unnamed(gang: Gang) -> Reasons:
         return
 
     evidence = Evidence(gang.ref, f"metadata.annotations[{TOPOLOGY_NAME}]", "absent")
-    text = (
-        "The PodGang has constraints and does not say which topology they are about: KAI can't"
-        " group its pods"
-    )
+    text = "The PodGang has constraints but does not name a topology, so KAI can't group its pods"
     remedy = (
-        "check that the webhook for PodGangs is in place (grove-admission doctor), or that"
-        " Grove's topology is on"
+        "Ask the platform team to check that the webhook for PodGangs is installed, or that Grove's"
+        " topology support is enabled: grove-admission doctor"
     )
     yield about(evidence, "TopologyUnnamed", text, remedy, "platform")
 
@@ -167,19 +169,22 @@ def gang_unconstrained(gang: Gang) -> Reasons:
 
 def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
     text = (
-        f"The {ref.kind} {ref.name} is scheduled without regard to {levels}, which the set asks for"
+        f"The set asks for {levels}, but {ref.kind} {ref.name} does not, so the scheduler ignores"
+        " it"
     )
     if ref.kind == "PodGroup":
-        remedy = "KAI's pod-grouper writes it from the PodGang: see its log"
+        remedy = (
+            "Ask the platform team to read the log of KAI's pod-grouper, which writes the PodGroup"
+        )
     elif cluster.kind == "ClusterTopologyBinding":
         remedy = (
-            "Grove's operator writes it when the set changes: see the set's condition"
-            " TopologyLevelsUnavailable and the operator's log"
+            "Check the set's condition TopologyLevelsUnavailable. Grove's operator writes the"
+            " PodGang when the set changes; ask the platform team to read its log"
         )
     else:
         remedy = (
-            "wait: grove-admission writes it within seconds; if it lasts, run grove-admission"
-            " doctor"
+            "Wait until grove-admission has written it, within seconds. If it takes longer, ask the"
+            " platform team to run: grove-admission doctor"
         )
 
     evidence = Evidence(ref, "spec", f"no {levels}")
@@ -221,7 +226,7 @@ def _rank(key: str | None, keys: Sequence[str]) -> int:
 def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
     """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks.
 
-    A PodGroup of several PodGangs has a part for each, called after it, beside its own constraint.
+    A PodGroup of several PodGangs has a SubGroup for each, which has the name of the PodGang.
     """
     subgroups = {sub.name: sub.told for sub in group.subgroups}
     parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]
@@ -268,6 +273,6 @@ def _never_by_template(pcs: SetWithStatus) -> Reasons:
 
 
 def _never(ref: Ref, needs: str, minimum: int, possible: int, field: str) -> Reason:
-    text = f"{needs}, and {possible} can exist: it is never placed"
-    remedy = "lower minAvailable, or raise replicas"
+    text = f"{needs}, but at most {possible} can exist, so it is never placed"
+    remedy = f"Set minAvailable to at most {possible}, or replicas to at least {minimum}"
     return about(Evidence(ref, field, str(minimum)), "MinAboveReplicas", text, remedy, "you")

@@ -1,7 +1,4 @@
-"""Reasons for which a pod is not handed to KAI yet.
-
-They are missing pods, gates, and pods that KAI has not taken up.
-"""
+"""Reasons why pods are not handed to KAI yet: gates, and pods without a PodGroup."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -41,39 +38,42 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
 
 
 def gate_not_in_gang(gang: Gang) -> Reasons:
-    """A pod with Grove's gate that its PodGang does not refer to."""
+    """A pod has Grove's gate, and its PodGang does not refer to it."""
     _, pods = _gated(gang)
     if pods:
-        text = f"Grove has not put {counted(pods, 'pod')} of {gang.ref.name} into the gang yet"
+        text = f"Grove has not added {counted(pods, 'pod')} of {gang.ref.name} to the gang yet"
         without = f"without {listed(pod.name for pod in pods)}"
         evidence = Evidence(gang.ref, "spec.podgroups[].podReferences", without)
         yield about(evidence, "GateNotInGang", text, _WAIT, "wait", objects=refs(pods))
 
 
 def gate_base_missing(gang: Gang) -> Reasons:
-    """A pod with Grove's gate, and Grove looks in vain for what it should wait for."""
+    """A pod with Grove's gate waits for a gang that does not exist."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for missing in bases.missing if gated else ():
         evidence = Evidence(gang.ref, "PodGangMap spec.entries[].dependsOn", missing)
-        remedy = "see the log of Grove's operator, which makes the map and the PodGangs"
-        text = f"Waits for {missing}"
+        remedy = (
+            "Ask the platform team to read the log of Grove's operator, which creates the"
+            " PodGangMap and the PodGangs"
+        )
+        text = f"It waits for {missing}, which does not exist"
         yield about(evidence, "GateBaseMissing", text, remedy, "platform", objects=gated)
 
 
 def gate_base_gang(gang: Gang) -> Reasons:
-    """A pod with Grove's gate, and Grove waits for another gang first."""
+    """A pod with Grove's gate waits for another gang."""
     gated = _all_gated(gang)
     bases = bases_of(gang)
     for base in bases.gangs if gated else ():
         lacking = list(_lacking(gang.index, base, bases))
         if lacking:
-            text = f"Waits for gang {base.name}: {listed(words for words, _ in lacking)}"
+            text = f"It waits for gang {base.name}: {listed(words for words, _ in lacking)}"
             yield about(
                 lacking[0][1],
                 "GateBaseGang",
                 text,
-                "see what that gang waits for",
+                "Find out why that gang is pending",
                 "wait",
                 objects=gated,
                 commands=(f"grove-admission explain podgang/{base.name} -n {base.namespace}",),
@@ -85,7 +85,7 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield what a gang lacks to be scheduled as Grove sees it; nothing if it is."""
+    """Yield what a gang lacks to count as scheduled for Grove."""
     if not bases.noted:
         yield from _below_minimum(index, base)
     elif not base.scheduled:
@@ -95,7 +95,7 @@ def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, E
         for member in short:
             yield f"{member.name} has {len(member.placed)} of {member.minimum}", evidence
         if not short:
-            yield "Grove has not noted yet that it is scheduled", evidence
+            yield "Grove has not recorded yet that it is scheduled", evidence
 
 
 def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]]:
@@ -108,7 +108,7 @@ def _below_minimum(index: Index, base: PodGang) -> Iterator[tuple[str, Evidence]
 
 
 def gate_opens(gang: Gang) -> Reasons:
-    """Pods with Grove's gate, although nothing is missing that Grove waits for."""
+    """Pods still have Grove's gate although its conditions are met."""
     gated, others = _gated(gang)
     if others or not gated or any(gate_base_gang(gang)) or any(gate_base_missing(gang)):
         return
@@ -202,9 +202,9 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
     )
     first = objects[0]
     remedy = (
-        f"remove the annotations: kubectl annotate pod -n {first.namespace} {first.name}"
-        f" {SKIP_PODGROUPER}- {POD_GROUP_NAME}-; if they stay, ask the platform team whether the"
-        " leader of grove-admission runs"
+        f"Ask the platform team whether grove-admission's leader runs, or remove the annotations:"
+        f" kubectl annotate pod -n {first.namespace} {first.name} {SKIP_PODGROUPER}-"
+        f" {POD_GROUP_NAME}-"
     )
     evidence = Evidence(first, f"metadata.annotations[{SKIP_PODGROUPER}]", "true")
     yield about(evidence, "OptOutWithoutEffect", text, remedy, "you", objects=objects)
@@ -217,7 +217,7 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
         wait = counted(pods, "pod waits", "pods wait")
         text = f"{wait} for {kind} {name}, which does not exist"
         evidence = Evidence(objects[0], field, name)
-        remedy = "create it, or correct the name"
+        remedy = f"Create {kind} {name}, or correct the name in {field}"
         yield about(evidence, "WorkloadMissing", text, remedy, "you", objects=objects)
 
 
@@ -247,7 +247,7 @@ def _missing_part(
 
 
 def not_grouped(gang: Gang) -> Reasons:
-    """A pod for KAI without a PodGroup, and that nothing else holds back."""
+    """A pod uses KAI's scheduler, has no PodGroup, and nothing else holds it back."""
     untaken = (
         pod
         for pod in gang.waiting
@@ -296,7 +296,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
 
 
 def wrong_scheduler(gang: Gang) -> Reasons:
-    """There are constraints, and the pods go to a scheduler that knows none of them."""
+    """Pods with a topology constraint use a scheduler that does not know it."""
     if gang.pod_gang and gang.pod_gang.scheduler not in ("", KAI_SCHEDULER, DEFAULT_SCHEDULER):
         return  # Grove hands it to another backend, such as Kueue, which has it placed
     others = (

@@ -1,6 +1,6 @@
-"""Who holds the room that a gang needs, since when, and whether that ends by itself.
+"""Workloads that hold the room a gang needs, since when, and whether they end by themselves.
 
-Nobody is told to wait for something that does not end.
+A remedy never says to wait for a workload that does not end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _ENDING = {
     "Workflow",
     "SparkApplication",
 }
-"""Kinds of controllers whose pods end when their work is done."""
+"""Controllers whose pods end when their work is done."""
 _LASTING = {
     "ReplicaSet",
     "StatefulSet",
@@ -39,16 +39,16 @@ _LASTING = {
     "Notebook",
     "ReplicationController",
 }
-"""Kinds of controllers that make a pod again that ends."""
+"""Controllers that replace a pod that ends."""
 _STUCK = 300.0
-"""Seconds after which a pod that has a node and has not started holds its room in vain."""
+"""Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
-"""Seconds from which on it is said how long pods have held their room."""
+"""Seconds from which the age of a holder is shown."""
 MOST = 2
 
 
 class Holder(Value):
-    """A workload with pods that hold room."""
+    """A workload whose pods hold room that a gang needs."""
 
     ref: Ref
     pods: tuple[Pod, ...]
@@ -74,7 +74,7 @@ class Holder(Value):
 
 
 def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
-    """Return the workloads of pods that hold room, those with the most pods first."""
+    """Return the workloads of pods that hold room, most pods first."""
     groups = by_key((_workload(pod), pod) for pod in pods)
     found = [Holder(ref, tuple(own)) for ref, own in groups.items()]
     return sorted(found, key=lambda holder: (-len(holder.pods), holder.ref))
@@ -137,7 +137,7 @@ def what_frees(
     if not holders:
         # what claims have, whose pods can't be seen
         return [
-            "Ask the platform team for more nodes, or who has the devices of these:"
+            "Ask the platform team for more nodes, or find out which claims hold the devices:"
             " kubectl get resourceclaims -A"
         ], "platform"
 
@@ -160,12 +160,12 @@ def what_frees(
             helps.append(f"Wait until {names} {ends} and {room}")
         else:
             helps.append(
-                f"Wait until {names} {ends} and {room}; if its work has no end, ask its owner"
+                f"Wait until {names} {ends} and {room}; if they run indefinitely, ask their owner"
             )
     if lasting:
         names = listed((holder.words(gang) for holder in lasting), MOST)
         helps.append(
-            f"Ask the owner of {names} to scale down{where}: such pods do not end by themselves"
+            f"Ask the owner of {names} to scale down{where}: these pods do not end by themselves"
         )
     return helps, "wait" if others else "you"
 
@@ -174,8 +174,8 @@ def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
     holder = holders_of(gang, kin)[0]
     names = listed(sorted(pod.name for pod in kin), 4)
     return (
-        f"Use fewer replicas of {holder.ref}, or more nodes: {names} of the same workload hold the"
-        " room, and nothing of it ends. Pods that need each other should start as one gang"
+        f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"
+        " hold the room and do not end. Pods that need each other should start as one gang"
     )
 
 
@@ -188,12 +188,12 @@ def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (
         f"Ask the owner of {first.namespace}/{first.name} why it does not start: it has had a node"
-        f" for {since} and holds the room in vain"
+        f" for {since} and blocks the room"
         f" (grove-admission explain pod/{first.name} -n {first.namespace})"
     )
 
 
 def together(*helps: str) -> str:
-    """Return several remedies as one sentence, each of which helps by itself."""
+    """Return several remedies, each of which helps by itself, as one sentence."""
     first, *others = helps or ("",)
     return ", or ".join([first, *(f"{each[:1].lower()}{each[1:]}" for each in others)])

@@ -1,4 +1,4 @@
-"""Reasons in how a gang was placed."""
+"""Reasons about how a gang was placed, and about placed pods that do not start."""
 
 import itertools
 import shlex
@@ -44,9 +44,9 @@ MOST_STARTING = 60.0
 
 
 def required_violated(gang: Gang) -> Reasons:
-    """Pods of a part are placed in several domains of a level that it requires.
+    """Pods of a part are in several domains of a level that it requires.
 
-    KAI does that itself, if a part is placed later than the rest of what must be together.
+    KAI itself does that if it places some pods of the part later than the others.
     """
     told = [(part, part.told.required) for part in gang.whole.parts() if part.told.required]
     unnamed = _unnamed(gang)
@@ -59,24 +59,29 @@ def required_violated(gang: Gang) -> Reasons:
         level = gang.topology.name_of(key)
         pods = counted(part.placed, "pod")
         where = _places(level, domains, unlabelled)
-        text = f"{part.name} requires {level}, and its {pods} are {where}"
-        remedy = f"restart all pods of {part.name} together"
+        text = f"{part.name} must stay in one {level}, but its {pods} are {where}"
+        remedy = f"Restart all pods of {part.name} together"
         commands: tuple[str, ...] = ()
         who: Who = "you"
         if unlabelled and len(domains) < 2 and (part, key) not in unnamed:
             value = next(iter(domains))[-1] if domains else "VALUE"
             nodes = shlex.join(sorted(unlabelled))
-            remedy = f"Label the node again: KAI can't tell in which {level} its pods are"
+            remedy = f"Label the node again, because KAI cannot tell which {level} its pods are in"
             commands = (f"kubectl label node {nodes} {shlex.quote(f'{key}={value}')}",)
             who = "platform"
         elif (part, key) in unnamed:
-            remedy = f"have the topology named, and {remedy}"
+            remedy = (
+                f"Name the topology in the PodGroup, then restart all pods of {part.name} together"
+            )
         elif any(
             joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
         ):
-            remedy = f"have the dots taken out of the names of domains, and {remedy}"
+            remedy = (
+                "Ask the platform team to rename domains without dots, then restart all pods of"
+                f" {part.name} together"
+            )
         else:
-            remedy = f"{remedy}: KAI looks for a {level} only for those that it places at once"
+            remedy = f"{remedy}: KAI keeps only pods in one {level} that it places at the same time"
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,
@@ -93,27 +98,30 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
     inside = f"in {counted(domains, level)}: {names}" if domains else ""
-    outside = f"on {listed(sorted(unlabelled))}, without its label" if unlabelled else ""
+    outside = f"on {listed(sorted(unlabelled))} without its label" if unlabelled else ""
     return ", and ".join(filter(None, (inside, outside)))
 
 
 def node_gone(gang: Gang) -> Reasons:
-    """Pods are bound to nodes that do not exist: they don't run, and keep their places."""
-    remedy = "wait: Kubernetes deletes such pods within minutes; or delete them, to be made anew"
+    """Pods are bound to nodes that do not exist any more."""
+    remedy = (
+        "Wait until Kubernetes deletes these pods, within minutes, or delete them: they are created"
+        " again"
+    )
     # nodes are joined only if pods are bound
     for on_node, objects, evidence in _by_node(
         gang, lambda name: name not in gang.domains.positions
     ):
-        text = f"{on_node}, which is gone"
+        text = f"{on_node}, which does not exist any more"
         yield about(evidence, "NodeGone", text, remedy, "you", objects=objects)
 
 
 def node_not_ready(gang: Gang) -> Reasons:
-    """Pods are on nodes whose kubelet does not answer, or says that it can't run pods."""
+    """Pods are on nodes that are not ready."""
     dead = gang.index.dead_nodes
     remedy = (
-        "see what it says; Kubernetes deletes its pods after five minutes, and they end once the"
-        " node is back or deleted"
+        "Ask the platform team to repair or delete the node. Kubernetes deletes its pods after five"
+        " minutes, but they end only when the node is back or deleted"
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
         text = f"{on_node}, which is not ready"
@@ -124,7 +132,7 @@ def node_not_ready(gang: Gang) -> Reasons:
 
 
 def kubelet_refuses(gang: Gang) -> Reasons:
-    """Pods have a node and don't start, and the kubelet says why."""
+    """Pods have a node but don't start, and the kubelet says why."""
     told = [
         (words, pod)
         for pod in gang.placed
@@ -148,13 +156,13 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 
 
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""Events after which a kubelet does not start a pod without anybody's doing."""
+"""Events after which a pod does not start by itself, so they count at once."""
 
 _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
         ("not registered", "no such plugin"),
-        "Ask the platform team to look at the kubelet plugin of that driver on {nodes}: it runs as"
-        " a DaemonSet, and registers with the kubelet when it starts.",
+        "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
+        " registers with the kubelet when it starts.",
         "platform",
     ),
     (
@@ -171,11 +179,11 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("sandbox", "network", "cni"),
-        "Ask the platform team to look at the network and the container runtime of {nodes}.",
+        "Ask the platform team to check the network and the container runtime of {nodes}.",
         "platform",
     ),
 )
-"""What helps against the words of kubelets, the first row of which they contain a text."""
+"""Remedies for messages of kubelets. The first row with a text in the message applies."""
 
 
 def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
@@ -184,11 +192,11 @@ def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     for parts, remedy, who in _STARTS:
         if any(part in text for part in parts):
             return remedy.format(nodes=nodes), who
-    return f"Correct what the words name, or ask the platform team to look at {nodes}.", "platform"
+    return f"Fix what the message names, or ask the platform team to check {nodes}.", "platform"
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return what words of several pods have in common if they say the same."""
+    """Return a key that is equal for messages that differ only in names of one pod."""
     text = words.text
     for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
         text = text.replace(own, "") if own else text
@@ -201,7 +209,7 @@ def _is_late(gang: Gang, pod: Pod) -> bool:
 
 
 def not_started(gang: Gang) -> Reasons:
-    """Pods have had a node for a while and were not started, and no other reason says why."""
+    """Pods have had a node for a while but were not started, and no other reason says why."""
     unexplained = (
         pod
         for pod in gang.placed
@@ -227,15 +235,15 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
     since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
     of_gang = f"of {gang.ref.name}"
     have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
-    text = f"{have} had a node for {since} without being started: {state or 'no state is told'}"
+    text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
 
     first = min(pods, key=attrgetter("name"))
     evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
     see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
-    remedy = "see what the kubelet says in the events of the pod"
+    remedy = "Read the kubelet's messages in the events of the pod"
     if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
         nodes = listed(sorted({pod.node for pod in pods}))
-        remedy += f"; hosts run IMEX here: nvidia-imex-ctl -q must say READY on {nodes}"
+        remedy += f". The hosts run IMEX here: nvidia-imex-ctl -q must print READY on {nodes}"
 
     return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))
 
@@ -243,7 +251,7 @@ def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield the pods on each node that is meant: in words, as objects, and as evidence."""
+    """Yield the pods on each node that matches: in words, as objects, and as evidence."""
     for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
         of_gang = f"of {gang.ref.name}"
         are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
@@ -285,7 +293,7 @@ def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], s
 
 
 def not_as_preferred(gang: Gang) -> Reasons:
-    """All is placed, over more preferred domains than if it were placed again now."""
+    """All pods are placed, but in more preferred domains than would be needed now."""
     if gang.waits:
         return
     for part in gang.whole.parts():
@@ -299,9 +307,9 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
         level = gang.topology.name_of(part.told.preferred)
         pods = counted(part.placed, "pod")
-        text = f"{pods} of {part.name} in {counted(used, level)}, {len(again)} would do"
+        text = f"{pods} of {part.name} are in {counted(used, level)}; {len(again)} would be enough"
         evidence = Evidence(gang.ref, "preferred", part.told.preferred)
-        remedy = "restart to pack them again, if that is worth it"
+        remedy = f"Restart the pods of {part.name} if closer packing is worth it"
         yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")
 
 
@@ -314,7 +322,7 @@ def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) ->
 
 
 def binding_failed(gang: Gang) -> Reasons:
-    """KAI chose a node for a pod, and it could not be bound there."""
+    """KAI chose a node for a pod, but binding it there failed."""
     if any(reservation_evicted(gang)):
         return
     for pod in gang.waiting:
@@ -326,7 +334,7 @@ def binding_failed(gang: Gang) -> Reasons:
         for event in itertools.islice(events, 1):
             said = one_line(event.message)
             text = with_age(
-                f"KAI chose a node, and binding failed: {said}", event.time, gang.facts.now
+                f"KAI chose a node, but binding failed: {said}", event.time, gang.facts.now
             )
             helper = _helper(gang, said)
             evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
@@ -339,17 +347,18 @@ def binding_failed(gang: Gang) -> Reasons:
 
 
 def what_binds(said: str) -> tuple[str, Who]:
-    """Return what helps against the words of KAI's binder, and who can do it."""
+    """Return what helps against a message of KAI's binder, and who can act."""
     if "denied the request" in said:
         return (
-            "Correct the pod template as the policy that the words name asks for, or delete the"
-            " workload: KAI tries the same again in every cycle.",
+            "Change the pod template so that it satisfies the policy named in the message, or"
+            " delete the workload: KAI tries the same again in every cycle.",
             "you",
         )
     if "forbidden" in said:
-        return "Ask the platform team for the right that KAI's binder lacks (doctor).", "platform"
-    return "Correct what KAI's words name, or ask the platform team for the log of its binder.", (
-        "platform"
+        return "Ask the platform team to give KAI's binder the missing permission.", "platform"
+    return (
+        "Fix what KAI's message names, or ask the platform team to read the log of KAI's binder.",
+        ("platform"),
     )
 
 
@@ -390,5 +399,5 @@ def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
     on = f" on {helper.node}" if helper.node else ", without a node"
     return (
         f"KAI's helper pod {name} is {state}{on}{since}{said}",
-        f"Ask the platform team why that pod does not run: {see}",
+        f"Ask the platform team to find out why this pod does not run: {see}",
     )

@@ -1,7 +1,4 @@
-"""What Kueue says of pods that it holds by its scheduling gates.
-
-Kueue is the chosen scheduler of such a gang, or stands before it: its gate is nobody else's.
-"""
+"""Reasons about pods that Kueue holds with its scheduling gates, in Kueue's words."""
 
 import shlex
 from collections.abc import Iterator
@@ -38,10 +35,10 @@ def kueue_holds(gang: Gang) -> Reasons:
     workload = next(_workloads_of(gang, held), None)
     evidence = Evidence(objects[0], "spec.schedulingGates", gate)
     if workload is None:
-        text = f"Kueue holds {pods}, and there is no Workload of Kueue for {_it(held)}"
+        text = f"Kueue holds {pods}, but has no Workload for {_it(held)}"
         remedy = (
-            "Ask the platform team to read the log of Kueue's controller, and check the label"
-            " kueue.x-k8s.io/queue-name: it has to name a LocalQueue of this namespace."
+            "Check the label kueue.x-k8s.io/queue-name, which must name a LocalQueue in this"
+            " namespace, and ask the platform team to read the log of Kueue's controller."
         )
         yield about(evidence, "KueueHolds", text, remedy, "platform", objects=objects)
         return
@@ -88,7 +85,7 @@ def _state_of(workload: KueueWorkload, now: float) -> tuple[str, str, Who]:
     queue = workload.queue or "NAME"
     see_queue = f"kubectl describe localqueue {queue} -n {workload.namespace}"
     more = (
-        "Ask for less, or ask the platform team for more quota in the ClusterQueue behind"
+        "Request less, or ask the platform team for more quota in the ClusterQueue behind"
         f" LocalQueue {queue}: {see_queue}. Don't change schedulerName."
     )
     evicted = by_type.get("Evicted")
@@ -96,7 +93,7 @@ def _state_of(workload: KueueWorkload, now: float) -> tuple[str, str, Who]:
         why = f": {_said(evicted, now)}" if evicted and evicted.holds else ""
         return (
             f"the Workload is not active (spec.active: false){why}",
-            "Set spec.active: true in the Workload once what stopped it is corrected.",
+            "Set spec.active: true in the Workload once the cause is fixed.",
             "you",
         )
 
@@ -111,7 +108,7 @@ def _state_of(workload: KueueWorkload, now: float) -> tuple[str, str, Who]:
         elif reserved and not reserved.holds and reserved.message:
             words += f"; now it waits for quota: {_said(reserved, now)}"
         if evicted.reason == _NOT_READY:
-            return words, "See why its pods were not ready in time; Kueue tries it again.", "you"
+            return words, "Find out why its pods were not ready in time. Kueue tries again.", "you"
         return words, "Wait until then." if waits else more, "wait" if waits else "you"
 
     if not reserved or not reserved.holds:

@@ -1,4 +1,4 @@
-"""Reasons in what was not made, or is made anew, and in what is not installed."""
+"""Reasons about objects that Grove has not created yet, and APIs that are not installed."""
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.reason import (
@@ -18,38 +18,43 @@ from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 
 MIGRATES = "PodGangMigrationInProgress"
 SOON = 60.0
-"""Seconds in which Grove has made something of a set, if its operator runs."""
+"""Seconds within which Grove creates the first objects of a set, if its operator runs."""
 _OF_GROVE = {"gangs", "cliques"}
 
 
 def kai_missing(gang: Gang) -> Reasons:
-    """Pods wait for KAI, and its APIs are not served."""
+    """Pods use KAI's scheduler, and its APIs are not served."""
     schedulers = {pod.scheduler for pod in gang.waiting}
     if "pod_groups" not in gang.facts.absent or KAI_SCHEDULER not in schedulers:
         return
-    text = f"The pods wait for {KAI_SCHEDULER}, and KAI is not installed: no API has its PodGroups"
+    text = f"The pods use {KAI_SCHEDULER}, but KAI is not installed: its PodGroup API is not served"
     evidence = Evidence(gang.ref, "spec.schedulerName", KAI_SCHEDULER)
-    remedy = "install KAI, or name another scheduler in the pod templates"
+    remedy = (
+        "Ask the platform team to install KAI, or set another schedulerName in the pod templates"
+    )
     yield about(evidence, "KaiMissing", text, remedy, "platform")
 
 
 def grove_missing(gang: Gang) -> Reasons:
-    """There is a PodCliqueSet, and what Grove makes of it is not served."""
+    """A PodCliqueSet exists, but the APIs of Grove's other objects are not served."""
     if not gang.pcs or not gang.facts.absent & _OF_GROVE:
         return
-    text = "Grove is not installed completely: the APIs of PodCliques or PodGangs are not served"
+    text = "Grove is only partly installed: the PodClique or PodGang API is not served"
     evidence = Evidence(gang.pcs.ref, "kind", "PodCliqueSet")
-    yield about(evidence, "GroveMissing", text, "install Grove", "platform")
+    yield about(
+        evidence, "GroveMissing", text, "Ask the platform team to install Grove", "platform"
+    )
 
 
 def nothing_made(gang: Gang) -> Reasons:
-    """There is nothing but the object that was asked about."""
+    """Nothing was created for the object that was asked about."""
     if gang.pcs:
         yield from _nothing_of_set(gang, gang.pcs)
     elif gang.ref.kind == "Workload" and not gang.members:
-        text = f"No pod and no PodGroup names the Workload {gang.ref.name}"
+        text = f"No pod or PodGroup refers to Workload {gang.ref.name}"
         remedy = (
-            "see why what owns the Workload makes no pods: its status, and the namespace's quota"
+            "Find out why the owner of the Workload creates no pods: check its status, and the"
+            " namespace's ResourceQuota"
         )
         evidence = Evidence(gang.ref, "pods", "0")
         yield about(evidence, "NothingMade", text, remedy, "you")
@@ -65,21 +70,21 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
     if pcs.asks_mnnvl and "compute_domains" in gang.facts.absent:
         yield _refused_by_us(gang, pcs)
         return
-    text = f"Grove has made nothing of {pcs.name} yet"
+    text = f"Grove has created nothing for {pcs.name} yet"
     evidence = Evidence(pcs.ref, "PodCliques", "0")
-    remedy = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
+    remedy = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
     now = gang.facts.now
     is_new = bool(now) and pcs.created is not None and now - pcs.created < SOON
     if is_new and not pcs.errors:
-        remedy = f"wait: Grove makes it within seconds; if it lasts, {remedy}"
+        remedy = f"Wait a minute: Grove usually needs seconds. If nothing changes, {_later(remedy)}"
     yield about(evidence, "NothingMade", text, remedy, "platform")
 
 
 def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
-    """Return the reason for a set whose PodCliques our webhook refuses."""
+    """Return the reason for a set whose PodCliques our webhook rejects."""
     text = (
         f"{pcs.name} asks for MNNVL, and NVIDIA's ComputeDomain API is not installed:"
-        " grove-admission refuses its PodCliques, so that Grove can make nothing of it"
+        " grove-admission rejects its PodCliques, so Grove cannot create anything for it"
     )
     remedy = (
         f"Install NVIDIA's DRA driver, or remove the annotation {MNNVL_ENABLED} from the"
@@ -90,7 +95,7 @@ def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
 
 
 def set_being_deleted(gang: Gang) -> Reasons:
-    """The PodCliqueSet is deleted, and finalizers keep it."""
+    """The PodCliqueSet is being deleted, and finalizers keep it."""
     pcs = gang.pcs
     if pcs is None or pcs.deleted_at is None:
         return
@@ -99,9 +104,12 @@ def set_being_deleted(gang: Gang) -> Reasons:
     held_by = f", kept by {listed(pcs.finalizers)}" if pcs.finalizers else ""
     text = f"PodCliqueSet {pcs.name} has been terminating for {since}{held_by}"
     foreign = [name for name in pcs.finalizers if not name.startswith("grove.io/")]
-    remedy = "wait: Grove deletes what belongs to it; if it lasts, see the log of Grove's operator"
+    remedy = (
+        "Wait until Grove has deleted the objects of the set. If it takes long, ask the platform"
+        " team to read the log of Grove's operator"
+    )
     if foreign:
-        remedy = f"ask the owner of the finalizer {listed(foreign)}"
+        remedy = f"Ask the owner of the finalizer {listed(foreign)} why it is still there"
     evidence = Evidence(pcs.ref, "metadata.deletionTimestamp", "set")
     yield about(evidence, "SetBeingDeleted", text, remedy, "you", severity="warning")
 
@@ -119,15 +127,25 @@ def pod_gang_missing(gang: Gang) -> Reasons:
         yield _missing(gang, pcs, name)
 
     if not missing and index.cliques_of_set.get(key) and not index.gangs_of_set.get(key):
-        text = f"Grove has made PodCliques of {pcs.name}, and no PodGang: KAI can't group its pods"
+        text = (
+            f"Grove has created PodCliques but no PodGang for {pcs.name}, so KAI can't group its"
+            " pods"
+        )
         evidence = Evidence(pcs.ref, "PodGangs", "0")
         yield about(evidence, "PodGangMissing", text, _until_made(gang, pcs), "platform")
 
 
 def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
-    """Return what helps if there is no PodGang: Grove makes one anew that was deleted."""
-    log = f"see the log of Grove's operator{_said(gang, pcs.errors)}"
-    return log if pcs.errors else f"wait: Grove makes it within seconds; if it lasts, {log}"
+    """Return what helps if there is no PodGang: Grove creates a deleted one again."""
+    log = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
+    if pcs.errors:
+        return log
+    return f"Wait a minute: Grove usually needs seconds. If nothing changes, {_later(log)}"
+
+
+def _later(remedy: str) -> str:
+    """Return a remedy as the second half of a sentence."""
+    return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
 def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
@@ -136,11 +154,12 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
     ]
     waiting = [pod for pod in pods if not pod.node]
     severity: Severity = "problem" if waiting else "warning"
-    state = f"{len(waiting)} of them wait" if waiting else "they run on"
-    text = f"PodGang {name} does not exist, which {counted(pods, 'pod')} name; {state}"
+    state = f"{len(waiting)} of them are pending" if waiting else "they keep running"
+    refer = counted(pods, "pod refers", "pods refer")
+    text = f"PodGang {name} does not exist, but {refer} to it; {state}"
     remedy = _until_made(gang, pcs)
     if _migrates(pcs):
-        remedy = "wait: Grove is giving the set other PodGangs"
+        remedy = "Wait until Grove has replaced the PodGangs of the set"
 
     refs = tuple(sorted(pod.ref for pod in pods))
     evidence = Evidence(refs[0], f"metadata.labels[{PODGANG}]", name)
@@ -156,9 +175,12 @@ def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
     if not pcs or not _migrates(pcs):
         return
 
-    text = f"Grove is giving {pcs.name} other PodGangs, which a new release of it needs"
+    text = f"Grove is replacing the PodGangs of {pcs.name} by those of its new release"
     evidence = Evidence(pcs.ref, f"status.conditions[{MIGRATES}]", "True")
-    remedy = "wait: this takes seconds; if it lasts, see the log of Grove's operator"
+    remedy = (
+        "Wait: this takes seconds. If it takes longer, ask the platform team to read the log of"
+        " Grove's operator"
+    )
     yield about(evidence, "PodGangMigrationInProgress", text, remedy, "wait", severity="warning")
 
 
@@ -172,5 +194,5 @@ def _said(gang: Gang, errors: tuple[LastError, ...]) -> str:
 
 
 def said_when(error: LastError, now: float) -> str:
-    """Return an error with its age: Grove does not remove errors that are over."""
+    """Return an error with its age, because Grove does not remove old errors."""
     return with_age(error.text, error.time, now)

@@ -1,4 +1,4 @@
-"""Pods that a gang needs and that do not exist, and who says why."""
+"""Reasons about missing pods of a gang, with what their controllers say."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -103,8 +103,8 @@ def _of_makers(gang: Gang) -> tuple[str, str, Who]:
     if "exceeded quota" in words.text:
         return (
             said,
-            f"Ask for less than the ResourceQuota of namespace {gang.namespace} leaves, or have it"
-            f" raised: kubectl describe resourcequota -n {gang.namespace}",
+            f"Request less than the ResourceQuota of namespace {gang.namespace} leaves, or ask for"
+            f" a higher one: kubectl describe resourcequota -n {gang.namespace}",
             "you",
         )
     if "failed calling webhook" in words.text or "no endpoints available" in words.text:
@@ -129,11 +129,11 @@ def group_incomplete(gang: Gang) -> Reasons:
         if told:
             text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"
         owner = next((pod.controller for pod in pods if pod.controller), None)
-        more = f"make {minimum} pods"
+        more = f"run {minimum} pods"
         if owner:
-            more = f"make {minimum} pods (replicas or parallelism of {owner})"
+            more = f"run {minimum} pods (replicas or parallelism of {owner})"
         remedy = (
-            f"Let the numbers agree: {more}, or create {group} again with minCount: {len(alive)}."
+            f"Make the numbers agree: {more}, or create {group} again with minCount: {len(alive)}."
             " Waiting does not help."
         )
         evidence = Evidence(group, "minCount", str(minimum))
@@ -185,7 +185,7 @@ def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
         return _end_of(gang, terminating)
     if gone:
         failed = listed(f"{pod.name} ({pod.phase})" for pod in gone)
-        return f"delete what has ended, so that Grove makes others: {failed}"
+        return f"Delete the pods that have ended, so Grove creates new ones: {failed}"
     return ""
 
 
@@ -195,14 +195,14 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
     if held_by:
-        return f"ask the owner of the finalizer {listed(held_by)}, which keeps {names}"
+        return f"Ask the owner of the finalizer {listed(held_by)} to remove it from {names}"
     dead = sorted({pod.node for pod in pods} & gang.index.dead_nodes)
     if dead:
         return (
-            f"bring {listed(dead)} back or, if that is off for good, delete the node: this"
-            f" ends {names}"
+            f"Ask the platform team to repair {listed(dead)}, or to delete the node if it is gone"
+            f" for good: this ends {names}"
         )
-    return f"wait for the end of {names}"
+    return f"Wait until Kubernetes has deleted {names}"
 
 
 def _short_of_pods(gang: Gang) -> list[Member]:
@@ -230,13 +230,16 @@ def _why_no_pods(gang: Gang) -> str:
     """Return where to look if pods are not made, and nobody says why."""
     if gang.is_of_grove:
         return (
-            "See why the PodClique makes none: its status.lastErrors, and the quota of the"
-            " namespace"
+            "Find out why the PodClique creates no pods: check its status.lastErrors and the"
+            " namespace's ResourceQuota"
         )
     owner = next((pod.controller for pod in gang.pods if pod.controller), None)
     if owner:
         see = f"kubectl describe {owner.kind.lower()} {owner.name} -n {owner.namespace}"
-        return f"See why {owner} makes no more pods: {see}"
+        return f"Find out why {owner} creates no more pods: {see}"
     if any(pod.workload or pod.workload_group for pod in gang.pods):
-        return "See why the owner of the Workload makes no more pods: its status and its events"
+        return (
+            "Find out why the owner of the Workload creates no more pods: check its status and"
+            " events"
+        )
     return "Create the missing pods, or lower the minimum of the PodGroup to those that exist"

@@ -1,4 +1,4 @@
-"""Reasons in the nodes themselves: closed, not selected, in another pool, or short of something."""
+"""Reasons about nodes: closed, not selected, in another pool, or lacking a resource."""
 
 import itertools
 import shlex
@@ -40,7 +40,7 @@ from app.facts.labels import KAI_CORDONED, NODE_POOL
 
 
 def no_node_matches(gang: Gang) -> Reasons:
-    """The pods select what no node has."""
+    """No node matches what the pods select."""
     obstacle = obstacle_of(gang)
     if not obstacle or not obstacle.unmatched or not obstacle.nodes:
         return
@@ -54,7 +54,7 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Which values of the labels that are selected nodes have, and whether they help."""
+    """Return what helps: a value that nodes have for a selected label, if it makes room."""
     later = ""
     for requirement in shape.selector:
         key = requirement.key
@@ -85,9 +85,9 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
 
 
 def nodes_to_open(gang: Gang) -> Reasons:
-    """NodesUnfit, if opening nodes helps and nothing that ends by itself does.
+    """Closed nodes would make room, and nothing that ends by itself does.
 
-    Pods of others may run for ever, so this stands before what they hold.
+    Other pods may run forever, so this reason comes before the room that they hold.
     """
     obstacle = obstacle_of(gang)
     if obstacle and not resolves_itself(obstacle) and not any(fair_share(gang)):
@@ -95,7 +95,7 @@ def nodes_to_open(gang: Gang) -> Reasons:
 
 
 def nodes_unfit(gang: Gang) -> Reasons:
-    """Nodes are closed to the gang, and if they were open, it would fit."""
+    """Nodes are closed to the gang that would make room for it."""
     obstacle = obstacle_of(gang)
     if not obstacle:
         yield from _tolerated_cordons(gang)
@@ -154,7 +154,7 @@ def _is_needed(gang: Gang, closed: Iterable[tuple[Node, str]]) -> bool:
 
 
 def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Node, str]]]]:
-    """Yield the domains that would help if they were open, with the nodes that are closed."""
+    """Yield the domains that would have room if all nodes were open, with their closed nodes."""
     for domain in _opened(obstacle):
         nodes = obstacle.placements.domains.nodes_at(domain.nodes)
         closed = [(node, why) for node in nodes if (why := closed_because(obstacle.shapes, node))]
@@ -163,10 +163,7 @@ def _closed_domains(obstacle: Obstacle) -> Iterator[tuple[Domain, list[tuple[Nod
 
 
 def _opened(obstacle: Obstacle) -> list[Domain]:
-    """Return the domains in which `short` would fit if all nodes were open.
-
-    The one that lacks least now is the first.
-    """
+    """Return the domains in which `short` would fit if all nodes were open, most room now first."""
     gang = obstacle.gang
     short = obstacle.short
     opened = OPENED
@@ -204,12 +201,12 @@ _STEPS = {
     CORDONED: "uncordon the nodes",
     BY_KAI: "wait until KAI Resource Management has moved the nodes that it has cordoned (label"
     f" {KAI_CORDONED}), or ask who changed their node pool",
-    "tainted": "add a toleration to the pod template or have the taint removed",
+    "tainted": "add a toleration to the pod template or ask for the taint to be removed",
 }
 
 
 def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
-    """Return what opens nodes, and whether they are free then."""
+    """Return what opens nodes, and whether they then have room."""
     named = (why if why in _STEPS else why.partition(" ")[0] for why in whys)
     steps = (_STEPS.get(why, "repair the nodes") for why in named)
     remedy = listed(dict.fromkeys(steps))
@@ -220,7 +217,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
 
 
 def other_resource(gang: Gang) -> Reasons:
-    """The devices fit, and another resource does not."""
+    """Devices are free, but another resource is not."""
     obstacle = obstacle_of(gang)
     if obstacle is None or obstacle.missing_resource is None:
         return
@@ -234,8 +231,9 @@ def other_resource(gang: Gang) -> Reasons:
     where = f"in {counted(rooms, level)}" if rooms and level != "cluster" else "on the nodes"
     verb = "is" if name == "memory" else "are"
     text = (
-        f"GPUs fit {where}, {_called(name)} in none: a pod asks for {amount(name, asks)}, and at"
-        f" most {amount(name, most)} {verb} free on a node with free GPUs"
+        f"GPUs are free {where}, but not enough {_called(name)}: a pod requests"
+        f" {amount(name, asks)}, and at most {amount(name, most)} {verb} free on a node with free"
+        " GPUs"
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
@@ -269,21 +267,21 @@ def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[i
 
 
 NOT_CHOSEN = "kai-unexisting-node-pool"
-"""The pool that KAI Resource Management gives a PodGroup until it has chosen one."""
+"""The placeholder that KAI Resource Management writes until it has assigned a pool."""
 
 
 def pool_not_chosen(gang: Gang) -> Reasons:
-    """KAI Resource Management has chosen neither a node pool nor a queue for a workload yet."""
+    """KAI Resource Management has not assigned a node pool yet."""
     group = gang.pod_group
     if not group or group.pool != NOT_CHOSEN:
         return
     age = gang.facts.now - group.created if group.created is not None and gang.facts.now else 0.0
     since = f" for {ago(age)}" if age >= _CHOSEN_WITHIN else ""
-    queue = "" if group.queue else " and no queue"
-    text = f"KAI Resource Management has chosen no node pool{queue} for it{since}"
+    queue = "" if group.queue else " or a queue"
+    text = f"KAI Resource Management has not assigned a node pool{queue}{since}"
     remedy = (
-        "Ask the platform team whether the project of the workload has a queue in a node pool that"
-        " is ready, and whether the component that assigns pools runs. No node must get the label"
+        "Ask the platform team whether the workload's project has a queue in a node pool that is"
+        " ready, and whether the component that assigns pools runs. Do not label nodes"
         f" {NOT_CHOSEN}"
     )
     evidence = Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", NOT_CHOSEN)
@@ -295,7 +293,7 @@ _CHOSEN_WITHIN = 60.0
 
 
 def outside_pool(gang: Gang) -> Reasons:
-    """Only nodes outside of its node pool have room for the gang."""
+    """Only nodes outside its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
     if not obstacle or not obstacle.is_of_pool or any(queue_missing(gang)):
         return
@@ -322,20 +320,19 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str]:
     ]
     number = counted(pools.pop(gang.pool, 0), "node")
     where = listed(
-        f'{count} in pool "{pool}"' if pool else f"{count} in none"
+        f'{count} in pool "{pool}"' if pool else f"{count} without a pool"
         for pool, count in sorted(pools.items())
     )
-    text = f"It is in no node pool, and there is no place for it on the {number} in none; {where}"
+    text = f"It is in no node pool, and the {number} without a pool have no room for it; {where}"
     if gang.pool:
         text = (
-            f'Its node pool "{gang.pool}" has {number} and no place for it; of the others, {where}'
+            f'Its node pool "{gang.pool}" has {number} and no room for it; of the others, {where}'
         )
     if "" in fitting:
         return text, "Leave the node pool out of the workload and its queue"
     if fitting:
         return text, (
-            f"Label the workload {NODE_POOL}={fitting[0]}, and use a queue with that label; its"
-            " nodes stay as they are"
+            f"Label the workload {NODE_POOL}={fitting[0]}, and use a queue with the same label"
         )
     if gang.pool:
         return text, f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"

@@ -1,4 +1,4 @@
-"""Reasons in the room on nodes, as KAI counts it; what helps is tried out before it is said."""
+"""Reasons about room on nodes, as KAI counts it. Each remedy is tried in the model first."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ from app.facts.kubernetes.pod import Pod
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
-    """`rack` for people; `cluster` if the demand is bound to no level."""
+    """Return the name of a demand's level, such as `rack`; `cluster` if it requires none."""
     return gang.topology.name_of(demand.key) or "cluster"
 
 
@@ -43,7 +43,7 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 
 
 def never_fits(gang: Gang) -> Reasons:
-    """Even without any other pod, no domain is large enough."""
+    """No domain is large enough, even if it were empty."""
     obstacle = obstacle_of(gang)
     if not obstacle or not obstacle.is_for_ever or _has_another_cause(obstacle):
         return
@@ -55,7 +55,7 @@ def never_fits(gang: Gang) -> Reasons:
 
 
 def _has_another_cause(obstacle: Obstacle) -> bool:
-    """Return whether another reason says better why nothing is large enough."""
+    """Return whether another reason explains better why no domain is large enough."""
     gang = obstacle.gang
     if any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts()):
         return True
@@ -67,7 +67,7 @@ def _has_another_cause(obstacle: Obstacle) -> bool:
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
-    """Return what no domain is large enough for, what helps, and who can do it."""
+    """Return what does not fit anywhere, what helps, and who can act."""
     gang = obstacle.gang
     placements = obstacle.placements
     oversize = _oversize(obstacle, short)
@@ -80,9 +80,11 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     wider = _wider(obstacle)
     remedy = f"Use smaller or fewer pods{obstacle.beside_size}"
     if placements.under(replace(EMPTY, without="pods")).fits:
-        remedy = "Use fewer pods, or ask the platform team to have nodes take more of them"
+        remedy = (
+            "Use fewer pods, or ask the platform team to have nodes take more of them (maxPods)"
+        )
     if not best:
-        text = f"No {level} exists: no node has the labels of all levels"
+        text = f"No {level} exists, because no node has the labels of all levels"
         return text, "Ask the platform team to label the nodes, or require no level", "you"
 
     room = _room_of(placements, short, best, level, selection)
@@ -105,7 +107,7 @@ def _room_of(
     if asks > has:
         largest = f"The largest {level} has" if level != "cluster" else "All nodes together have"
         largest = f"{largest} {amount('/gpu', has)}"
-        return f"{largest}, and {short.name} needs {amount('/gpu', asks)}{selection}"
+        return f"{largest}, but {short.name} needs {amount('/gpu', asks)}{selection}"
 
     needs = pods_of(short.shapes)
     if best.pods >= short.count:
@@ -118,7 +120,7 @@ def _room_of(
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return that no node could hold a pod, in one resource, what helps, and who can do it."""
+    """Return the resource of which no node has enough for a pod, what helps, and who can act."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         for name, ask in shape.requests:
@@ -129,7 +131,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             if not most and is_device(name):
                 return _not_offered(name, that, nodes)
             text = (
-                f"No node{that} has {amount(name, ask)}, which a pod asks for: the largest has"
+                f"No node{that} has {amount(name, ask)}, which a pod requests; the largest has"
                 f" {amount(name, most)}"
             )
             return (
@@ -141,12 +143,12 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 
 
 _OF_GPUS = "nvidia.com/gpu."
-"""How labels of GPU feature discovery begin: the node has GPUs, whatever it offers."""
+"""The prefix of labels of GPU feature discovery: the node has GPUs, offered or not."""
 
 
 def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return that no node offers a device, what helps, and who can do it."""
-    text = f"No node{that} offers {name}, which a pod asks for"
+    """Return that no node offers a device, what helps, and who can act."""
+    text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     meant = did_you_mean(name, filter(is_device, offered))
     if meant:
@@ -155,16 +157,16 @@ def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str,
     labelled = [node for node in nodes if any(key.startswith(_OF_GPUS) for key in node.labels)]
     if labelled and is_gpu(name):
         have = counted(labelled, "node has", "nodes have")
-        text = f"{text}, although {have} GPUs by the labels"
+        text = f"{text}, although {have} GPUs according to the labels"
     remedy = (
-        "Ask the platform team to look at the device plugin (GPU Operator), which makes nodes offer"
+        "Ask the platform team to check the device plugin (GPU Operator), which makes nodes offer"
         f" {name}: kubectl get pods -A -o wide | grep device-plugin"
     )
     return text, remedy, "platform"
 
 
 def no_domain_fits(gang: Gang) -> Reasons:
-    """Pods of others hold the room that it needs."""
+    """Other pods hold the room that the gang needs."""
     obstacle = obstacle_of(gang)
     if not obstacle:
         return
@@ -191,29 +193,32 @@ def no_domain_fits(gang: Gang) -> Reasons:
 
 
 def _waits_for_ending(obstacle: Obstacle) -> Reason:
-    """KAI takes what ending pods leave for room when it chooses a domain, and then waits there."""
+    """KAI chose nodes where pods are terminating, and waits until these have ended.
+
+    KAI counts the resources of terminating pods as free when it chooses a domain.
+    """
     gang = obstacle.gang
     ending = [pod for pod in gang.index.terminating if pod.node in obstacle.chosen]
     where = listed(sorted(obstacle.chosen))
-    pods = counted(ending, "pod there ends", "pods there end")
-    text = f"KAI chooses {where} and waits until {pods}: it counts what they leave as free room"
+    pods = counted(ending, "pod there has ended", "pods there have ended")
+    text = f"KAI chose {where}, whose terminating pods it counts as free, and waits until {pods}"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
-    return about(evidence, "NoDomainFits", text, f"wait until {names} end", "wait")
+    return about(evidence, "NoDomainFits", text, f"Wait until {names} have ended", "wait")
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reasons:
-    """The minimum of the gang runs, and its own pods hold the room that the rest would need."""
+    """The minimum of the gang runs, and nothing has room for the rest, even without other pods."""
     gang = obstacle.gang
     short = obstacle.short
     if not gang.whole.is_satisfied or obstacle.is_bound_for_ever or obstacle.unmatched:
         return
 
     text = (
-        f"The minimum of {gang.ref.name} runs; for {pods_of(short.shapes)} more there is no room"
-        " beside it, even without pods of others"
+        f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
+        " more next to it, even without other workloads"
     )
-    remedy = "Nothing is wrong: KAI needs no more. More nodes would take the rest"
+    remedy = "Add nodes to run the rest. Nothing is wrong: the gang has its minimum"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     yield about(evidence, "NoDomainFits", text, remedy, "platform")
 
@@ -241,7 +246,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _open_nodes(obstacle: Obstacle) -> str:
-    """Return which nodes are open to the pods: of their domain, if it is not that of all nodes."""
+    """Return which nodes are open to the pods, with their domain if they are in one."""
     if len(obstacle.open) == len(obstacle.nodes):
         return "The nodes"
 
@@ -257,7 +262,7 @@ def _open_nodes(obstacle: Obstacle) -> str:
 
 
 def _in_pieces(obstacle: Obstacle) -> str:
-    """Return what is free in all, if it would be enough but is not on nodes with enough of it."""
+    """Return the number of free GPUs if it would be enough but is too fragmented."""
     short = obstacle.short
     best = obstacle.placements.now.best
     if not best or best.pods >= short.count:
@@ -267,11 +272,11 @@ def _in_pieces(obstacle: Obstacle) -> str:
     has = sum(map(gpus_of, free))
     if not asks or has < asks:
         return ""
-    return f" ({amount('/gpu', has)} are free, in pieces that are too small)"
+    return f" ({amount('/gpu', has)} are free, but too fragmented)"
 
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
-    """Return what helps against pods that hold the room, the soonest first, and who can act."""
+    """Return what helps against pods that hold the room, soonest first, and who can act."""
     itself = [each for each in (_ending(obstacle), evicting(_evicted_for(obstacle))) if each]
     now = [each for each in (_wider(obstacle), _elsewhere(obstacle)) if each]
     waits, who = _freeing(obstacle)
@@ -281,12 +286,12 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
-    """Return whether pods that hold the room end without anybody's doing."""
+    """Return whether pods that hold the room end by themselves."""
     return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
 def _elsewhere(obstacle: Obstacle) -> str:
-    """Another node pool in which the gang fits; "" if there is none."""
+    """Return advice about another node pool in which the gang fits; "" if there is none."""
     pool = next(iter(obstacle.other_pools()), None)
     if pool is None or obstacle.gang.placed:
         return ""
@@ -309,8 +314,8 @@ def _ending(obstacle: Obstacle) -> str:
 def _evicted_for(obstacle: Obstacle) -> list[Pod]:
     """Return the pods in the same queue that KAI may evict for the gang, if that makes room for it.
 
-    Only pods on nodes that are open to those that wait are looked at, and none if PriorityClasses
-    are not known.
+    Only pods on nodes that are open to the pending pods count. If PriorityClasses are not known,
+    return none.
     """
     losing = losing_against(obstacle.gang)
     if not losing:
@@ -324,7 +329,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
-    """Return what makes pods of others leave: in one domain, if that is enough, or anywhere."""
+    """Return what makes other pods leave: in one domain, if that is enough, or anywhere."""
     freed = obstacle.domain_that_helps()
     room = freed if freed and freed.domain.path else None
     missing = max(1, obstacle.short.count - (room.pods if room else 0))
@@ -357,7 +362,7 @@ def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
 
 
 def bound_to_domain(gang: Gang) -> Reasons:
-    """Part of the gang runs, the rest must join it, and there is no room for it."""
+    """Part of the gang runs, and its domain has no room for the rest, which must join it."""
     obstacle = obstacle_of(gang)
     if not obstacle or obstacle.is_of_pool or not obstacle.is_bound:
         return
@@ -371,7 +376,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
-    """Return what the rest of a part is bound to, and what helps."""
+    """Return where the rest of a part must go, and what helps."""
     gang = obstacle.gang
     short = obstacle.short
     part = next(part for part in gang.whole.parts() if part.name == short.name)
@@ -389,7 +394,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
-    """Return what helps a gang that is bound to a full domain."""
+    """Return what helps a gang whose domain is full."""
     ending = _ending(obstacle)
     if ending:
         return ending
@@ -412,14 +417,14 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
 
 def _without_room(obstacle: Obstacle) -> str:
-    """Return what helps if pods of others don't hold the room that a gang is bound to."""
+    """Return what helps if other pods don't hold the room in the gang's domain."""
     if obstacle.placements.under(OPENED).fits:
         return "Ask the platform team to open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:
-        return "Nothing is wrong: KAI needs no more than those that run. Ask for fewer pods"
+        return "Request fewer pods. Nothing is wrong: the gang has its minimum"
     if obstacle.gang.anew.under(Assumption(free="empty")).fits:
         return (
             "Restart the gang once another domain has room for all of it, or ask the platform team"
-            " for nodes: the pods of others hold the room of all other domains now"
+            " for nodes: other workloads hold the room of all other domains now"
         )
     return "Use smaller pods, and restart the gang"

@@ -1,6 +1,6 @@
-"""What a scheduler says, or does not say, about pods that wait: the answer where no rule knows.
+"""Reasons in what a scheduler says about pending pods, or that it says nothing.
 
-Words are quoted, with their age.
+They are used where no other rule explains a pending gang. Messages are quoted with their age.
 """
 
 import re
@@ -44,7 +44,7 @@ _KUEUE_GATES = "kueue.x-k8s.io/"
 
 
 def scheduler_refuses(gang: Gang) -> Reasons:
-    """Another scheduler than KAI says why it does not place pods."""
+    """A scheduler other than KAI says why it does not place pods."""
     pods = [pod for pod in gang.waiting if pod.scheduler != KAI_SCHEDULER and not pod.gates]
     told = ((words, pod) for pod in pods if (words := scheduler_words(gang.index, pod)))
     for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
@@ -64,7 +64,7 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             evidence,
             "SchedulerRefuses",
             text,
-            remedy or "Correct what the scheduler's words name.",
+            remedy or "Fix what the scheduler's message names.",
             who,
             objects=objects,
             commands=commands,
@@ -91,7 +91,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
         ("persistentvolumeclaim", "PersistentVolumeClaim", "volume node affinity"),
-        "Create or bind the PersistentVolumeClaim that the words name.",
+        "Create or bind the PersistentVolumeClaim named in the message.",
         "you",
     ),
     (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
@@ -102,16 +102,16 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("resourceclaim", "ResourceClaim", "cannot allocate all claims"),
-        "Read the ResourceClaim of the pod, and whether a node offers such a device:"
+        "Check the ResourceClaim of the pod, and whether a node offers such a device:"
         " kubectl get resourceslices.",
         "you",
     ),
 )
-"""What helps against the words of kube-scheduler's plugins, if they contain one of the texts."""
+"""Remedies for messages of kube-scheduler's plugins that contain one of the texts."""
 
 
 def _what_helps(words: str) -> tuple[str, Who]:
-    """Return what helps against a scheduler's words; "" if that is not known."""
+    """Return what helps against a scheduler's message, "" if that is not known."""
     helps: list[tuple[str, Who]] = []
     lacks = _INSUFFICIENT.search(words)
     if lacks:
@@ -136,7 +136,7 @@ def _what_helps(words: str) -> tuple[str, Who]:
 
 
 def scheduler_unknown(gang: Gang) -> Reasons:
-    """Pods name a scheduler that nothing in this cluster answers to."""
+    """Pods name a scheduler that is not running in this cluster."""
     for name, pods, since in _silent(gang):
         known = schedulers(gang.index)
         if name in known:
@@ -158,20 +158,20 @@ def scheduler_unknown(gang: Gang) -> Reasons:
 
 
 def scheduler_silent(gang: Gang) -> Reasons:
-    """A scheduler that acts in this cluster has said nothing about pods, and no rule knows why."""
+    """A scheduler of this cluster has said nothing about pods, and no other rule explains it."""
     for name, pods, since in _silent(gang):
         if name not in schedulers(gang.index):
             continue
         objects = refs(pods)
         use = counted(pods, "pod uses", "pods use")
-        text = f'{use} scheduler "{name}", which has said nothing about them for {since}'
-        remedy = f"Ask the platform team whether {name} runs, and read its log."
+        text = f'{use} scheduler "{name}", which has been silent about them for {since}'
+        remedy = f"Ask the platform team whether {name} runs, and to read its log."
         evidence = Evidence(objects[0], "spec.schedulerName", name)
         yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
 
 
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
-    """Yield each other scheduler that has said nothing for a minute, its pods, and since when."""
+    """Yield each other scheduler that has been silent for a minute, its pods, and how long."""
     now = gang.facts.now
     silent = (
         (pod.scheduler, pod)
@@ -184,14 +184,14 @@ def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
         yield name, pods, ago(now - min(pod.created or now for pod in pods))
 
 
-# KAI, where no rule knows why.
+# KAI, where no other rule explains why.
 
 
 def kai_refuses(gang: Gang) -> Reasons:
-    """KAI says now that it can't place a gang, and no rule of ours knows why.
+    """KAI said recently that it can't place a gang, and no other rule explains it.
 
-    KAI repeats itself while it refuses, and writes a condition again only if its words change. What
-    it said longer ago may be over: room that became free since has no time.
+    KAI repeats a message while it holds, but updates a condition only if the message changes. An
+    older message may be outdated, because room that became free has no timestamp.
     """
     words = refusal_of_kai(gang)
     if not words:
@@ -204,10 +204,10 @@ def kai_refuses(gang: Gang) -> Reasons:
     seems = ""
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
-        seems = f". By what we check it fits{f' in {places}' if places else ''}"
+        seems = f". According to our checks it fits{f' in {places}' if places else ''}"
     remedy = (
-        "Correct what KAI's words name. If something has changed since, ask again in a minute: KAI"
-        " looks at it every few seconds."
+        "Fix what KAI's message names. If you have just changed something, check again in a minute:"
+        " KAI tries again every few seconds."
     )
     evidence = Evidence(gang.ref, "KAI's words", one_line(said))
     text = with_age(f"KAI says: {one_line(said)}", time, gang.facts.now)
@@ -215,7 +215,7 @@ def kai_refuses(gang: Gang) -> Reasons:
 
 
 def is_current(gang: Gang, time: float) -> bool:
-    """Return whether what KAI said at a time about a gang holds for its state of now."""
+    """Return whether a message of KAI is recent, and newer than the gang's last change."""
     times = [pod.created for pod in gang.waiting]
     if gang.pod_group:
         times.append(gang.pod_group.created)
@@ -226,11 +226,11 @@ def is_current(gang: Gang, time: float) -> bool:
 
 
 _CURRENT = 120.0
-"""Seconds for which KAI's words are taken for its present opinion."""
+"""Seconds for which a message of KAI counts as current."""
 
 
 def kai_silent(gang: Gang) -> Reasons:
-    """KAI has said nothing about a gang for long, and no rule of ours knows why it waits."""
+    """KAI has been silent about a gang for long, and no other rule explains why it is pending."""
     schedulers = {pod.scheduler for pod in gang.waiting}
     age = waiting_for(gang)
     if not schedulers or schedulers != {KAI_SCHEDULER} or age < SOON:
@@ -245,7 +245,7 @@ def kai_silent(gang: Gang) -> Reasons:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         text += f"; it fits{f' in {places}' if places else ''}"
     remedy = (
-        f"Ask the platform team whether KAI's scheduler runs{pool}, and read its log:"
+        f"Ask the platform team whether KAI's scheduler runs{pool}, and to read its log:"
         " kubectl get pods -A | grep kai-scheduler"
     )
     evidence = Evidence(gang.ref, "KAI's words", "none")

@@ -1,4 +1,4 @@
-"""Constraints that KAI never keeps, or keeps in another way than one would think."""
+"""Reasons about constraints that KAI refuses, ignores, or interprets in an unexpected way."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +19,7 @@ from app.facts.constraint import SchedulerConstraint
 
 
 def preferred_broader(gang: Gang) -> Reasons:
-    """A preferred level that is broader than the required one: KAI refuses that."""
+    """A part prefers a level broader than the one it requires, which KAI refuses."""
     for part in gang.whole.parts():
         told = part.told
         if not gang.topology.prefers_broader(told):
@@ -27,8 +27,8 @@ def preferred_broader(gang: Gang) -> Reasons:
         required = gang.topology.name_of(told.required)
         preferred = gang.topology.name_of(told.preferred)
         text = (
-            f"{part.name} requires {required} and prefers {preferred}, which is broader: KAI never"
-            " places that"
+            f"{part.name} requires {required} but prefers the broader level {preferred}, so KAI"
+            " never places it"
         )
         remedy = _without_preferred(gang, part.name)
         evidence = Evidence(gang.ref, "preferred", told.preferred)
@@ -38,7 +38,7 @@ def preferred_broader(gang: Gang) -> Reasons:
 def _without_preferred(gang: Gang, name: str) -> str:
     """Return what helps a part whose preferred level KAI refuses."""
     obstacle = obstacle_of(gang)
-    leave = f"leave the preferred level out of {name}"
+    leave = f"Leave the preferred level out of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
     if not obstacle or not short:
         return leave
@@ -46,7 +46,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
     demand = replaced(obstacle.demand, short, preferred="")
     options = [(leave, demand)]
     options += [
-        (f"{leave}, and {words}", wider)
+        (f"{leave}, and {words[:1].lower()}{words[1:]}", wider)
         for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
     ]
     return _first_that_helps(obstacle, options) or f"{leave}, and use smaller or fewer pods"
@@ -64,10 +64,10 @@ def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]])
 
 
 def shared_narrower_domain(gang: Gang) -> Reasons:
-    """A required level is never met if all usable nodes share a narrower domain.
+    """A level is required, and all usable nodes share a narrower domain.
 
-    This is a defect of KAI: `lowestCommonDomainID` goes down to that domain, and the domains above
-    then seem to have no room.
+    KAI never places such a gang. This is a defect: its `lowestCommonDomainID` returns the narrower
+    domain, and the domains above then seem to have no room.
     """
     obstacle = obstacle_of(gang)
     if not obstacle or not obstacle.is_of_shared_domain:
@@ -78,24 +78,24 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     verb = "requires" if len(names) == 1 else "require"
     text = (
         f"{listed(names)} {verb} {level_of(gang, short)}, and all usable nodes are"
-        " in one domain of a narrower level: KAI never places that (a defect of KAI)"
+        " in one domain of a narrower level, so KAI never places it (a defect of KAI)"
     )
     evidence = Evidence(gang.ref, "required", short.key)
     yield about(evidence, "SharedNarrowerDomain", text, remedy, "you", parts=names)
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
-    """Return the part whose constraint is in the way, and what helps."""
+    """Return the part whose constraint blocks the gang, and what helps."""
     demand = obstacle.demand
     narrowest = obstacle.gang.topology.levels[-1]
-    add = f"add {narrowest.domain} as preferred level"
+    add = f"Add {narrowest.domain} as preferred level"
     for part in demand.every():
         if not part.key or part.preferred:
             continue
         options = [(add, replaced(demand, part, preferred=narrowest.key))]
         if part is not demand:
             level = level_of(obstacle.gang, part)
-            words = f"leave out the constraint of {_called(obstacle, part)}: {level} is implied"
+            words = f"Leave out the constraint of {_called(obstacle, part)}: {level} is implied"
             options.append((words, replaced(demand, part, key="")))
         remedy = _first_that_helps(obstacle, options)
         if remedy:
@@ -106,16 +106,16 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
         remedy = f"{each}, and open the nodes there that are closed"
-    return obstacle.short_if_empty, remedy or "leave out all constraints"
+    return obstacle.short_if_empty, remedy or "Leave out all constraints"
 
 
 def _called(obstacle: Obstacle, part: Demand) -> str:
-    """The names of a part and of all that are like it: what helps must be done to each."""
+    """Return the names of a part and of all parts like it, which all need the remedy."""
     return listed(parts(obstacle.demand, part))
 
 
 def _preferring(demand: Demand, key: str) -> Demand:
-    """The demand with a preferred level for each part that requires one and prefers none."""
+    """Return the demand with a preferred level for each part that only requires one."""
 
     def change(part: Demand) -> Demand:
         return replace(part, preferred=key) if part.key and not part.preferred else part
@@ -124,7 +124,7 @@ def _preferring(demand: Demand, key: str) -> Demand:
 
 
 def sizes_differ(gang: Gang) -> Reasons:
-    """KAI wants room for all pods of a part as if each were as large as the largest."""
+    """KAI looks for room as if all pods of a part were as large as the largest."""
     obstacle = obstacle_of(gang)
     if not obstacle or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
         return
@@ -132,7 +132,7 @@ def sizes_differ(gang: Gang) -> Reasons:
     short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
     where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
     text = (
-        f"The pods of {_called(obstacle, short)} differ in size, and KAI wants room {where} for"
+        f"The pods of {_called(obstacle, short)} differ in size, and KAI needs room {where} for"
         f" {_as_kai_counts(short)}"
     )
     remedy = _for_sizes(obstacle, short)
@@ -141,27 +141,29 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 
 def _as_kai_counts(short: Demand) -> str:
-    """`3 x 8 GPUs for pods that ask for 10 in all`."""
+    """`3 x 8 GPUs for pods that request 10 in total`."""
     largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
     asked = short.asks("/gpu")
     if asked < largest * short.count:
-        return f"{short.count} x {plain(largest)} GPUs for pods that ask for {plain(asked)} in all"
-    return f"{short.count} times what its largest pod asks for"
+        return (
+            f"{short.count} x {plain(largest)} GPUs for pods that request {plain(asked)} in total"
+        )
+    return f"{short.count} times what its largest pod requests"
 
 
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
-    """Return what of the constraint to leave out, or to widen, so that KAI places it."""
+    """Return which constraint to leave out or widen so that KAI places the gang."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Use pods of one size, or a smaller largest one"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
-    """Constraints that ask for less, each with what to do for it."""
+    """Yield weaker constraints, each with the remedy in words and the demand."""
     demand = obstacle.demand
     topology = obstacle.gang.topology
     if short.preferred:
-        words = f"leave out the preferred level {topology.name_of(short.preferred)}"
+        words = f"Leave out the preferred level {topology.name_of(short.preferred)}"
         yield f"{words} of {_called(obstacle, short)}", replaced(demand, short, preferred="")
 
     yield from _wider_levels(obstacle, demand, short)
@@ -172,10 +174,10 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
             yield f"{words}, and prefer no level", wider
 
     words = (
-        f"leave out the constraint of {_called(obstacle, short)}, and constrain each size by itself"
+        f"Leave out the constraint of {_called(obstacle, short)}, and constrain each size by itself"
     )
     yield words, replaced(demand, short, key="", preferred="")
-    words = "leave out all constraints, and constrain each size by itself"
+    words = "Leave out all constraints, and constrain each size by itself"
     yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
@@ -185,7 +187,7 @@ def _wider_levels(
     """Yield the demand with each wider level for a part of it, the next one first."""
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
-        words = f'require "{level.domain}" instead of "{level_of(gang, short)}"'
+        words = f'Require "{level.domain}" instead of "{level_of(gang, short)}"'
         yield words, replaced(demand, short, key=level.key)
 
 
@@ -201,8 +203,8 @@ def level_without_topology(gang: Gang) -> Reasons:
         key = told.required or told.preferred
         if not key or not _matters(gang, name, told):
             continue
-        text = f"{name} asks for {key} without the name of a topology: KAI ignores it"
-        remedy = "set topologyConstraint.topology to the name of KAI's Topology"
+        text = f"{name} asks for level {key} but names no topology, so KAI ignores the level"
+        remedy = "Set topologyConstraint.topology to the name of KAI's Topology"
         yield about(
             Evidence(group.ref, "topologyConstraint.topology", "absent"),
             "LevelWithoutTopology",
@@ -220,16 +222,16 @@ def topology_without_level(gang: Gang) -> Reasons:
     group = gang.pod_group
     if group and group.aimless:
         text = (
-            f"A topology is named for {listed(group.aimless)}, and no level of it: KAI never places"
-            " that"
+            f"A topology is named for {listed(group.aimless)}, and no level of it, so KAI never"
+            " places the gang"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
-        remedy = "ask for one of its levels, or leave the topology out"
+        remedy = "Ask for one of its levels, or leave the topology out"
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
 
 
 def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
-    """Return whether the level that KAI ignores is not kept by chance."""
+    """Return whether the ignored level makes a difference: the pods are not together by chance."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
     if gang.waits:
         return True
@@ -242,7 +244,7 @@ def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
 
 
 def domains_joined(gang: Gang) -> Reasons:
-    """Dots in names make KAI take two domains for one, and put a part that requires one in both."""
+    """Dots in names make KAI take two domains for one and spread a part over both."""
     for topology, of in named_topologies(gang):
         domains = topology.domains
         together = _together(gang) if domains.joined else ()
@@ -287,10 +289,13 @@ def _joined(topology: Topology, of: str, same: Sequence[Path]) -> Reason:
 
     names = listed(sorted("/".join(path) for path in same))
     text = (
-        f"KAI joins names with dots and takes {names} for one {level.domain}{of}"
+        f"KAI joins names with dots, so it takes {names} for one {level.domain}{of}"
         f" ({counted(nodes, 'node')})"
     )
-    remedy = f"give the {level.domain}s or the domains above them names without dots"
+    remedy = (
+        f"Ask the platform team to rename the {level.domain}s, or the domains above them, without"
+        " dots"
+    )
     first = nodes[0]
     evidence = Evidence(first.ref, f"metadata.labels[{level.key}]", first.labels[level.key])
     refs = tuple(node.ref for node in nodes)

@@ -1,6 +1,6 @@
-"""What components say about pods: KAI and other schedulers, kubelets, and what makes pods.
+"""Messages about pods: of KAI, other schedulers, kubelets and the controllers of the pods.
 
-Also what it means that KAI says nothing.
+Also what KAI's silence means.
 """
 
 import difflib
@@ -16,28 +16,29 @@ from app.facts.labels import KAI_SCHEDULER
 from app.facts.named import Ref
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
-"""What writes events for KAI. An event that doesn't say who wrote it may be anybody's."""
+"""The components that write events for KAI."""
 _AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
 DEFAULT_SCHEDULER = "default-scheduler"
 _SOON = 60.0
-"""Seconds after which KAI has said something, if it runs."""
+"""Seconds within which a running KAI has written something about a new pod."""
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
-    """Return what it means that KAI has said nothing of what waits, since it was asked for."""
+    """Return what KAI's silence about pending gangs means, given when they were requested."""
     waiting = [gang for gang in gangs if gang.waits]
     schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
     if schedulers and KAI_SCHEDULER not in schedulers:
-        return f"the pods are placed by {listed(sorted(schedulers))}, not by KAI"
+        return f"the pods use {listed(sorted(schedulers))}, not KAI"
 
     age = _age(waiting, asked)
     serves = _serves_pools(waiting)
     if age < _SOON:
         if_served = f", if its scheduler {serves}" if serves else ""
-        return f"KAI has said nothing: it should decide within seconds{if_served}"
+        return f"KAI has not reported anything yet: it should decide within seconds{if_served}"
 
     and_serves = f" and {serves}" if serves else ""
-    return f"KAI has said nothing for {ago(age)}: see whether its scheduler runs{and_serves}"
+    asks = "ask the platform team whether its scheduler runs"
+    return f"KAI has been silent for {ago(age)}: {asks}{and_serves}"
 
 
 def _serves_pools(waiting: Sequence[Gang]) -> str:
@@ -46,7 +47,7 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return for how many seconds pods have waited, 0 if that is not known.
+    """Return for how many seconds pods have been pending, 0 if that is not known.
 
     Others of a gang may run since long ago.
     """
@@ -57,32 +58,32 @@ def _age(waiting: Sequence[Gang], asked: float | None) -> float:
 
 
 def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
-    """KAI's words about gangs that wait, unchanged, with their age if it is known."""
+    """Return KAI's messages about pending gangs, unchanged, with their age if it is known."""
     words: dict[str, None] = {}
     for gang in gangs:
         if gang.waits:
             for said, time in _words_about(gang):
-                # on one line: KAI begins new ones within its words
+                # on one line, because KAI's messages have line breaks
                 words[with_age(" ".join(said.split()), time, gang.facts.now)] = None
     return tuple(words)
 
 
 def words_of_kai(gang: Gang) -> str:
-    """Return KAI's first words about a gang, "" if it has said nothing."""
+    """Return KAI's first message about a gang, "" if there is none."""
     return next((said for said, _ in _words_about(gang)), "")
 
 
 def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
-    """Return KAI's newest words about a gang with their time, None if it has said nothing."""
+    """Return KAI's newest message about a gang with its time, None if there is none."""
     return max(_words_about(gang), key=lambda said: said[1] or 0.0, default=None)
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""Events by which KAI says that it can't place something. Others tell of evictions and places."""
+"""Events by which KAI says that it can't place a pod. Others report placements and evictions."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
-    """Return KAI's newest words about a gang that it can't place, with their time; None if none."""
+    """Return KAI's newest message that it can't place a gang, with its time, or None."""
     uids = {pod.uid for pod in gang.waiting}
     if gang.pod_group:
         uids.add(gang.pod_group.uid)
@@ -94,12 +95,12 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 def waiting_for(gang: Gang) -> float:
-    """Return for how many seconds pods of a gang have waited, 0 if that is not known."""
+    """Return for how many seconds pods of a gang have been pending, 0 if that is not known."""
     return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
 
 
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
-    """Words and their time: of the PodGroup, else of pods of KAI, else of events about them."""
+    """Return messages and times: of the PodGroup, else of its pods, else of events about them."""
     group = gang.pod_group
     if group and group.said:
         return [(said.message or said.reason, said.time) for said in group.said]
@@ -124,19 +125,20 @@ def is_of_kai(event: Event) -> bool:
     return event.source in _KAI_COMPONENTS
 
 
-# Others than KAI.
+# Components other than KAI.
 
 
 class Words(Value):
-    """What a component said about an object, on one line. `time` is None if it is not known.
-
-    `reason` is that of the event, "" for a condition.
-    """
+    """A message of a component about an object."""
 
     source: str
+    """The component."""
     text: str
+    """The message, on one line."""
     time: float | None = None
+    """When it was written, if that is known."""
     reason: str = ""
+    """The reason of the event, "" for a condition."""
 
     def quoted(self, now: float) -> str:
         """`kubelet says: no such driver (2 minutes ago)`."""
@@ -154,7 +156,7 @@ def one_line(text: str) -> str:
 
 
 def scheduler_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest words of the scheduler of a pod, from its condition or an event."""
+    """Return the newest message of a pod's scheduler, from its condition or an event."""
     found = []
     if pod.unscheduled:
         found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))
@@ -166,7 +168,7 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 
 
 def schedulers(index: Index) -> set[str]:
-    """Return the names of schedulers that have placed pods here, or said why they don't."""
+    """Return the names of schedulers that have placed pods here, or said why they didn't."""
 
     def look() -> set[str]:
         acting = {pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled}
@@ -182,7 +184,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest warning about a pod since it has its node, but none of KAI's."""
+    """Return the newest warning about a pod since it has a node, unless a scheduler wrote it."""
     for event in index.events.get(pod.uid, ()):
         if not event.warns or is_of_kai(event) or is_of_autoscaler(event):
             continue
@@ -201,7 +203,7 @@ def is_about_a_domain(words: Words) -> bool:
 
 
 def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
-    """Yield the newest warning about each object that makes pods, the newest first."""
+    """Yield the newest warning about each object that creates pods, newest first."""
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
         warning = next((event for event in index.events.get(uid, ()) if event.warns), None)
@@ -212,7 +214,7 @@ def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]
 
 
 def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
-    """Return the uids of what makes the pods of a gang: their owners, and those of its PodGroup."""
+    """Return the UIDs of objects that create a gang's pods: owners of the pods and the PodGroup."""
     uids = [pod.owner for pod in pods if pod.owner]
     uids += [clique.uid for member in gang.members if (clique := member.clique)]
     if gang.pod_group:
@@ -223,6 +225,6 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 
 
 def is_of_autoscaler(event: Event) -> bool:
-    """Return whether an event is about a new node: Karpenter nominates nodes that exist too."""
+    """Return whether an event announces a new node. Karpenter also nominates existing nodes."""
     exists = event.reason == "Nominated" and "node/" in event.message
     return event.source in _AUTOSCALERS and not exists

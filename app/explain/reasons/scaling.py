@@ -1,4 +1,4 @@
-"""What autoscalers say of pods that wait: that nodes are on their way, or that none can help.
+"""Reasons in messages of autoscalers: nodes are being added, or no node group can help.
 
 Sources: `processors/status/eventing_scale_up_processor.go` of Cluster Autoscaler (16c271a3), and
 `pkg/controllers/provisioning/scheduling/events.go` of Karpenter (22664681). Only Google's
@@ -22,17 +22,19 @@ _LATE = 900.0
 
 
 def nodes_coming(gang: Gang) -> Reasons:
-    """The last that an autoscaler said of a pod is that it adds a node for it."""
+    """The newest message of an autoscaler says that it adds nodes for pods."""
     told = _told(gang, _COMING)
     times = [event.time for _, event in told if event.time is not None]
     age = gang.facts.now - min(times) if times and gang.facts.now else 0.0
     coming = f"have been on their way for {ago(age)}" if age else "are on their way"
 
-    remedy = "wait until they have joined"
+    remedy = "Wait until the new nodes have joined"
     who: Who = "wait"
     if age > _LATE:
         coming = f"were on their way {ago(age)} ago"
-        remedy = "see whether they have joined; if not, see the log of the autoscaler"
+        remedy = (
+            "Ask the platform team whether the nodes have joined, and to read the autoscaler's log"
+        )
         who = "platform"
 
     for evidence, objects in _shown(told):
@@ -41,15 +43,18 @@ def nodes_coming(gang: Gang) -> Reasons:
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
-    """The last that an autoscaler said of a pod is that no node that it could add would help."""
-    remedy = "ask for what a node group has, or have one made, or its maximum raised"
+    """The newest message of an autoscaler says that no node that it can add would help."""
+    remedy = (
+        "Request what a node group offers, or ask the platform team for another node group or a"
+        " higher maximum"
+    )
     for evidence, objects in _shown(_told(gang, _HELPLESS)):
         text = f"No node group can help {counted(objects, 'pod')}: {evidence.value}"
         yield about(evidence, "NoNodeGroupHelps", text, remedy, "platform", objects=objects)
 
 
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
-    """Return the pods that wait of which an autoscaler last gave one of these reasons, with it."""
+    """Return pending pods whose newest event of an autoscaler has one of these reasons."""
     latest = (
         (pod, next(filter(is_of_autoscaler, gang.index.events.get(pod.uid, ())), None))
         for pod in gang.waiting
@@ -58,7 +63,7 @@ def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
 
 
 def _shown(told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
-    """Yield the words of one event, and all pods; nothing if there are none."""
+    """Yield the message of the first event, and all pods; nothing if there are none."""
     for pod, event in told[:1]:
         words = " ".join(event.message.split())
         yield Evidence(pod.ref, f"event {event.reason}", words), refs(pod for pod, _ in told)

@@ -1,4 +1,4 @@
-"""Reasons in shared GPUs: what KAI knows of their memory, and the pods that reserve them."""
+"""Reasons about shared GPUs: their memory, and the pods that reserve them for KAI."""
 
 import shlex
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 RESERVATIONS = "kai-resource-reservation"
-"""KAI's namespace for pods that reserve shared GPUs."""
+"""The namespace of the pods by which KAI reserves shared GPUs."""
 
 
 def gpu_memory_unknown(gang: Gang) -> Reasons:
-    """Pods ask for GPU memory, and no node says how much memory its GPUs have.
+    """Pods request GPU memory, and no node has a label with the memory of its GPUs.
 
     KAI places such a pod only on nodes with the label: `evaluateTaskOnPredicates` in
     `pkg/scheduler/plugins/predicates/predicates.go`.
@@ -26,12 +26,12 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
     if not obstacle or not obstacle.lacks_gpu_memory:
         return
     text = (
-        f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs: it places"
-        " no pod that asks for gpu-memory"
+        f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs, so KAI"
+        " cannot place pods that request gpu-memory"
     )
     remedy = (
-        "ask the platform team to run NVIDIA's GPU feature discovery, which writes the label; or"
-        " request gpu-fraction instead of gpu-memory"
+        "Request gpu-fraction instead of gpu-memory, or ask the platform team to run NVIDIA's GPU"
+        " feature discovery, which writes the label"
     )
     evidence = Evidence(gang.ref, f"metadata.labels[{MEMORY_LABEL}] of nodes", "absent")
     yield about(evidence, "GpuMemoryUnknown", text, remedy, "platform")
@@ -49,12 +49,13 @@ def reservation_evicted(gang: Gang) -> Reasons:
         for key in _evicting_taints(pod, node):
             text = (
                 f"KAI's pod {pod.name}, which reserves a shared GPU of {node.name}, does not"
-                f" tolerate the NoExecute taint {key} and is evicted: no pod gets a part of a GPU"
+                f" tolerate the NoExecute taint {key} and is evicted, so no pod can share a GPU"
                 " there"
             )
             remedy = (
-                "give KAI's reservation pods this toleration (from 0.17 on, they have those of the"
-                " pods that share the GPU), or remove the taint"
+                "Ask the platform team to give KAI's reservation pods this toleration, or to remove"
+                " the taint. From KAI 0.17 on, they copy the tolerations of the pods that share the"
+                " GPU"
             )
             command = f"kubectl taint node {shlex.quote(node.name)} {shlex.quote(key)}:NoExecute-"
             evidence = Evidence(pod.ref, "status.phase", pod.phase)
@@ -70,7 +71,7 @@ def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def part_words(obstacle: Obstacle) -> str:
-    """Return why no GPU has a part left, as an addition to a text; "" if no part is asked for."""
+    """Return how much of a shared GPU is left, to add to a text; "" if no part is requested."""
     part = next((shape.part for shape in obstacle.shapes if shape.part), None)
     if not part:
         return ""
@@ -81,9 +82,11 @@ def part_words(obstacle: Obstacle) -> str:
         if shares.most_left > most:
             most, best = shares.most_left, index.nodes[position].name
     left = (
-        f"at most {_rounded(most)} of one is left, on {best}" if best else "no shared GPU has room"
+        f"at most {_rounded(most)} of a GPU is free, on {best}"
+        if best
+        else "no shared GPU has room"
     )
-    return f"; {_asked_of(part)} is asked of {counted(part.devices, 'GPU')}, and {left}"
+    return f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
 
 
 def _asked_of(part: GpuPart) -> str:

@@ -1,4 +1,4 @@
-"""Gangs that KAI has started with their minimum, which is below what they need, and who sets it."""
+"""Reasons about gangs that KAI started with a minimum below what they need."""
 
 from app.explain.gangs.gang import Gang, Member, whole_demand
 from app.explain.placing.demand import where
@@ -9,7 +9,7 @@ MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 
 def gang_split(gang: Gang) -> Reasons:
-    """Part of a gang runs because its minimum is low, and the rest waits."""
+    """Part of a gang runs because its minimum is low, and the rest is pending."""
     for member in gang.members:
         rest = member.expected - len(member.placed)
         if not member.placed or not rest or member.minimum >= member.expected:
@@ -19,8 +19,8 @@ def gang_split(gang: Gang) -> Reasons:
         minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
         text = (
             f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {len(member.placed)} run, and it places the other {counted(rest, 'pod')} one at a"
-            " time, where there is room"
+            f" {len(member.placed)} run, and it places the other {counted(rest, 'pod')} one by one"
+            " where there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"
@@ -34,7 +34,7 @@ def _field(gang: Gang) -> str:
 
 
 def _who_sets(gang: Gang, member: Member) -> str:
-    """Return what sets the minimum of a part to the number of its pods."""
+    """Return how to set the minimum of a part to the number of its pods."""
     number = member.expected
     if gang.is_of_grove:
         return f"set minAvailable: {number} in the PodCliqueSet (clique of {member.name})"

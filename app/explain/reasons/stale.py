@@ -1,7 +1,7 @@
-"""Gangs that KAI evicts for others, or because they are below their minimum for a while.
+"""Reasons about gangs that KAI evicts, for others or because they stay below their minimum.
 
-Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI notes in the PodGroup
-since when it is so, also where it evicts nothing. Its grace period is an argument of the scheduler,
+Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
+since when, even if it evicts nothing. Its grace period is an argument of the scheduler,
 which users can't read; from 0.17 on, a PodGroup may have its own.
 """
 
@@ -13,22 +13,23 @@ from app.explain.reasons.said import is_of_kai
 from app.facts.kai.podgroup import STALE_SINCE
 
 LOST = "lost its place: "
-"""What our leader writes between the name of the gang and KAI's words."""
+"""What our leader writes between the name of the gang and KAI's message."""
 US = "grove-admission"
-"""What writes our events."""
+"""The source of our events."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
-"""KAI's grace period in seconds, if it is given no other, and what to say of it."""
+"""KAI's default grace period in seconds, and how to say that it may differ."""
 _LATE = 30.0
-"""Seconds after which KAI has evicted what it wants to evict."""
+"""Seconds within which KAI has carried out an eviction."""
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 _OFF = (
-    "if KAI should leave it alone, have default-staleness-grace-period of its scheduler set to -1s"
+    "To keep KAI from evicting it, ask the platform team to set default-staleness-grace-period of"
+    " KAI's scheduler to -1s"
 )
 
 
 def gang_stale(gang: Gang) -> Reasons:
-    """KAI will evict what runs of a gang."""
+    """KAI will evict the running pods of a gang below its minimum."""
     group = gang.pod_group
     if not group or group.stale is None:
         return
@@ -42,26 +43,32 @@ def gang_stale(gang: Gang) -> Reasons:
         evicts = f"KAI evicts its {counted(running, 'running pod')} at {at}{doubt}"
         text = f"{group.name} has been below its minimum for {ago(lasts)}: {evicts}"
         evidence = Evidence(group.ref, f"metadata.annotations[{STALE_SINCE}]", clock(group.stale))
-        remedy = f"see what the others wait for; {_OFF}"
+        remedy = f"Find out why the other pods are pending. {_OFF}"
         yield about(evidence, "GangStale", text, remedy, "you", severity="warning")
 
 
 def gang_evicted(gang: Gang) -> Reasons:
-    """KAI has evicted what ran of a gang."""
-    text = f"KAI evicted what ran of {gang.ref.name}, which was below its minimum"
-    return _evicted(gang, _BELOW, "GangEvicted", text, f"see why pods of it ended; {_OFF}")
+    """KAI has evicted the running pods of a gang below its minimum."""
+    text = f"KAI evicted the running pods of {gang.ref.name}, which was below its minimum"
+    return _evicted(gang, _BELOW, "GangEvicted", text, f"Find out why its pods ended. {_OFF}")
 
 
 def placement_lost(gang: Gang) -> Reasons:
     """KAI has evicted pods of a gang for another one, or to move them."""
-    text = "It lost its place: {}"
-    return _evicted(gang, _FOR_OTHERS, "PlacementLost", text, "see what keeps it from another")
+    text = "KAI evicted it: {}"
+    return _evicted(
+        gang,
+        _FOR_OTHERS,
+        "PlacementLost",
+        text,
+        "Fix the reasons that keep it from being placed again",
+    )
 
 
 def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
-    """Tell KAI's last event about an eviction that has these words, else our leader's.
+    """Yield the newest eviction event of KAI with this message, else our leader's.
 
-    KAI's are gone after an hour, and with its PodGroup.
+    KAI's events are deleted after an hour, or with the PodGroup.
     """
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang

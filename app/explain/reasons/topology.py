@@ -1,7 +1,4 @@
-"""Reasons in the labels of nodes and in the topology itself.
-
-Constraints that did not reach the scheduler are among them.
-"""
+"""Reasons about labels of nodes, the levels of the topology, and KAI's copy of it."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -36,11 +33,11 @@ from app.rules.topology.levels import instead, pasted, suggested_levels
 
 
 def level_label_missing(gang: Gang) -> Reasons:
-    """One reason for each set of missing labels and place where the nodes belong.
+    """Nodes lack the label of a level, so KAI ignores them for gangs with a constraint.
 
-    KAI leaves these nodes out for gangs with a constraint alone. They are a reason for a gang that
-    could use one of them and has no place; for others, they are one note. Without a gang, all nodes
-    count. A label that no node has is always a reason.
+    There is one reason for each set of missing labels and each likely domain. If the gang has room
+    without these nodes, there is only one note. Without a gang, all nodes count. A label that no
+    node has is always a reason.
     """
     for topology, of in named_topologies(gang):
         outside = [node for node in topology.outside if _could_use(gang, node)]
@@ -93,12 +90,12 @@ def _missing_labels(
 
     for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
         fits = _fits(len(nodes), len(guesses)) if would_fit and value else ""
-        effect = f"{fits}; KAI leaves {_them(len(nodes))} {left_out}"
+        effect = f", so KAI leaves {_them(len(nodes))} {left_out}{fits}"
         yield _missing_label(missing, value, nodes, effect)
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
-    """Return whether a pod that waits could be on a node, if it were empty; true without a gang."""
+    """Return whether an empty node could take a pending pod. True without a gang."""
     return not gang.members or any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
@@ -107,20 +104,16 @@ def _could_use(gang: Gang, node: Node) -> bool:
 
 
 def _note(nodes: list[Node], of: str) -> Reason:
-    """That nodes lack labels, for a gang that has a place without them."""
+    """Return the note that nodes lack labels, for a gang that has room without them."""
     lack = counted(nodes, "node lacks", "nodes lack")
-    what = (
-        f"parts with a constraint{of}, and this gang"
-        if of
-        else "gangs with a constraint, and this one"
-    )
+    what = f"parts with a constraint{of}" if of else "gangs with a constraint"
     text = (
-        f"{lack} the label of a level: KAI leaves {_them(len(nodes))} out of {what} has a place"
-        " without"
+        f"{lack} the label of a level, so KAI leaves {_them(len(nodes))} out of {what}. This gang"
+        f" has room without {_them(len(nodes))}"
     )
     refs = tuple(node.ref for node in nodes)
     evidence = Evidence(refs[0], "metadata.labels", "incomplete")
-    remedy = "see grove-admission topology"
+    remedy = "List the missing labels: grove-admission topology"
 
     return about(
         evidence, "LevelLabelMissing", text, remedy, "platform", objects=refs, severity="note"
@@ -130,7 +123,7 @@ def _note(nodes: list[Node], of: str) -> Reason:
 def _by_missing_keys(
     outside: list[Node], of_levels: list[str], guesses: Mapping[str, Labels]
 ) -> dict[tuple[tuple[str, ...], str], list[Node]]:
-    """Return nodes by the keys that they lack, and by the value that is likely for the last one."""
+    """Return nodes by the keys that they lack, and by the likely value of the last one."""
     lacking = (
         (tuple(key for key in of_levels if key not in node.labels), node) for node in outside
     )
@@ -142,33 +135,33 @@ def _by_missing_keys(
 
 
 def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
-    """Return the reason for a key that is on no node: it is misspelt, or nodes are not labelled.
+    """Return the reason for a key that no node has: it is misspelt, or nodes are not labelled.
 
-    It names no command: no value is right for all nodes.
+    There is no command, because each node needs another value.
     """
     level = topology.name_of(key)
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
     text = (
-        f"NO NODE has the label {key} (level {level}): KAI leaves all {counted(nodes, 'node')}"
+        f"NO NODE has the label {key} (level {level}), so KAI leaves all {counted(nodes, 'node')}"
         f" {left_out}{instead(key, present)}"
     )
-    remedy = "correct the key of the level, or label each node with the domain that it is in"
+    remedy = "Correct the key of the level, or label each node with its domain"
     named = topology.cluster or topology.kai
     levels = suggested_levels(present)
     meant = nearest(key, tuple(sorted(present)))
     if meant:
-        remedy = f"set the key of level {level} to {meant}, a label that nodes have"
+        remedy = f"Set the key of level {level} to {meant}, a label that nodes have"
     elif levels:
         where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
-        remedy = f"set the levels of {where} to what nodes have: {pasted(levels)}"
+        remedy = f"Set the levels of {where} to labels that nodes have: {pasted(levels)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
     return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
 
 
 def _fits(nodes: int, guessed: int) -> str:
-    """Return that a gang would fit with the labels of these nodes, or with those of all nodes."""
+    """Return that a gang would fit if these nodes, or all nodes, had their labels."""
     if nodes < guessed:
         return "; if all nodes have their labels, the gang fits"
     return "; with it the gang fits" if nodes == 1 else "; with them it fits"
@@ -185,9 +178,9 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     labels = [f"{key}={value or 'VALUE'}" for key in keys]
     refs = tuple(node.ref for node in nodes)
     evidence = tuple(Evidence(refs[0], f"metadata.labels[{key}]", "absent") for key in keys)
-    remedy = f"label {_them(len(nodes))}"
+    remedy = f"Label {_them(len(nodes))}"
     if not value:  # they may be in several domains
-        remedy = f"{remedy}; VALUE is the domain that a node is in"
+        remedy = f"{remedy}, where VALUE is the domain of the node"
         names = names if len(nodes) == 1 else ["NODE"]
     command = f"kubectl label node {shlex.join([*names, *labels])}"
 
@@ -205,8 +198,8 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
 
 def _lacking(keys: tuple[str, ...], value: str, nodes: int) -> str:
     whose = f" of {value}" if value else ""
-    have = counted(nodes, f"node{whose} has", f"nodes{whose} have")
-    return f"{have} no label {listed(keys)}"
+    lack = counted(nodes, f"node{whose} lacks", f"nodes{whose} lack")
+    return f"{lack} the label {listed(keys)}"
 
 
 def _them(count: int) -> str:
@@ -214,10 +207,10 @@ def _them(count: int) -> str:
 
 
 def not_a_tree(gang: Gang) -> Reasons:
-    """Values of a level under two parents.
+    """A domain of a level is in two parents.
 
-    If a fifth of the values or more are, names that repeat are a habit: then one note for the
-    level.
+    If at least a fifth of the domains of a level are, their names repeat on purpose, and there is
+    one note for the level.
     """
     for topology, of in named_topologies(gang):
         order = broadest_first(topology.levels, [node.labels for node in topology.index.nodes])
@@ -242,7 +235,7 @@ def _swapped(topology: Topology, order: Sequence[Level]) -> Reason:
     )
     named = topology.cluster or topology.kai
     where = f"{named.ref.kind} {named.ref.name}" if named is not None else "the topology"
-    remedy = f"list the broadest level first in {where}: {pasted(order)}"
+    remedy = f"List the broadest level first in {where}: {pasted(order)}"
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{first.key}]", first.domain)
     severity: Severity = "warning"
@@ -272,12 +265,12 @@ def _habit(
     names = counted(total, f"name of a {level.domain}", f"names of a {level.domain}")
     is_or_are = "is" if len(shared) == 1 else "are"
     text = (
-        f"{len(shared)} of {names} {is_or_are} in more than one {above}, such as {example};"
-        f" KAI counts each as a {level.domain} of its own"
+        f"{len(shared)} of {names} {is_or_are} in more than one {above}, such as {example}."
+        f" KAI counts each of them as a separate {level.domain}"
     )
     node = next(node for node in domains.nodes if node.labels.get(level.key) == example)
     evidence = Evidence(node.ref, f"metadata.labels[{level.key}]", example)
-    remedy = f"nothing, if each {above} is meant to have its own; otherwise move the labels"
+    remedy = f"Do nothing if each {above} has its own; otherwise correct the labels"
     return about(evidence, "NotATree", text, remedy, "platform", severity="note")
 
 
@@ -294,8 +287,8 @@ def _two_parents(
     refs = tuple(domains.nodes[domain.nodes[0]].ref for domain in same)
     evidence = Evidence(refs[0], f"metadata.labels[{level.key}]", value)
     name = level.domain
-    text = f"{value} is in {places}{of}: KAI counts {len(parents)} {name}s of {nodes}"
-    remedy = f"correct the label of the nodes that are elsewhere, or give one {name} another name"
+    text = f"{value} is in {places}{of}, so KAI counts {len(parents)} {name}s of {nodes}"
+    remedy = f"Correct the labels of the nodes that are elsewhere, or rename one {name}"
 
     return about(evidence, "NotATree", text, remedy, "platform", objects=refs, severity="warning")
 
@@ -309,30 +302,32 @@ def topology_differs(gang: Gang) -> Reasons:
 
     levels = listed(level.domain for level in cluster.levels_for_kai)
     if not kai:
-        text = f"KAI has no Topology {cluster.kai}, so no gang can be placed by {levels}"
+        text = f"KAI has no Topology {cluster.kai}, so it cannot place gangs by {levels}"
         yield _difference(text, Evidence(cluster.ref, "spec.levels", levels))
     elif kai.keys != tuple(level.key for level in cluster.levels_for_kai):
         known = listed(gang.topology.name_of(key) for key in kai.keys)
-        text = f"KAI knows the levels {known}; the {cluster.kind} says {levels}"
+        text = f"KAI's Topology has the levels {known}, but the {cluster.kind} has {levels}"
         yield _difference(text, Evidence(kai.ref, "spec.levels", listed(kai.keys, 16)))
     elif not cluster.external and not kai.is_owned_by(cluster.ref, cluster.uid):
         yield _other_owner(kai, cluster)
     elif cluster.drift:
-        text = f"Grove finds the Topology {kai.name} out of step: {cluster.drift}"
+        text = f"Grove reports that Topology {kai.name} differs: {cluster.drift}"
         drift = Evidence(cluster.ref, "status.schedulerTopologyStatuses", cluster.drift)
         yield _difference(text, drift)
 
 
 def _difference(text: str, evidence: Evidence) -> Reason:
-    remedy = "run grove-admission doctor, and check who owns the Topology"
+    remedy = (
+        "Ask the platform team to run grove-admission doctor, and to check the Topology's owner"
+    )
     return about(evidence, "TopologyDiffers", text, remedy, "platform")
 
 
 def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
     owners = listed(_owner(owner, cluster) for owner in kai.owners) or "nobody"
     text = (
-        f"The Topology {kai.name} is owned by {owners}, not by the {cluster.kind}"
-        f" {cluster.name}: it is not kept"
+        f"Topology {kai.name} is owned by {owners}, not by {cluster.kind} {cluster.name}, so"
+        " grove-admission does not update it"
     )
     evidence = Evidence(kai.ref, "metadata.ownerReferences", owners)
     return replace(_difference(text, evidence), severity="warning")
@@ -340,5 +335,5 @@ def _other_owner(kai: KaiTopology, cluster: ClusterTopology) -> Reason:
 
 def _owner(owner: OwnerRef, cluster: ClusterTopology) -> str:
     is_former = (owner.kind, owner.name) == (cluster.kind, cluster.name)
-    former = "a former " if is_former and owner.uid != cluster.uid else ""
+    former = "a previous " if is_former and owner.uid != cluster.uid else ""
     return f"{former}{owner.kind} {owner.name}"

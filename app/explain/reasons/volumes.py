@@ -1,4 +1,4 @@
-"""Reasons in PersistentVolumeClaims: what has to be bound before pods are placed, and is not."""
+"""Reasons about PersistentVolumeClaims that must be bound before pods are placed."""
 
 import shlex
 
@@ -12,31 +12,28 @@ from app.facts.named import Ref
 
 
 def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:
-    """Return the PersistentVolumeClaims that waiting pods name, with these pods."""
+    """Return the PersistentVolumeClaims that pending pods use, with these pods."""
     return grouped((name, pod) for pod in gang.waiting for name in pod.volumes)
 
 
 def volume_unbound(gang: Gang) -> Reasons:
-    """A PersistentVolumeClaim is missing, or is not bound.
-
-    It has to be bound before pods are placed.
-    """
+    """A PersistentVolumeClaim that must be bound before pods are placed is missing or unbound."""
     for name, pods in _named(gang):
         trouble = _trouble(gang, name)
         if trouble is not None:
             words, remedy, who = trouble
-            are_named = counted(pods, "pod names", "pods name")
-            text = f"PersistentVolumeClaim {name}, which {are_named}, {words}"
+            use = counted(pods, "pod uses", "pods use")
+            text = f"PersistentVolumeClaim {name}, which {use}, {words}"
             ref = Ref("PersistentVolumeClaim", gang.namespace, name)
             evidence = Evidence(ref, "status.phase", words)
             yield about(evidence, "VolumeUnbound", text, remedy, who, objects=refs(pods))
 
 
 def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
-    """(what is wrong with a claim, what helps, who can act)."""
+    """Return what is wrong with a claim, what helps, and who can act; None if nothing is."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
     if not claim:
-        return "does not exist", "create it, or correct the name in the pod templates", "you"
+        return "does not exist", "Create it, or correct its name in the pod templates", "you"
     if claim.deleting is not None:
         return (
             "is being deleted",
@@ -47,7 +44,7 @@ def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
     if claim.phase == "Lost":
         return (
             f"has lost its volume {claim.volume}",
-            "restore the volume, or create both anew",
+            "Restore the volume, or create both again",
             "you",
         )
     if claim.phase == "Bound":
@@ -56,27 +53,28 @@ def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
 
 
 def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:
-    """Likewise, of a claim that is not bound."""
+    """Return the same for a claim that is not bound."""
     describe = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
     if claim.storage_class == "":
-        remedy = f"have a PersistentVolume made that fits: {describe}"
-        return "is not bound, and its volumes are made by hand", remedy, "platform"
+        remedy = f"Ask the platform team for a matching PersistentVolume: {describe}"
+        return "is not bound, and no provisioner creates volumes for it", remedy, "platform"
 
     storage = _class_of(index, claim)
     if storage is None and claim.storage_class is None:
-        return "names no StorageClass, and none is the default", "name a StorageClass", "you"
+        return "names no StorageClass, and there is no default", "Name a StorageClass", "you"
     if not storage:
         names = sorted(index.storage_classes)
         words = f"names StorageClass {claim.storage_class}, which does not exist"
         if not names:
-            return f"{words}; there is none", "have a StorageClass of this name made", "platform"
+            remedy = f"Ask the platform team for a StorageClass {claim.storage_class}"
+            return f"{words}; there is none", remedy, "platform"
         others = f"there are {listed(names)}"
-        return f"{words}; {others}", "create the claim anew with one that exists", "you"
+        return f"{words}; {others}", "Create the claim again with one that exists", "you"
     if storage.waits:
         return None
 
     words = f"is not bound, and StorageClass {storage.name} binds before pods are placed"
-    return words, f"see why its volume is not made: {describe}", "platform"
+    return words, f"Find out why its volume was not created: {describe}", "platform"
 
 
 def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:

@@ -147,5 +147,5 @@ def _always(recording: Recording, before: Answer, after: Answer) -> Iterator[str
             if re.search(pattern, told):
                 yield f"{moment}: says {pattern!r}, which is false: {why}"
         for pattern in recording.case.get("must_say", ()):
-            if moment == "before" and not re.search(pattern, told):
+            if moment == "before" and not re.search(pattern, told, re.IGNORECASE):
                 yield f"{moment}: does not say {pattern!r}"

@@ -118,7 +118,7 @@ def carry_out(cluster: Cluster, reason: Reason, words: str) -> bool:
 
 def _carry_out_step(cluster: Cluster, reason: Reason, words: str) -> bool:
     for pattern, act in ACTIONS:
-        match = re.search(pattern, words)
+        match = re.search(pattern, words, re.IGNORECASE)
         if match is not None:
             act(cluster, reason, match)
             return True
