@@ -1,4 +1,4 @@
-"""The reason in the line: gangs before this one take what it would have by itself."""
+"""The reason that gangs ahead in KAI's order take the room of this one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,11 +9,11 @@ from app.explain.placing.demand import where
 from app.explain.reasons.reason import Evidence, Reasons, about, listed, with_age
 from app.explain.reasons.said import is_of_kai, one_line
 
-ALONE = "It would have a place by itself, but not after others"
+ALONE = "It would fit by itself, but not after the gangs ahead of it"
 
 
 def after_others(gang: Gang) -> Reasons:
-    """It would have a place by itself, and has none after what KAI takes up before it."""
+    """The gang would fit by itself, but not after the gangs that KAI places before it."""
     turn = line_of(gang.index).get(gang.ref)
     if not turn or turn.used or not gang.placements.now.fits:
         return
@@ -22,7 +22,7 @@ def after_others(gang: Gang) -> Reasons:
         return
 
     names = listed((other.gang.name for other in before), 2)
-    text = f"{ALONE}: {names} before it {_takes(gang, turn, before)}"
+    text = f"{ALONE}: {names} {_takes(gang, turn, before)}"
     evidence = Evidence(gang.ref, "the next cycle of KAI", f"{turn.number} of {turn.count}")
     doomed = next(filter(None, (_refused_binding(gang, other) for other in before)), None)
     if doomed:
@@ -37,7 +37,7 @@ def after_others(gang: Gang) -> Reasons:
     ahead = listed((other.gang.name for other in before), 2)
     remedy = (
         f"Wait until {ahead} {'has' if len(before) == 1 else 'have'} started and room is free"
-        " again: it comes after them in KAI's order"
+        " again: KAI places it after them"
     )
     yield about(evidence, "AfterOthers", text, remedy, "wait")
 

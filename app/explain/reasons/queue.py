@@ -1,7 +1,6 @@
-"""Reasons in KAI's queues, and in what KAI itself says of a PodGroup.
+"""Reasons about KAI's queues: limits, quotas, fair shares, priorities and evictions.
 
-They look at what a gang asks of its queue and of those above it, whether they have it to give, and
-whom KAI evicts. See `pkg/scheduler/actions/preempt` of KAI.
+See `pkg/scheduler/actions/preempt` of KAI.
 """
 
 import difflib
@@ -62,7 +61,7 @@ from app.facts.labels import KAI_PREEMPTIBILITY, KAI_QUEUE, NODE_POOL
 TRAIN = "train"
 """KAI's own PriorityClass for workloads that it may preempt."""
 
-# Shares: what queues have to give, and whom KAI evicts.
+# Shares: what queues may use, and which pods KAI evicts.
 
 
 class Excess(Value):
@@ -217,7 +216,7 @@ def _said(gang: Gang, reason: str) -> Said | None:
 
 
 def queue_missing(gang: Gang) -> Reasons:
-    """KAI places nothing in a queue that is not a leaf below a queue that exists, in its pool."""
+    """KAI places gangs only in leaf queues whose parent exists, in their own node pool."""
     group = gang.pod_group
     if not group or not group.queue:
         return
@@ -236,13 +235,13 @@ def queue_missing(gang: Gang) -> Reasons:
 
     names = sorted(queue.name for queue in gang.facts.queues)
     usable = [name for name in names if not unusable_because(index, name, group.pool)]
-    others = f"there are {listed(usable)}" if usable else "there is no queue without others"
+    others = f"usable queues are {listed(usable)}" if usable else "there is no usable queue"
     meant = next(iter(difflib.get_close_matches(group.queue, usable, 1)), "")
     likely = f'; did you mean "{meant}"?' if meant else ""
     name = meant or (usable[0] if len(usable) == 1 else "QUEUE")
     remedy = (
-        f"set the label {KAI_QUEUE} of the workload to one of them, and the queue of its PodGroup,"
-        " which KAI keeps as it was made"
+        f"Set the label {KAI_QUEUE} of the workload to one of them, and spec.queue of its PodGroup,"
+        " which KAI does not update"
     )
     patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
     commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
@@ -257,16 +256,16 @@ def _into_one_pool(
     """Return what brings a gang and its queue into one node pool: remedy, who acts, commands."""
     if not group.pool:
         label = shlex.quote(f"{NODE_POOL}={queue.pool}")
-        remedy = f"label the workload {NODE_POOL}={queue.pool}, and its PodGroup, which exists"
+        remedy = f"Label the workload and its PodGroup {NODE_POOL}={queue.pool}"
         return remedy, "you", (f"kubectl label {_named(group)} {label}",)
 
     nodes = sum(1 for _ in nodes_of_pool(gang.index, group.pool))
     name = shlex.quote(queue.name)
     label = shlex.quote(f"{NODE_POOL}={group.pool}")
     overwrite = " --overwrite" if queue.pool else ""
-    labelling = f"label the queue and those above it {NODE_POOL}={group.pool}"
+    labelling = f"Label the queue and its parents {NODE_POOL}={group.pool}"
     if not nodes:
-        labelling = f"use a queue of a node pool that has nodes ({group.pool} has none)"
+        labelling = f"Use a queue of a node pool that has nodes ({group.pool} has none)"
     remedy = f"{labelling}, or remove the label {NODE_POOL} from the workload and its PodGroup"
     command = f"kubectl label queues.scheduling.run.ai {name} {label}{overwrite}"
     return remedy, "platform" if nodes else "you", (command,) if nodes else ()
@@ -277,22 +276,22 @@ def _named(group: KaiPodGroup) -> str:
 
 
 def given_up(gang: Gang) -> Reasons:
-    """KAI tries once to place the gang, as its PodGroup asks, and has no place for it then."""
+    """The PodGroup lets KAI try only once, and KAI had no room for the gang."""
     group = gang.pod_group
     turn = line_of(gang.index).get(gang.ref)
     if not group or not group.tries_once or not (group.given_up or (turn and not turn.used)):
         return
 
-    text = f"KAI tries only once to place {group.name}: its schedulingBackoff is 1"
+    text = f"KAI tries to place {group.name} only once, because its schedulingBackoff is 1"
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
     commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
-    remedy = "let KAI try again in each cycle"
+    remedy = "Let KAI try again in each cycle"
     yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 
 
 def queue_limit(gang: Gang) -> Reasons:
-    """The queue, or one above it, has reached a limit: each that has.
+    """The queue or one above it would exceed a limit; there is one reason per limit.
 
     The pods of the queue are counted. Until KAI says so, it may evict others to keep within the
     limit. Its own words count if the pods can't be counted, or if it has newer facts.
@@ -309,7 +308,7 @@ def queue_limit(gang: Gang) -> Reasons:
             if not over.is_unset:
                 yield _at_limit(over, "QueueLimit", _below_limit(gang, over), "you")
     elif said and not _is_next(gang):
-        remedy = "wait until others of the queue end, or ask for a higher limit"
+        remedy = "Wait until other workloads in the queue end, or ask for a higher limit"
         yield _as_said(group, said, "QueueLimit", remedy)
 
 
@@ -320,18 +319,23 @@ def _is_next(gang: Gang) -> bool:
 
 
 def _below_limit(gang: Gang, over: Excess) -> str:
-    """Return what helps against a limit that is reached."""
+    """Return what helps against a limit."""
     own = sum(dict(shape.requests).get(over.resource, 0) for shape in _shapes_placed(gang))
-    raised = f"ask for a higher limit on queue {over.queue.name}"
+    raised = f"Ask for a higher limit on queue {over.queue.name}"
     if over.is_exact:
-        return f"{raised}: a little is enough, because KAI refuses this only for rounding"
+        return f"{raised}: slightly more is enough, because KAI's arithmetic rounds"
     most = over.bound - own
     if over.asked > most:
         if most <= 0:
             return raised
-        return f"request at most {amount(over.resource, most)}, or {raised}"
+        return f"Request at most {amount(over.resource, most)}, or {_later(raised)}"
     holders = listed(_holders(gang, over), 3)
-    return f"wait until {holders} end, or {raised}" if holders else raised
+    return f"Wait until {holders} end, or {_later(raised)}" if holders else raised
+
+
+def _later(remedy: str) -> str:
+    """Return a remedy as the second half of a sentence."""
+    return f"{remedy[:1].lower()}{remedy[1:]}"
 
 
 def _shapes_placed(gang: Gang) -> Iterator[Shape]:
@@ -339,7 +343,7 @@ def _shapes_placed(gang: Gang) -> Iterator[Shape]:
 
 
 def _holders(gang: Gang, over: Excess) -> Iterator[str]:
-    """Yield the PodGroups that use a resource of a queue, those in queues below it too."""
+    """Yield the PodGroups in a queue, or in queues below it, that use a resource."""
     index = gang.index
     for group in sorted(gang.facts.pod_groups, key=lambda group: group.key):
         is_below = over.queue in chain(index, group.queue, group.pool)
@@ -364,7 +368,8 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
         names = [over.resource.rpartition("/")[2] for over in unset]
         asked = listed(amount(over.resource, over.asked) for over in unset)
         text = (
-            f"Queue {queue.name} sets no {bound} of {listed(names)}, {kai}; asked for are {asked}"
+            f"Queue {queue.name} sets no {bound} of {listed(names)}, {kai}; the gang requests"
+            f" {asked}"
         )
         bounds = {name: {"quota": -1, "limit": -1} for name in names}
         if bound == "quota":
@@ -376,14 +381,14 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
             Evidence(queue.ref, f"spec.resources.{names[0]}.{bound}", "absent"),
             reason,
             text,
-            f"set {both} of {listed(names)} in queue {queue.name} to -1, which is unlimited",
+            f"Set {both} of {listed(names)} in queue {queue.name} to -1 (unlimited)",
             "platform",
             commands=(f"kubectl patch {named} --type merge -p {patch}",),
         )
 
 
 def queue_status_stale(gang: Gang) -> Reasons:
-    """By the status of a queue, a limit or quota is reached, and by its pods it is not.
+    """A limit or quota is reached according to a queue's status, but not according to its pods.
 
     KAI's scheduler counts pods. Its queue controller writes the status.
     """
@@ -405,16 +410,19 @@ def queue_status_stale(gang: Gang) -> Reasons:
                 for own in (by_status, account)
             )
             text = (
-                f"The status of queue {account.queue.name} says {says} in use, and its pods use"
-                f" {uses}: KAI counts the pods, so the queue has room"
+                f"The status of queue {account.queue.name} reports {says} in use, but its pods use"
+                f" {uses}. KAI counts the pods, so the queue has room"
             )
-            remedy = "see the log of KAI's queue-controller, which writes the status"
+            remedy = (
+                "Ask the platform team to read the log of KAI's queue-controller, which writes the"
+                " status"
+            )
             evidence = Evidence(account.queue.ref, "status.allocated", says)
             yield about(evidence, "QueueStatusStale", text, remedy, "platform", severity="warning")
 
 
 def lower_priority(gang: Gang) -> Reasons:
-    """Pods in the gang's own queue hold what a limit leaves, and KAI may evict them for it.
+    """Pods in the gang's own queue use up a limit, and KAI may evict them for the gang.
 
     If KAI says that the limit is reached, it has tried.
     """
@@ -441,11 +449,11 @@ def evicting(pods: Iterable[Pod]) -> str:
     if not groups:
         return ""
     holders = (f"{counted(count, 'pod')} of {group}" for group, count in sorted(groups.items()))
-    return f"wait: KAI may evict {listed(holders)}, which can be preempted"
+    return f"Wait: KAI may evict {listed(holders)}, which can be preempted"
 
 
 def queue_quota(gang: Gang) -> Reasons:
-    """What is not preemptible is bound to the quota of its queue, and of those above it."""
+    """A gang that is not preemptible must fit in the quotas of its queue and of those above it."""
     group = gang.pod_group
     if not group:
         return
@@ -457,12 +465,12 @@ def queue_quota(gang: Gang) -> Reasons:
     semi = group.preemptibility == SEMI_PREEMPTIBLE
     what = "minimum of the workload" if semi else "workload"
     because = _because_of_class(gang, group)
-    binds = f"The {what} is not preemptible{because} and so bound to the quota of queue"
+    binds = f"The {what} is not preemptible{because}, so it must fit in the quota of queue"
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason if said else "")
     if over and over.is_exact:
-        exact = "that fits exactly, and KAI refuses it for rounding"
+        exact = "it fits exactly, but KAI's arithmetic rounds"
         text = f"{binds} {over.queue.name}: {over.words}; {exact}"
-        remedy = f"ask for a slightly higher quota on queue {over.queue.name}, or {remedy}"
+        remedy = f"Ask for a slightly higher quota on queue {over.queue.name}, or {_later(remedy)}"
         yield about(evidence, "QueueQuota", text, remedy, "you")
     elif over:
         text = f"{binds} {over.queue.name}: {over.words}"
@@ -484,15 +492,15 @@ def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
-    """Return what helps a workload that is bound to a quota."""
-    preemptible = "make the workload preemptible"
+    """Return what helps a workload that must fit in a quota."""
+    preemptible = "Make the workload preemptible"
     below = sorted(each.name for each in gang.facts.priorities if 0 <= each.value < NOT_PREEMPTIBLE)
     if group.preemptibility:
         preemptible += f": label it {KAI_PREEMPTIBILITY}=preemptible"
     else:
         name = below[-1] if below and TRAIN not in below else TRAIN
         preemptible += f": label it priorityClassName={name}"
-    return f"{preemptible}, or use a queue with so much quota left, if there is one"
+    return f"{preemptible}, or use a queue with enough quota left"
 
 
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
@@ -508,7 +516,7 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
 
 
 def within_quota(gang: Gang) -> Reasons:
-    """The gang's queue is below its quota, and KAI takes nothing from others within theirs."""
+    """The gang's queue is below its quota, but KAI takes nothing from queues within theirs."""
     turn = line_of(gang.index).get(gang.ref)
     group = gang.pod_group
     if not group or not turn or turn.used or turn.above or turn.full or gang.placed:
@@ -539,7 +547,9 @@ def within_quota(gang: Gang) -> Reasons:
         than = f"more than the {_gpus(has)} of the nodes"
         more = f". The quotas of all queues are {_gpus(promised)}, {than}"
     text = f"KAI reclaims nothing for it: {held}{more}"
-    remedy = "lower quotas until the nodes can keep them, or add nodes"
+    remedy = (
+        "Ask the platform team to lower quotas until the nodes can provide them, or to add nodes"
+    )
     evidence = Evidence(
         holding[0].queue.ref, "spec.resources.gpu.quota", _gpus(holding[0].quota[0])
     )
@@ -555,7 +565,7 @@ def _gpus(count: float) -> str:
 
 
 def fair_share(gang: Gang) -> Reasons:
-    """KAI may reclaim for the gang what other queues have above their fair shares.
+    """KAI may reclaim for the gang what other queues use above their fair shares.
 
     All that it may evict there must make room for the gang. If KAI says that a limit is reached, it
     has tried.
@@ -568,18 +578,20 @@ def fair_share(gang: Gang) -> Reasons:
         return
 
     over = (
-        f"{queue.name} is {amount(*more)} above its fair share"
+        f"queue {queue.name} uses {amount(*more)} more than its fair share"
         for queue, more in turn.above.items()
     )
     first, *_ = turn.above
     used = accounts_of(gang.index, gang.pool)[first.name].allocated[0]
     evidence = Evidence(first.ref, "GPUs of its pods", plain(round(used * 1000)))
     remedy = (
-        "wait: KAI may reclaim them; if it takes long, see preemptionDelay and minimum"
-        " runtimes of the queues"
+        "Wait: KAI may reclaim them for this gang. If it takes long, check preemptionDelay and the"
+        " minimum runtimes of the queues"
     )
+    words = listed(over)
     queues = tuple(queue.ref for queue in turn.above)
-    yield about(evidence, "FairShare", listed(over), remedy, "wait", objects=queues)
+    text = f"{words[:1].upper()}{words[1:]}"
+    yield about(evidence, "FairShare", text, remedy, "wait", objects=queues)
 
 
 def preemption_delay(gang: Gang) -> Reasons:
@@ -591,14 +603,16 @@ def preemption_delay(gang: Gang) -> Reasons:
     lasts = max(group.created or 0.0, group.evicted or 0.0) + group.delay - gang.facts.now
     if group.delay and lasts <= 0:
         return
-    text = f"May not push others out {f'for {ago(lasts)}' if group.delay else 'yet'}"
+    text = f"It may not preempt other workloads {f'for {ago(lasts)}' if group.delay else 'yet'}"
 
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
-    remedy = f"Wait until the preemptionDelay of PodGroup {group.name} is over: KAI tries then"
+    remedy = (
+        f"Wait until the preemptionDelay of PodGroup {group.name} is over: KAI tries again then"
+    )
     yield about(evidence, "PreemptionDelay", text, remedy, "wait")
 
 
 def _as_said(group: KaiPodGroup, said: Said, reason: str, remedy: str) -> Reason:
-    """KAI's own words, if they have no numbers that could be put better."""
+    """Return a reason in KAI's own words, for messages without numbers."""
     evidence = Evidence(group.ref, _WORDS_OF_KAI, said.reason)
     return about(evidence, reason, f"KAI says: {said.message or said.reason}", remedy, "you")

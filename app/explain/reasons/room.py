@@ -1,4 +1,4 @@
-"""What stands in the way of a place for a gang, and what would help: each answer is tried out."""
+"""What keeps a gang from fitting, and what would help. Each answer is tried in the model."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,55 +25,53 @@ from app.facts.labels import NODE_POOL
 
 PLACE = (("pods", 1000),)
 MOST_PARTS = 20
-"""Of a gang with more parts than this, single domains are not tried out."""
+"""Single domains are not tried for gangs with more parts."""
 MOST_TRIED = 4
-"""So many domains are tried out, the most promising first."""
+"""How many domains are tried, most promising first."""
 
 
 class Obstacle(Value, dict=True):
-    """Why a gang has no place now, by what would have to be otherwise.
-
-    Gangs that are alike may share `placements`; `demand` is what waits, with its own names.
-    """
+    """A gang that does not fit now. Its properties say what would have to change."""
 
     gang: Gang
     placements: Placements
+    """The placements of the gang, which equal gangs may share."""
 
     @property
     def demand(self) -> Demand:
-        """What has no place."""
+        """The pending pods of the gang."""
         return self.gang.demand
 
     @property
     def short(self) -> Demand:
-        """The innermost part that has no place."""
+        """The innermost part that does not fit."""
         return self.gang.short or self.demand
 
     @property
     def shapes(self) -> list[Shape]:
-        """What waits, by shape."""
+        """The shapes of the pods of this part."""
         return [shape for shape, _ in self.short.shapes]
 
     @cached_property
     def short_if_empty(self) -> Demand:
-        """The innermost part that has no place even if no other pods ran; the whole if all have."""
+        """The innermost part that would not fit in an empty cluster, else the whole."""
         return self.placements.under(EMPTY).short_of(self.demand) or self.demand
 
     @cached_property
     def is_for_ever(self) -> bool:
-        """Whether it has no place even if no other pods ran and all nodes were open."""
+        """Would it not fit even if no other pods ran and all nodes were open?"""
         return not self.placements.under(EMPTY).fits
 
     @property
     def is_bound(self) -> bool:
-        """Whether pods of it run, which the rest must join in a domain of a level."""
+        """Do pods of it run in a domain that the rest must join?"""
         return bool(self.short.occupied and self.short.key)
 
     @cached_property
     def is_bound_for_ever(self) -> bool:
-        """Whether it would have a place, were it not bound to where its pods run.
+        """Would it fit if it were not bound to the domain of its running pods?
 
-        That may be on nodes that are in no domain of the level.
+        These may also be on nodes that are in no domain of the level.
         """
         if self.is_bound and not self.placements.now.best:
             return True
@@ -81,30 +79,30 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def is_held_by_others(self) -> bool:
-        """Whether it has a place once pods of others end, on the nodes that are open to it."""
+        """Would it fit on the open nodes if no other pods ran?"""
         emptied = Assumption(free="empty")
         return self.placements.under(emptied).fits
 
     @cached_property
     def is_closed(self) -> bool:
-        """Whether it has a place once nodes are opened, and maybe not before."""
+        """Would it fit if nodes were opened, and possibly only then?"""
         return not self.is_for_ever and (
             self.placements.under(OPENED).fits or not self.is_held_by_others
         )
 
     @cached_property
     def is_of_sizes(self) -> bool:
-        """Whether it would have a place if KAI compared what pods ask for, and not their number."""
+        """Would it fit if KAI summed the requests instead of multiplying the largest one?"""
         return self._without(Rules(sizes=False))
 
     @cached_property
     def is_of_shared_domain(self) -> bool:
-        """Whether it would have a place if KAI did not mind that all nodes share a domain."""
+        """Would it fit without KAI's defect about nodes that share a narrower domain?"""
         return self.is_for_ever and self._without(Rules(shared=False))
 
     @cached_property
     def beside_size(self) -> str:
-        """What pods of no size would need too: `, and ...`; "" if nothing."""
+        """What else is needed besides smaller pods: `, and ...`; "" if nothing."""
         small = self.gang.placements_of(without_size(self.demand))
         if small.now.fits:
             return ""
@@ -116,7 +114,7 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def is_of_pool(self) -> bool:
-        """Whether it never has a place in its node pool, and would have one outside of it."""
+        """Would it never fit in its node pool, but fit outside it?"""
         if not (self.gang.pool or self.gang.index.has_pools):
             return False
         if not self.nodes:
@@ -126,7 +124,7 @@ class Obstacle(Value, dict=True):
         return self.placements.under(replace(EMPTY, pool=ANY_POOL)).fits
 
     def other_pools(self) -> list[str]:
-        """Return the node pools in which it has a place now; "" are the nodes without one."""
+        """Return the other node pools in which it fits now; "" stands for nodes without a pool."""
         if not (self.gang.pool or self.gang.index.has_pools):
             return []
         pools = sorted({node.labels.get(NODE_POOL, "") for node in self.gang.index.nodes})
@@ -135,7 +133,7 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def missing_resource(self) -> str | None:
-        """The resource without which it would fit, if devices are asked for and fit."""
+        """The resource that is missing although the requested devices are free."""
         names = resources_of(self.shapes)
         if self.is_for_ever or not any(map(is_device, names)):
             return None
@@ -147,7 +145,7 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def lacks_gpu_memory(self) -> bool:
-        """Whether pods ask for GPU memory, and no node that they select says how much it has."""
+        """Do pods request GPU memory while no selected node has a label with its memory?"""
         asking = [shape for shape in self.shapes if shape.part and shape.part.memory]
         return bool(asking) and not any(
             MEMORY_LABEL in node.labels
@@ -158,13 +156,13 @@ class Obstacle(Value, dict=True):
 
     @property
     def chosen(self) -> frozenset[str]:
-        """The nodes that KAI has chosen, and where it waits for ending pods; none if it has not."""
+        """The nodes that KAI has chosen and where it waits for terminating pods."""
         now = self.placements.now
         return now.nodes if now.waits_for_ending else frozenset()
 
     @cached_property
     def unmatched(self) -> Shape | None:
-        """What selects no node at all."""
+        """The first shape whose selector matches no node."""
         for shape in self.shapes:
             if selects(shape) and not any(is_selected(shape, node) for node in self.nodes):
                 return shape
@@ -172,7 +170,7 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def nodes(self) -> list[Node]:
-        """The nodes that its node pool has."""
+        """The nodes in its node pool."""
         domains = self.placements.domains
         return domains.nodes_at(domains.everywhere.nodes)
 
@@ -181,19 +179,19 @@ class Obstacle(Value, dict=True):
         return self.placements.under(replace(assumption, rules=rules)).fits
 
     def as_if(self, demand: Demand) -> bool:
-        """Return whether another demand in place of this one has a place now."""
+        """Return whether another demand would fit now instead of this one."""
         return self.gang.placements_of(demand).now.fits
 
     def as_if_empty(self, demand: Demand) -> bool:
-        """Return whether another demand in place of this one has a place once others' pods end."""
+        """Return whether another demand would fit instead of this one if no other pods ran."""
         placements = self.gang.placements_of(demand)
         return placements.under(Assumption(free="empty")).fits
 
     def domain_that_helps(self) -> DomainRoom | None:
-        """Return the roomiest domain in which pods of others hold all the room that is missing."""
+        """Return the domain with most room in which other pods hold all of the missing room."""
         like = [part for part in self.demand.flat() if part.profile == self.short.profile]
         if len(like) > 1 or len(self.short.bound) > MOST_PARTS:
-            return None  # one domain is not enough for all of them, or trying it out takes long
+            return None  # one domain is not enough for all parts, or trying takes too long
 
         large = self._large_enough()
         promising = (room for room in self.placements.now.rooms if room.domain.path in large)
@@ -204,15 +202,12 @@ class Obstacle(Value, dict=True):
         return None
 
     def _large_enough(self) -> set[Path]:
-        """Return the paths of the domains that have room for what is short once they are empty."""
+        """Return the paths of the domains that would have room if they were empty."""
         rooms = self.gang.placements_of(self.short).rooms(Assumption(free="empty"))
         return {room.domain.path for room in rooms if room.pods >= self.short.count}
 
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
-        """Yield the pods on nodes that have devices which it asks for.
-
-        All pods if it asks for none.
-        """
+        """Yield pods on nodes that use the requested devices; all pods if none are requested."""
         devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
@@ -223,36 +218,36 @@ class Obstacle(Value, dict=True):
 
     @cached_property
     def open(self) -> list[int]:
-        """The nodes that are open to the pods that wait."""
+        """Positions of the nodes that are open to the pending pods."""
         fit = self.placements.fit()
         nodes = zip(*(fit[shape] for shape in self.shapes), strict=True)
         return [position for position, takes in enumerate(nodes) if any(takes)]
 
     def usable(self, room: DomainRoom) -> list[int]:
-        """Return the nodes of a domain that are open to the pods that wait."""
+        """Return the positions of a domain's nodes that are open to the pending pods."""
         inside = set(room.domain.nodes)
         return [position for position in self.open if position in inside]
 
 
 def obstacle_of(gang: Gang) -> Obstacle | None:
-    """Return what stands in the way of a gang; None if nothing does, or if it can't be known."""
+    """Return what keeps a gang from fitting, None if nothing does or if that is not known."""
     told = (part.told for part in gang.whole.parts())
     are_known = (
         {each.required, each.preferred} <= {*gang.domains.by(each.levels).keys, ""} for each in told
     )
     if gang.placements.now.fits or not all(are_known):
         return None
-    # those before it in the line may have taken what it would wait for by itself
+    # in KAI's order it fits, although it would not fit right now by itself
     turn = line_of(gang.index).get(gang.ref)
     if turn and turn.used:
         return None
-    # gangs of several sets share their placements; who is in the way of each is its own
+    # gangs share placements, but each has its own obstacles
     key = ("obstacle", id(gang.placements), gang.ref)
     return gang.index.remembered(key, lambda: Obstacle(gang, gang.placements))
 
 
 def without_size(demand: Demand) -> Demand:
-    """Return the demand with pods that ask for nothing but a place."""
+    """Return the demand with pods that request nothing."""
 
     def change(part: Demand) -> Demand:
         pods = tuple((replace(shape, requests=PLACE), count) for shape, count in part.pods)
@@ -291,7 +286,7 @@ def _requirement_words(requirement: Requirement) -> str:
 
 
 def selection_words(obstacle: Obstacle, demand: Demand) -> str:
-    """` (3 of 16 nodes match pool=h100)` of what selects; "" if nothing does."""
+    """Return how many nodes match selectors: ` (3 of 16 nodes match pool=h100)`, or ""."""
     matches = []
     for shape, _ in demand.shapes:
         if selects(shape):
@@ -302,6 +297,6 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:
-    """Why a node that the pods select takes none of them."""
+    """Return why a node that pods select takes none of them, "" if it takes one."""
     reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
     return next(filter(None, reasons), "")

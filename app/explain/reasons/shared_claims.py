@@ -1,4 +1,4 @@
-"""Reasons in ResourceClaims that pods share by name."""
+"""Reasons about ResourceClaims that pods share by name."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ MOST_CONSUMERS = 256
 
 
 def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
-    """Claims that pods of the gang share by name, with the pods that wait."""
+    """Yield the claims that pods of the gang share by name, with the pending pods."""
     waiting = (
         (c.claim, pod) for pod in gang.waiting for c in pod.claims if c.claim and not c.template
     )
@@ -52,21 +52,23 @@ def claim_queue(gang: Gang) -> Reasons:
         has_gpus = any("gpu" in name.lower() for name in claim.classes)
         if not has_gpus or not group.queue or claim.queue == group.queue:
             continue
-        names = "no label that names its queue: KAI places no pod with it"
+        names = "no queue label, so KAI places no pod with it"
         if claim.queue:
-            names = f"the label of queue {claim.queue}: KAI places only pods of that queue with it"
-        text = f"The claim {claim.name}, which pods share, is of GPUs and has {names}"
+            names = (
+                f"the label of queue {claim.queue}, so KAI places only pods of that queue with it"
+            )
+        text = f"ResourceClaim {claim.name}, which pods share, requests GPUs and has {names}"
         evidence = Evidence(claim.ref, f"metadata.labels[{KAI_QUEUE}]", claim.queue or "absent")
         label = shlex.quote(f"{KAI_QUEUE}={group.queue}")
         name = shlex.quote(claim.name)
         overwrite = " --overwrite" if claim.queue else ""
         command = f"kubectl label resourceclaim -n {gang.namespace} {name} {label}{overwrite}"
-        remedy = f"label the claim with queue {group.queue}, if no other queue uses it"
+        remedy = f"Label the claim with queue {group.queue}, if no other queue uses it"
         yield about(evidence, "ClaimQueue", text, remedy, "you", commands=(command,))
 
 
 def claim_elsewhere(gang: Gang) -> Reasons:
-    """The claim is allocated on nodes that can't take the pods that wait."""
+    """The claim is allocated on nodes that can't take the pending pods."""
     for claim, pods in _claims_shared(gang):
         if not claim.allocated or not claim.nodes:
             continue
@@ -75,8 +77,8 @@ def claim_elsewhere(gang: Gang) -> Reasons:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = (
-            f"The claim {claim.name} is bound to {where}, so the {counted(pods, 'pod')} that"
-            " wait must go there"
+            f"ResourceClaim {claim.name} is bound to {where}, so {counted(pods, 'pending pod')}"
+            " must go there"
         )
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
@@ -86,26 +88,25 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
     """Return what helps against a claim that is bound to the wrong nodes, and who can act."""
     is_ours = _is_ours(gang, claim)
-    each = "a ResourceClaimTemplate, which makes a claim for each pod"
+    each = "a ResourceClaimTemplate, which creates a claim for each pod"
     if is_ours:
-        each = "claimMode: template, which makes a claim for each pod"
+        each = "claimMode: template, which creates a claim for each pod"
     if not is_gone:
-        return f"use {each}", "platform" if is_ours else "you"
+        return f"Use {each}", "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
     pods = f"{listed(users)} and then the claim" if users else "the claim"
-    anew = "made anew" if is_ours else "created again"
-    return f"delete {pods}: {anew}, it is bound to other nodes; or use {each}", "you"
+    return f"Delete {pods}: created again, it is bound to other nodes. Or use {each}", "you"
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
-    """Return whether we make a claim, and make it anew if it is gone."""
+    """Return whether grove-admission creates a claim, and creates it again if it is deleted."""
     names = {used.name for pod in gang.pods for used in pod.claims if used.claim == claim.name}
     return CLAIM in names
 
 
 def claim_being_deleted(gang: Gang) -> Reasons:
-    """A shared claim is being deleted, and pods that run keep it: no other pod gets it."""
+    """A shared claim is being deleted, and running pods keep it, so no other pod can use it."""
     for name in sorted(gang.shared_claims):
         claim = gang.index.claims.get((gang.namespace, name))
         if claim is not None and claim.deleting is not None:
@@ -117,11 +118,11 @@ def claim_being_deleted(gang: Gang) -> Reasons:
 def _being_deleted(gang: Gang, claim: ResourceClaim, users: Sequence[str]) -> Reason:
     name = claim.name
     use = counted(users, "pod still uses", "pods still use")
-    text = f"The claim {name} is being deleted, and {use} it, so no other gets it"
-    anew = "is made anew with its pods" if _is_ours(gang, claim) else "can be created again"
+    text = f"ResourceClaim {name} is being deleted, but {use} it, so no other pod can use it"
+    again = "is created again" if _is_ours(gang, claim) else "can be created again"
     remedy = (
-        "delete these pods together as soon as the workload can do without them: then the claim"
-        f" goes, and {anew}"
+        "Delete these pods together as soon as the workload can tolerate it: then the claim is"
+        f" deleted, and {again}"
     )
     command = f"kubectl delete pod -n {gang.namespace} {shlex.join(users)}"
     evidence = Evidence(claim.ref, "metadata.deletionTimestamp", "set")
@@ -139,7 +140,7 @@ def _lasting_users(gang: Gang, claim: ResourceClaim) -> list[str]:
 
 
 def claim_held(gang: Gang) -> Reasons:
-    """A pod that is gone, or about to go, still reserves a claim."""
+    """A claim is still reserved for a pod that is deleted or terminating."""
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
@@ -150,23 +151,26 @@ def claim_held(gang: Gang) -> Reasons:
                 state = f"terminating for {ago(gang.facts.now - pod.deleting)}{finalizers}"
             else:
                 continue
-            text = f"The claim {claim.name} is held by {consumer.name}, {state}"
+            text = f"ResourceClaim {claim.name} is reserved for {consumer.name}, {state}"
             evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
-            remedy = f"look at that pod: kubectl describe pod {shlex.quote(consumer.name)}"
+            remedy = f"Check that pod: kubectl describe pod {shlex.quote(consumer.name)}"
             yield about(evidence, "ClaimHeld", text, remedy, "you")
 
 
 def claim_full(gang: Gang) -> Reasons:
-    """More pods want a claim than may reserve it."""
+    """More pods use a claim than may reserve it."""
     for claim, pods in _claims_shared(gang):
         users = {pod.name for pod in gang.index.pods_of_claim.get(claim.key, ())}
         total = len(users | {consumer.name for consumer in claim.consumers})
         if total <= MOST_CONSUMERS:
             continue
         text = (
-            f"{len(claim.consumers)} pods share the claim {claim.name}, {total} want to, and"
-            f" {MOST_CONSUMERS} may"
+            f"{total} pods want to share ResourceClaim {claim.name}, but at most {MOST_CONSUMERS}"
+            f" can; {len(claim.consumers)} do"
         )
         evidence = Evidence(claim.ref, "status.reservedFor", str(len(claim.consumers)))
-        remedy = "use a template, which makes a claim for each pod, or a narrower mnnvl-scope"
+        remedy = (
+            "Use a ResourceClaimTemplate, which creates a claim for each pod, or a narrower"
+            " mnnvl-scope"
+        )
         yield about(evidence, "ClaimFull", text, remedy, "you", objects=refs(pods))
