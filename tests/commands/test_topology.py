@@ -27,8 +27,8 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "zone   topology.kubernetes.io/zone  16 of 16  2",
         "rack   example.com/rack             15 of 16  4        1 to look at",
         "host   kubernetes.io/hostname       16 of 16  15",
-        "  1  1 node of rack-b2 has no label example.com/rack; KAI leaves it out of every gang with a constraint: 8 GPUs.  LevelLabelMissing",
-        "     helps: label it (platform)",
+        "  1  1 node of rack-b2 lacks the label example.com/rack (8 GPUs), so KAI leaves it out of every gang with a constraint.  LevelLabelMissing",
+        "     helps: Label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
         "zone-b  2 racks  7 nodes  16 of 56 GPUs free  rack-b1 16",
@@ -314,7 +314,9 @@ def test_a_level_in_force_whose_key_is_on_no_node(
     path = written(tmp_path, facts(nodes=without(fleet.RACK, *(n.name for n in fleet.nodes()))))
     assert main(["topology", "--offline", path]) == 1
     printed = capsys.readouterr().out
-    assert "NO NODE has the label example.com/rack (level rack): KAI leaves all 16 nodes" in printed
+    assert (
+        "NO NODE has the label example.com/rack (level rack), so KAI leaves all 16 nodes" in printed
+    )
     assert "; nodes have" not in printed
     assert "kubectl label" not in printed
 

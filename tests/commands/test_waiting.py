@@ -137,7 +137,7 @@ def test_what_waits_is_in_the_order_of_the_line_and_says_what_is_next() -> None:
 def test_a_reason_that_several_have_is_told_once() -> None:
     *_, first, second = lines(equals(placed=1))
     assert first.endswith(
-        "It would have a place by itself, but not after others: job-0 before it takes"
+        "It would fit by itself, but not after the gangs ahead of it: job-0 takes"
         " zone-a/rack-a1 (1 more like it)"
     )
     assert second.split()[-3:] == ["wait", "as", "job-1"]

@@ -85,7 +85,7 @@ def test_only_the_gang_that_a_failed_pod_was_of_has_it_replaced() -> None:
     said = answer(replace(snapshot, pods=(*snapshot.pods[:-1], failed)))
     [reason] = [reason for reason in said.reasons if reason.id == "GangIncomplete"]
     assert [ref.name for ref in reason.objects] == [SECOND]
-    assert reason.remedy.endswith(f"so that Grove makes others: {ROUTER}-6 (Failed)")
+    assert reason.remedy.endswith(f"so Grove creates new ones: {ROUTER}-6 (Failed)")
 
 
 def test_all_pods_of_two_anchors_are_counted_once() -> None:

@@ -31,23 +31,21 @@ CASES = [
         306,
         "w1",
         "GivenUp",
-        "let KAI try again in each cycle",
+        "Let KAI try again in each cycle",
         id="others take its place, and KAI tries it only once",
     ),
     pytest.param(
         14,
         "w2",
         "AfterOthers",
-        "Wait until w0 has started and room is free again: it comes after them in KAI's order",
+        "Wait until w0 has started and room is free again: KAI places it after them",
         id="others take its place and keep it",
     ),
     pytest.param(
         12,
         "w1",
         "NoDomainFits",
-        'Use node pool "other" and a queue in it, if a scheduler serves it: it fits there, or wait until'
-        " PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and"
-        " 8 more end and room for 2 more pods is free; if its work has no end, ask its owner",
+        'Use node pool "other" and a queue in it, if a scheduler serves it: it fits there, or wait until PodGroup run6 (4 pods, there for 365 days), PodGroup run0 (3 pods, there for 365 days) and 8 more end and room for 2 more pods is free; if they run indefinitely, ask their owner',
         id="the scheduler of another pool knows only the queues in it",
     ),
     pytest.param(
@@ -61,8 +59,7 @@ CASES = [
         0,
         "w0",
         "QueueQuota",
-        "make the workload preemptible: label it priorityClassName=train, or use a queue with so much"
-        " quota left, if there is one",
+        "Make the workload preemptible: label it priorityClassName=train, or use a queue with enough quota left",
         id="of the queues, none may have quota left",
     ),
     pytest.param(
@@ -81,7 +78,7 @@ def test_the_remedy_says_all_that_is_needed(seed: int, gang: str, reason: str, r
     assert [each.remedy for each in reasons if each.id == reason] == [remedy]
 
 
-RAISE = "ask for a higher limit on queue"
+RAISE = "Ask for a higher limit on queue"
 LIMITS = [
     pytest.param(
         416,
@@ -89,11 +86,11 @@ LIMITS = [
         [
             (
                 "Queue q1: limit 24 GPUs, 33 used, 6 asked",
-                f"wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE} q1",
+                f"Wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE} q1",
             ),
             (
                 "Queue dep-b: limit 1 GPU, 33 used, 6 asked",
-                f"request at most 1 GPU, or {RAISE} dep-b",
+                f"Request at most 1 GPU, or {RAISE} dep-b",
             ),
         ],
         id="that of the queue above is lower",
@@ -104,7 +101,7 @@ LIMITS = [
         [
             (
                 "Queue dep-a: limit 2 GPUs, 8 used, 4 asked",
-                f"request at most 2 GPUs, or {RAISE} dep-a",
+                f"Request at most 2 GPUs, or {RAISE} dep-a",
             )
         ],
         id="whatever KAI reclaims, the limit is less than is asked for",
@@ -115,7 +112,7 @@ LIMITS = [
         [
             (
                 "Queue dep-b: limit 1 GPU, 14 used, 2 asked",
-                f"request at most 1 GPU, or {RAISE} dep-b",
+                f"Request at most 1 GPU, or {RAISE} dep-b",
             )
         ],
         id="whatever KAI evicts, the limit is less than is asked for",
@@ -148,14 +145,14 @@ def test_a_gang_that_runs_is_not_to_start_anew_for_more_pods() -> None:
     assert (reason.id, note.id) == ("BoundToDomain", "GangSplit")
     assert (
         reason.remedy
-        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0; if its work has no end, ask its owner"
+        == "Wait until PodGroup run0 (1 pod, there for 365 days) ends and room for 1 more pod is free in z0/z0r0/z0r0n0; if they run indefinitely, ask their owner"
     )
 
 
 def test_kai_evicts_for_those_that_come_first() -> None:
     """It evicted `run1` for `run3`, and `w0` was placed in no cycle."""
     answer = told(items_of(54), "w0")
-    assert answer.reasons[0].remedy == "wait: KAI may evict 1 pod of run1, which can be preempted"
+    assert answer.reasons[0].remedy == "Wait: KAI may evict 1 pod of run1, which can be preempted"
     assert [own.words for own in answer.line] == [
         "position 2 of 3 in queue q0, does not fit right now; other gangs are ahead of it"
     ]

@@ -69,8 +69,7 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         (
             failed(QUOTA),
             SAID.format(QUOTA),
-            "Ask for less than the ResourceQuota of namespace inference leaves, or have it raised:"
-            " kubectl describe resourcequota -n inference",
+            "Request less than the ResourceQuota of namespace inference leaves, or ask for a higher one: kubectl describe resourcequota -n inference",
             "you",
         ),
         (
@@ -88,13 +87,13 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         (
             failed("all is well", warns=False),
             LACKS,
-            "See why Job train makes no more pods: kubectl describe job train -n inference",
+            "Find out why Job train creates no more pods: kubectl describe job train -n inference",
             "you",
         ),
         (
             failed(QUOTA, uid="uid-of-another"),
             LACKS,
-            "See why Job train makes no more pods: kubectl describe job train -n inference",
+            "Find out why Job train creates no more pods: kubectl describe job train -n inference",
             "you",
         ),
     ],
@@ -156,7 +155,7 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
     assert reason.text == (
         "PodGroup ring needs 5 pods together (minCount), and only 3 pods of it exist"
     )
-    assert "make 5 pods (replicas or parallelism of StatefulSet ring)" in reason.remedy
+    assert "run 5 pods (replicas or parallelism of StatefulSet ring)" in reason.remedy
     assert "minCount: 3" in reason.remedy
 
 

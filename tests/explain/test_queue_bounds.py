@@ -65,7 +65,7 @@ def test_a_semi_preemptible_gang(placed: int, texts: list[str]) -> None:
     answer = explain(Index(facts), Ref("PodGroup", "default", "one"))
     assert answer is not None
     found = [reason for reason in answer.reasons if reason.id != "GangSplit"]  # only a note
-    assert [reason.text.partition(" and so")[0] for reason in found] == texts
+    assert [reason.text.partition(", so it")[0] for reason in found] == texts
 
 
 def queue(name: str, parent: str, bounds: Object) -> Object:

@@ -142,117 +142,117 @@ EVICTABLE = {
     ),
     "priorities": (PriorityClass("urgent", 200),),
 }
-LOG = "see the log of Grove's operator"
+LOG = "Ask the platform team to read the log of Grove's operator"
 REMEDIES: list[tuple[str, str, Changes, str]] = [
     (
         "NoDomainFits",
         "another gang of the set holds all",
         {"pods": (*pods(), *own(*RACKS))},
-        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all but one node of the rack",
         {"pods": (*pods(), *own(*RACKS, but=("gpu-03",)), occupant("gpu-03"))},
-        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1; if its work has no end, ask its owner, or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
+        "Wait until PodGroup research/batch-eval (1 pod) ends and room for 3 more pods is free in zone-a/rack-a1; if they run indefinitely, ask their owner, or ask the owner of PodCliqueSet llm (3 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "NoDomainFits",
         "a set of the same name in another namespace holds all",
         {"pods": (*pods(), *(replace(pod, namespace="research") for pod in own(*RACKS)))},
-        "Ask the owner of PodCliqueSet research/llm (4 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
+        "Ask the owner of PodCliqueSet research/llm (4 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "NoDomainFits",
         "another gang of the set holds all, beside pods without GPUs",
         {"pods": (*pods(), *own(*RACKS), occupant("gpu-00", gpus=0))},
-        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
+        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "another gang of the set holds the rest of the rack",
         bound(*own("rack-a1", but=("gpu-01", "gpu-02"))),
-        "Restart the gang: it fits elsewhere, or use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
+        "Restart the gang: it fits elsewhere, or use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
     ),
     (
         "BoundToDomain",
         "others hold one node of the rest of the rack",
         bound(*own("rack-a1", but=("gpu-00", "gpu-01", "gpu-02")), occupant("gpu-00")),
-        "Restart the gang: it fits elsewhere, or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1; if its work has no end, ask its owner, or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: such pods do not end by themselves",
+        "Restart the gang: it fits elsewhere, or wait until PodGroup research/batch-eval (1 pod) ends and room for 1 more pod is free in zone-a/rack-a1; if they run indefinitely, ask their owner, or ask the owner of PodCliqueSet llm (1 pod) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ),
     (
         "ChannelTaken",
         "others have the channels",
         channels("gpu-12", "gpu-13"),
-        "Ask the owners of sweep-3 to end their pods: a node has one channel",
+        "Ask the owners of sweep-3 to delete their pods: each node has only one channel",
     ),
     (
         "ChannelTaken",
         "a pod of the gang has the channel",
         own_channel("gpu-13"),
-        "Run one pod with such a claim on a node",
+        "Run only one pod with such a claim per node",
     ),
     (
         "ClaimElsewhere",
         "our claim is bound to a node that the gang doesn't fit",
         bound_claim("gpu-00", name=CLAIM),
-        "use claimMode: template, which makes a claim for each pod",
+        "Use claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is",
         bound_claim("gpu-00"),
-        "use a ResourceClaimTemplate, which makes a claim for each pod",
+        "Use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "delete the claim: made anew, it is bound to other nodes; or use claimMode: template, which makes a claim for each pod",
+        "Delete the claim: created again, it is bound to other nodes. Or use claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "delete batch-gpu-99-0 and then the claim: created again, it is bound to other nodes; or use a ResourceClaimTemplate, which makes a claim for each pod",
+        "Delete batch-gpu-99-0 and then the claim: created again, it is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "VolumeUnbound",
         "there is no StorageClass",
         unbound(),
-        "have a StorageClass of this name made",
+        "Ask the platform team for a StorageClass quick",
     ),
     (
         "VolumeUnbound",
         "there is another StorageClass",
         unbound(StorageClass("fast")),
-        "create the claim anew with one that exists",
+        "Create the claim again with one that exists",
     ),
-    ("GangIncomplete", "a pod ends", ending(), f"wait for the end of {LAST}"),
+    ("GangIncomplete", "a pod ends", ending(), f"Wait until Kubernetes has deleted {LAST}"),
     (
         "GangIncomplete",
         "a finalizer keeps a pod",
         ending(finalizers=("example.com/backup",)),
-        f"ask the owner of the finalizer example.com/backup, which keeps {LAST}",
+        f"Ask the owner of the finalizer example.com/backup to remove it from {LAST}",
     ),
     (
         "GangIncomplete",
         "a pod can't end, because its node is dead",
         {**ending(), "nodes": dead("gpu-03")},
-        f"bring gpu-03 back or, if that is off for good, delete the node: this ends {LAST}",
+        f"Ask the platform team to repair gpu-03, or to delete the node if it is gone for good: this ends {LAST}",
     ),
-    ("NothingMade", "the set is new", nothing(59), f"wait: Grove makes it within seconds; if it lasts, {LOG}"),
+    ("NothingMade", "the set is new", nothing(59), f"Wait a minute: Grove usually needs seconds. If nothing changes, {LOG[:1].lower()}{LOG[1:]}"),
     ("NothingMade", "the set is a minute old", nothing(60), LOG),
     ("NoDomainFits", "KAI evicts nobody for a gang above its quota",
      {**EVICTABLE, "pods": (*pods(), *fill(*RACKS)), "queues": queues(quota=16_000)},
-     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1; if its work has no end, ask its owner"),
+     "Wait until PodGroup research/batch-eval (4 pods) ends and room for 3 more pods is free in zone-a/rack-a1; if they run indefinitely, ask their owner"),
     ("QueueLimit", "others of its queue have what it asks for", {"queues": queues(limit=64_000), **using(41)},
-     "wait until research/held end, or ask for a higher limit on queue team-llm"),
+     "Wait until research/held end, or ask for a higher limit on queue team-llm"),
     ("QueueLimit", "it asks for more than the limit", {"queues": queues(limit=16_000)},
-     "request at most 16 GPUs, or ask for a higher limit on queue team-llm"),
-    ("QueueLimit", "the limit is zero", {"queues": queues(limit=0)}, "ask for a higher limit on queue team-llm"),
+     "Request at most 16 GPUs, or ask for a higher limit on queue team-llm"),
+    ("QueueLimit", "the limit is zero", {"queues": queues(limit=0)}, "Ask for a higher limit on queue team-llm"),
     ("QueueLimit", "a limit is not set", {"queues": queues(limit=0, unset=("limit",))},
-     "set quota and limit of gpu in queue team-llm to -1, which is unlimited"),
+     "Set quota and limit of gpu in queue team-llm to -1 (unlimited)"),
 ]  # fmt: skip
 
 
@@ -278,7 +278,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
     [
         pytest.param(
             {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-            "restart all pods of llm-0-pool-0 together: KAI looks for a rack only for those that it places at once",
+            "Restart all pods of llm-0-pool-0 together: KAI keeps only pods in one rack that it places at the same time",
             id="placed at different times",
         ),
         pytest.param(
@@ -286,12 +286,12 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
                 "nodes": dotted("zone-a.a", "1"),
                 "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-12"),
             },
-            "have the dots taken out of the names of domains, and restart all pods of llm-0-pool-0 together",
+            "Ask the platform team to rename domains without dots, then restart all pods of llm-0-pool-0 together",
             id="KAI takes both racks for one",
         ),
         pytest.param(
             IGNORED,
-            "have the topology named, and restart all pods of llm-0 together",
+            "Name the topology in the PodGroup, then restart all pods of llm-0 together",
             id="the PodGroup names no topology",
         ),
     ],
@@ -480,8 +480,8 @@ def test_gangs_that_are_alike_have_holders_of_their_own() -> None:
         if reason.id == "NoDomainFits"
     ]
     assert remedies == [
-        "Use fewer replicas of PodCliqueSet llm, or more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room, and nothing of it ends. Pods that need each other should start as one gang",
-        "Ask the owner of PodCliqueSet llm (4 pods) to scale down in zone-a/rack-a1: such pods do not end by themselves",
+        "Use fewer replicas of PodCliqueSet llm, or ask for more nodes: batch-gpu-00-0, batch-gpu-01-0, batch-gpu-02-0 and batch-gpu-03-0 of the same workload hold the room and do not end. Pods that need each other should start as one gang",
+        "Ask the owner of PodCliqueSet llm (4 pods) to scale down in zone-a/rack-a1: these pods do not end by themselves",
     ]
 
 
@@ -521,7 +521,7 @@ def test_a_gang_that_never_fits_is_called_by_its_own_name() -> None:
         for reason in said.reasons
         if reason.id == "NeverFits"
     ]
-    needs = "The largest zone has 32 GPUs, and {} needs 80 GPUs"
+    needs = "The largest zone has 32 GPUs, but {} needs 80 GPUs"
     assert texts == [needs.format("llm-0"), needs.format("chat-0")]
 
 
@@ -538,10 +538,10 @@ GROUPED: Changes = {
 @pytest.mark.parametrize(
     ("others", "remedy"),
     [
-        ((), "ask for one of them"),
+        ((), "Ask for one of them"),
         (
             (KaiTopology("other", ("k/block", ZONE)),),
-            "ask for one of them, or name Topology other, which has it",
+            "Ask for one of them, or name Topology other, which has it",
         ),
     ],
 )

@@ -159,7 +159,7 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> 
     (reason,) = answer(facts(pods=(*pods(), *ending))).reasons
     assert (reason.id, reason.remedy.split(",")[0]) == (
         "NoDomainFits",
-        "wait until research/batch-gpu-01-0",
+        "Wait until research/batch-gpu-01-0",
     )
 
 
@@ -213,8 +213,8 @@ def remedy_with(own: str = "urgent", of: dict[str, Any] | None = None, **changes
     return next(reason for reason in answer(snapshot).reasons if reason.id == "NoDomainFits").remedy
 
 
-KAI_EVICTS = "wait: KAI may evict 14 pods of batch-eval, which can be preempted"
-OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if its work has no end, ask its owner"
+KAI_EVICTS = "Wait: KAI may evict 14 pods of batch-eval, which can be preempted"
+OTHERS_END = "Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if they run indefinitely, ask their owner"
 
 
 @pytest.mark.parametrize(

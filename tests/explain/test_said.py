@@ -34,8 +34,8 @@ def event(source: str, about: str = FIRST.uid) -> Changes:
     return {"events": (Event(about, "Unschedulable", "no room", NOW - 10, source),)}
 
 
-SOON = "KAI has said nothing: it should decide within seconds"
-SILENT = "KAI has said nothing for {}: see whether its scheduler runs"
+SOON = "KAI has not reported anything yet: it should decide within seconds"
+SILENT = "KAI has been silent for {}: ask the platform team whether its scheduler runs"
 
 SILENCE: list[tuple[str, Changes, str]] = [
     ("for a minute", {"pods": pods(created=NOW - 60)}, SILENT.format("60 seconds")),
@@ -64,7 +64,7 @@ SILENCE: list[tuple[str, Changes, str]] = [
     (
         "another scheduler places the pods",
         {"pods": pods(scheduler="default-scheduler")},
-        "the pods are placed by default-scheduler, not by KAI",
+        "the pods use default-scheduler, not KAI",
     ),
 ]
 
@@ -130,7 +130,10 @@ def test_an_error_that_grove_never_removes_is_told_with_its_age() -> None:
     explained = answer(facts(gangs=(), sets=(pcs(errors=(over,)),)))
     (missing,) = (reason for reason in explained.reasons if reason.id == "PodGangMissing")
     said = "ERR_GET_PODGANGMAP (17 minutes ago)"
-    assert missing.remedy == f"see the log of Grove's operator; Grove said: {said}"
+    assert (
+        missing.remedy
+        == f"Ask the platform team to read the log of Grove's operator; Grove said: {said}"
+    )
 
 
 FOUR = ("gpu-00", "gpu-00", "gpu-01", "gpu-02")

@@ -379,12 +379,12 @@ def of_unit(**changes: Any) -> Snapshot:
     [
         pytest.param(
             (),
-            "grove-admission makes ComputeDomain lws-a-0-cd, and NVIDIA's controller the template",
+            "Check the events of LeaderWorkerSet a, and ask the platform team",
             id="no ComputeDomain yet",
         ),
         pytest.param(
             (ComputeDomain(NAMESPACE, "lws-a-0-cd", "u", template=UNIT.template),),
-            "NVIDIA's controller makes it from ComputeDomain lws-a-0-cd",
+            "Ask the platform team whether NVIDIA's compute-domain controller runs",
             id="a ComputeDomain without its template",
         ),
     ],
@@ -399,7 +399,7 @@ def test_a_pod_of_a_unit_says_who_makes_what_it_waits_for(domains: Any, remedy: 
         "ResourceClaimTemplate lws-a-0-mnnvl-template does not exist",
     )
     assert reason.remedy.startswith(remedy)
-    assert ("see the events of LeaderWorkerSet a," in reason.remedy) is not bool(domains)
+    assert ("Check the events of LeaderWorkerSet a," in reason.remedy) is not bool(domains)
     shown = "\n".join(tree_lines(found.tree, everything=True, colour=False, width=200))
     assert ("ComputeDomain lws-a-0-cd" in shown) is bool(domains)
 

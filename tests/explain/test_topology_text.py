@@ -97,7 +97,7 @@ def test_labels_of_a_cloud_are_ready_to_paste() -> None:
     )
     text = levels_text({"nodes": cloud})
     assert (
-        "set the levels of ClusterTopology grove-topology to what nodes have: [{domain: block, key:"
+        "Set the levels of ClusterTopology grove-topology to labels that nodes have: [{domain: block, key:"
         f" {AWS}1}}, {{domain: rack, key: {AWS}2}}, {{domain: host, key: kubernetes.io/hostname}}]"
     ) in text
 
@@ -129,4 +129,4 @@ def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:
         for one in nodes
     )
     text = levels_text({"nodes": without})
-    assert f"set the key of level rack to {RACK}s, a label that nodes have" in text
+    assert f"Set the key of level rack to {RACK}s, a label that nodes have" in text

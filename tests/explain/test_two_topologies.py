@@ -84,47 +84,47 @@ CASES = (
     Case(
         "nodes lack the leaf, which only a SubGroup asks for",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l2", "z/r2 s/-"),
-        (("LevelLabelMissing", "2 nodes have no label leaf; KAI leaves them out of every part with a constraint of topology network: 16 GPUs"),),
+        (("LevelLabelMissing", "2 nodes lack the label leaf (16 GPUs), so KAI leaves them out of every part with a constraint of topology network"),),
     ),
     Case(
         "a node between others lacks the leaf, and with it the gang fits",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l1", "z/r2 s/l2"),
-        (("LevelLabelMissing", "1 node of l1 has no label leaf; with it the gang fits; KAI leaves it out of every part with a constraint of topology network: 8 GPUs"),),
+        (("LevelLabelMissing", "1 node of l1 lacks the label leaf (8 GPUs), so KAI leaves it out of every part with a constraint of topology network; with it the gang fits"),),
         placed=("n1", "", "n3"),
     ),
     Case(
         "no node has the label of the level that only a SubGroup asks for",
         fleet("z/r1 s/-", "z/r1 s/-", "z/r2 s/-"),
-        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf): KAI leaves all 3 nodes out of every part with a constraint of topology network"),),
+        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf), so KAI leaves all 3 nodes out of every part with a constraint of topology network"),),
     ),
     Case(
         "nodes lack the rack, and the part of the network has its place there",
         fleet("z/- s/l1", "z/- s/l1", "z/r1 s/l2", "z/r2 s/l2"),
-        (("LevelLabelMissing", "2 nodes lack the label of a level: KAI leaves them out of parts with a constraint of topology rooms, and this gang has a place without"),),
+        (("LevelLabelMissing", "2 nodes lack the label of a level, so KAI leaves them out of parts with a constraint of topology rooms. This gang has room without them"),),
         fits=True,
     ),
     Case(
         "one node lacks the leaf, another one the rack",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/- s/l2"),
         (
-            ("LevelLabelMissing", "1 node has no label leaf; KAI leaves it out of every part with a constraint of topology network: 8 GPUs"),
-            ("LevelLabelMissing", "1 node has no label rack; KAI leaves it out of every part with a constraint of topology rooms: 8 GPUs"),
+            ("LevelLabelMissing", "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every part with a constraint of topology network"),
+            ("LevelLabelMissing", "1 node lacks the label rack (8 GPUs), so KAI leaves it out of every part with a constraint of topology rooms"),
         ),
     ),
     Case(
         "one leaf of six is below two spines",
         fleet("z/r1 s/l1", "z/r1 t/l1", "z/r2 s/l2", "z/r3 s/l3", "z/r4 s/l4", "z/r5 s/l5", "z/r6 s/l6"),
-        (("NotATree", "l1 is in s and t of topology network: KAI counts 2 leafs of 1 node"),),
+        (("NotATree", "l1 is in s and t of topology network, so KAI counts 2 leafs of 1 node"),),
     ),
     Case(
         "most leaves are below two spines",
         fleet("z/r1 s/l1", "z/r1 t/l1", "z/r2 s/l2"),
-        (("NotATree", "1 of 2 names of a leaf is in more than one spine of topology network, such as l1; KAI counts each as a leaf of its own"),),
+        (("NotATree", "1 of 2 names of a leaf is in more than one spine of topology network, such as l1. KAI counts each of them as a separate leaf"),),
     ),
     Case(
         "dots in the names of the network",
         fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
-        (("DomainsJoined", "KAI joins names with dots and takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),),
+        (("DomainsJoined", "KAI joins names with dots, so it takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),),
         fits=True,
     ),
     Case(
@@ -137,8 +137,8 @@ CASES = (
         "pods run in two leaves that KAI takes for one",
         fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
         (
-            ("RequiredViolated", "net requires leaf, and its 2 pods are in 2 leafs: a.b/c and a/b.c"),
-            ("DomainsJoined", "KAI joins names with dots and takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),
+            ("RequiredViolated", "net must stay in one leaf, but its 2 pods are in 2 leafs: a.b/c and a/b.c"),
+            ("DomainsJoined", "KAI joins names with dots, so it takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),
         ),
         placed=("n1", "n2", "n3"),
     ),
@@ -159,12 +159,11 @@ def test_a_gang_of_one_topology_is_told_nothing_of_another_one() -> None:
     assert found == (
         (
             "LevelLabelMissing",
-            "1 node has no label leaf; KAI leaves it out of every gang with a constraint: 8 GPUs",
+            "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every gang with a constraint",
         ),
         (
             "NotATree",
-            "1 of 1 name of a leaf is in more than one spine, such as l1; KAI counts each as a leaf"
-            " of its own",
+            "1 of 1 name of a leaf is in more than one spine, such as l1. KAI counts each of them as a separate leaf",
         ),
     )
 
@@ -175,7 +174,7 @@ def test_topologies_with_equal_levels_are_told_once() -> None:
     parts = (LEAF, replace(RACK, told=LEAF.told, topology="copy"))
     found = said(answer(index_of(nodes, subgroups=parts, topologies=(*TOPOLOGIES, copy))))
     assert [text for _, text in found] == [
-        "1 node has no label leaf; KAI leaves it out of every gang with a constraint: 8 GPUs"
+        "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every gang with a constraint"
     ]
 
 
@@ -187,4 +186,4 @@ def test_dots_are_the_cause_in_whatever_topology_they_are(first: SubGroup) -> No
     placed = ("n1", "n2", "n3") if first is LEAF else ("n3", "n1", "n2")
     found = answer(index_of(nodes, placed, subgroups=(first, second)))
     [violated] = [reason for reason in found.reasons if reason.id == "RequiredViolated"]
-    assert violated.remedy.startswith("have the dots taken out of the names of domains")
+    assert violated.remedy.startswith("Ask the platform team to rename domains without dots")

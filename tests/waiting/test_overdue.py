@@ -57,7 +57,7 @@ def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
     (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
     assert (blocked.reason, blocked.message) == (
         "AfterOthers",
-        "It would have a place by itself, but not after others. Helps: Wait: it comes after"
+        "It would fit by itself, but not after the gangs ahead of it. Helps: Wait: it comes after"
         " other gangs in KAI's order (nobody has to do anything)",
     )
 
@@ -133,7 +133,9 @@ def test_what_kai_says_now_is_the_reason_if_no_other_is_known() -> None:
     waiting = tuple(replace(pod, unscheduled="no luck", said_at=NOW - 60) for pod in pods())
     (blocked,) = overdue_of(pods=waiting).workloads
     assert (blocked.reason, blocked.who) == ("KaiRefuses", "you")
-    assert blocked.message.startswith("KAI says: no luck. By what we check it fits in zone-a/rack")
+    assert blocked.message.startswith(
+        "KAI says: no luck. According to our checks it fits in zone-a/rack"
+    )
 
 
 def test_what_may_not_be_read_is_not_guessed() -> None:

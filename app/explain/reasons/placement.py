@@ -218,7 +218,7 @@ def _no_room_for_more(obstacle: Obstacle) -> Reasons:
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
         " more next to it, even without other workloads"
     )
-    remedy = "Add nodes to run the rest. Nothing is wrong: the gang has its minimum"
+    remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     yield about(evidence, "NoDomainFits", text, remedy, "platform")
 

@@ -171,9 +171,9 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     """Return the reason for nodes that lack labels; `effect` says what that does."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     severity: Severity = "note"
-    cost = ", which have no GPUs"
+    cost = " (no GPUs)"
     if gpus:
-        severity, cost = "warning", f": {amount('/gpu', gpus)}"
+        severity, cost = "warning", f" ({amount('/gpu', gpus)})"
     names = [node.name for node in nodes]
     labels = [f"{key}={value or 'VALUE'}" for key in keys]
     refs = tuple(node.ref for node in nodes)
@@ -187,7 +187,7 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     return Reason(
         "LevelLabelMissing",
         refs,
-        f"{_lacking(keys, value, len(nodes))}{effect}{cost}",
+        f"{_lacking(keys, value, len(nodes))}{cost}{effect}",
         remedy,
         "platform",
         evidence,

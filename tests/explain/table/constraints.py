@@ -25,7 +25,7 @@ CONSTRAINTS = (
         "LevelUnknown",
         "the set asks for a level that is not there",
         {"sets": (pcs(asked=UserConstraint("block", field="packDomain")),)},
-        '"block" is no level of the ClusterTopology grove-topology: its levels are zone, rack and host',
+        '"block" is not a level of ClusterTopology grove-topology, whose levels are zone, rack and host',
         "you",
         {"sets": (pcs(),)},
         ("design",),
@@ -34,7 +34,7 @@ CONSTRAINTS = (
         "LevelUnknown",
         "the set prefers a level that is not there",
         {"sets": (pcs(asked=UserConstraint("zone", "block", "grove-topology", "pack.required")),)},
-        '"block" is no level of the ClusterTopologyBinding grove-topology: its levels are zone, rack and host',
+        '"block" is not a level of ClusterTopologyBinding grove-topology, whose levels are zone, rack and host',
         "you",
         {"sets": (pcs(asked=UserConstraint("zone", "host", "grove-topology")),)},
         ("today",),
@@ -46,7 +46,7 @@ CONSTRAINTS = (
             "sets": (pcs(asked=UserConstraint("zone", "", "other", "pack.required")),),
             "gangs": (gang(topology=""),),
         },
-        "There is no topology other, which the set names",
+        "The set names topology other, which does not exist",
         "you",
         {},
         ("today",),
@@ -66,7 +66,7 @@ CONSTRAINTS = (
                 ),
             )
         },
-        "The constraints of llm can't be kept: gone",
+        "The constraints of llm cannot be satisfied: gone",
         "you",
         {
             "sets": (
@@ -91,7 +91,7 @@ CONSTRAINTS = (
                 ),
             )
         },
-        "The constraints of llm can't be kept: TopologyDisabled",
+        "The constraints of llm cannot be satisfied: TopologyDisabled",
         "you",
         {
             "sets": (
@@ -116,7 +116,7 @@ CONSTRAINTS = (
                 ),
             )
         },
-        "example.com/block is no level of KAI's Topology grove-topology: it has topology.kubernetes.io/zone, example.com/rack and kubernetes.io/hostname",
+        "example.com/block is not a level of KAI's Topology grove-topology, which has topology.kubernetes.io/zone, example.com/rack and kubernetes.io/hostname",
         "platform",
         {},
         also=("GangUnconstrained",),
@@ -128,7 +128,7 @@ CONSTRAINTS = (
             "gangs": (gang(topology=""),),
             "events": (event(f"uid-{ROUTER}-0", "PodGrouperWarning", "no topology"),),
         },
-        "The PodGang has constraints and does not say which topology they are about: KAI can't group its pods",
+        "The PodGang has constraints but does not name a topology, so KAI can't group its pods",
         "platform",
         {"gangs": (gang(topology="", told=SchedulerConstraint(), groups=()),)},
     ),
@@ -136,7 +136,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the PodGang lacks the constraint of the set",
         {"gangs": (gang(told=SchedulerConstraint()),)},
-        "The PodGang llm-0 is scheduled without regard to zone, which the set asks for",
+        "The set asks for zone, but PodGang llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "gangs": (gang(told=SchedulerConstraint(RACK)),),
@@ -147,7 +147,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the replica of the scaling group is told a broader level",
         {"gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE)),)),)},
-        "The PodGang llm-0 is scheduled without regard to rack, which the set asks for",
+        "The set asks for rack, but PodGang llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(HOST)),)),),
@@ -158,7 +158,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "KAI's PodGroup lacks the constraint of the PodGang",
         {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The PodGroup llm-0 is scheduled without regard to rack, which the set asks for",
+        "The set asks for rack, but PodGroup llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "pod_groups": (
@@ -175,7 +175,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "a clique of the set can never reach its minimum",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=4, minimum=6),)),)},
-        "Clique router needs 6, and 4 can exist: it is never placed",
+        "Clique router needs 6, but at most 4 can exist, so it is never placed",
         "you",
         {"sets": (pcs(cliques=(replace(pcs().cliques[0], replicas=6, minimum=6),)),)},
     ),
@@ -183,7 +183,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "the PodGang needs more pods than its PodClique makes",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=2))},
-        f"{WORKERS} needs 3, and 2 can exist: it is never placed",
+        f"{WORKERS} needs 3, but at most 2 can exist, so it is never placed",
         "you",
         {"cliques": (cliques()[0], replace(cliques()[1], replicas=3))},
         also=("MinAboveReplicas",),
@@ -192,7 +192,7 @@ CONSTRAINTS = (
         "MinAboveReplicas",
         "KAI's PodGroup needs more pods than the PodCliques make",
         {"pod_groups": (pod_group(minimum=5),)},
-        "The gang needs 5 pods, and 4 can exist: it is never placed",
+        "The gang needs 5 pods, but at most 4 can exist, so it is never placed",
         "you",
         {"pod_groups": (pod_group(minimum=4),)},
     ),

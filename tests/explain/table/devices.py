@@ -60,7 +60,7 @@ DEVICES = (
         "NoDomainFits",
         "claims have GPUs of nodes in every rack",
         fleet(*taken(*racks("rack-a1", "rack-a2", "rack-b2"), "gpu-08", "gpu-09")),
-        "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (30 GPUs are free, in pieces that are too small)",
+        "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (30 GPUs are free, but too fragmented)",
         "platform",
         fleet(*taken(*racks("rack-a1", "rack-a2"), "gpu-08")),
     ),
@@ -74,7 +74,7 @@ DEVICES = (
                 for count, generation in ((8, 1), (4, 2))
             )
         ),
-        "No node has 8 GPUs, which a pod asks for: the largest has 4 GPUs",
+        "No node has 8 GPUs, which a pod requests; the largest has 4 GPUs",
         "you",
         fleet(
             slices=tuple(

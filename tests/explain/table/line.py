@@ -46,9 +46,7 @@ LINE = (
         "AfterOthers",
         "the binding of the older gang is refused each time",
         {**rival(3600), "events": (REFUSED,)},
-        "It would have a place by itself, but not after others: rival before it takes"
-        " zone-b/rack-b1. Binding of rival is refused each time: a policy denied it"
-        " (10 seconds ago)",
+        "It would fit by itself, but not after the gangs ahead of it: rival takes zone-b/rack-b1. Binding of rival is refused each time: a policy denied it (10 seconds ago)",
         "you",
         {**rival(60), "events": (REFUSED,)},
     ),
@@ -56,8 +54,7 @@ LINE = (
         "AfterOthers",
         "an older gang in the same queue takes room in the only rack",
         rival(3600),
-        "It would have a place by itself, but not after others: rival before it takes"
-        " zone-b/rack-b1",
+        "It would fit by itself, but not after the gangs ahead of it: rival takes zone-b/rack-b1",
         "wait",
         rival(60),
     ),
@@ -65,8 +62,7 @@ LINE = (
         "AfterOthers",
         "an older gang fills the queue above both",
         limited(3600),
-        "It would have a place by itself, but not after others: rival before it leaves too little"
-        " of what queue root may have",
+        "It would fit by itself, but not after the gangs ahead of it: rival leaves too little of what queue root may have",
         "wait",
         limited(60),
     ),

@@ -78,7 +78,7 @@ PLACEMENT = (
             "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
             "pods": (pods()[0], *(pod(WORKERS, n) for n in range(5))),
         },
-        "The largest rack has 32 GPUs, and llm-0-pool-0 needs 40 GPUs",
+        "The largest rack has 32 GPUs, but llm-0-pool-0 needs 40 GPUs",
         "you",
         {
             "cliques": (cliques()[0], replace(cliques()[1], replicas=4)),
@@ -99,7 +99,7 @@ PLACEMENT = (
                 for n in nodes()
             )
         },
-        "No node offers nvidia.com/gpu, which a pod asks for, although 16 nodes have GPUs by the labels",
+        "No node offers nvidia.com/gpu, which a pod requests, although 16 nodes have GPUs according to the labels",
         "platform",
         {},
     ),
@@ -107,7 +107,7 @@ PLACEMENT = (
         "NeverFits",
         "one node is too small",
         {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(16)) for n in range(3)))},
-        "No node has 16 GPUs, which a pod asks for: the largest has 8 GPUs",
+        "No node has 16 GPUs, which a pod requests; the largest has 8 GPUs",
         "you",
         {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(8)) for n in range(3)))},
     ),
@@ -127,7 +127,7 @@ PLACEMENT = (
         "NeverFits",
         "no node is in the topology",
         {"nodes": without(ZONE, *(n.name for n in nodes()))},
-        "No rack exists: no node has the labels of all levels",
+        "No rack exists, because no node has the labels of all levels",
         "you",
         {"nodes": without(ZONE, *(n.name for n in nodes()[4:]))},
         also=("LevelLabelMissing",),
@@ -348,7 +348,7 @@ PLACEMENT = (
                 *(occupant(n.name, shape=shape(0, memory=204 * 2**30)) for n in nodes()),
             )
         },
-        "GPUs fit in 4 racks, memory in none: a pod asks for 900 GiB, and at most 820 GiB is free on a node with free GPUs",
+        "GPUs are free in 4 racks, but not enough memory: a pod requests 900 GiB, and at most 820 GiB is free on a node with free GPUs",
         "you",
         {
             "pods": (
@@ -376,7 +376,7 @@ PLACEMENT = (
             "sets": (pcs(groups=()),),
             "pod_groups": (pod_group(subgroups=()),),
         },
-        "3 pods of llm-0-pool-0 in 2 racks, 1 would do",
+        "3 pods of llm-0-pool-0 are in 2 racks; 1 would be enough",
         "you",
         {
             "pods": placed("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
@@ -394,7 +394,7 @@ PLACEMENT = (
         "NodeGone",
         "two workers are on a node that was deleted",
         {"pods": placed("gpu-00", "gpu-00", "gpu-99", "gpu-99")},
-        "2 pods of llm-0 are on node gpu-99, which is gone",
+        "2 pods of llm-0 are on node gpu-99, which does not exist any more",
         "you",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")},
     ),
@@ -421,7 +421,7 @@ PLACEMENT = (
         "BindingFailed",
         "the binder reports an error",
         {"events": (event(f"uid-{WORKERS}-0", "BindingError", "no device"),)},
-        "KAI chose a node, and binding failed: no device (10 seconds ago)",
+        "KAI chose a node, but binding failed: no device (10 seconds ago)",
         "platform",
         {"events": (event("uid-of-another-pod", "BindingError", "no device"),)},
     ),

@@ -57,8 +57,7 @@ SHARING = (
         "GpuMemoryUnknown",
         "pods ask for GPU memory, and no node says how much its GPUs have",
         {"pods": pods(shape=MEMORY)},
-        "No node has the label nvidia.com/gpu.memory, from which KAI reads the memory of GPUs: it"
-        " places no pod that asks for gpu-memory",
+        "No node has the label nvidia.com/gpu.memory, from which KAI reads the memory of GPUs, so KAI cannot place pods that request gpu-memory",
         "platform",
         {"pods": pods(shape=MEMORY), "nodes": with_memory("81920")},
     ),
@@ -66,8 +65,7 @@ SHARING = (
         "ReservationEvicted",
         "a taint evicts the pod that reserves a GPU",
         evicted(),
-        "KAI's pod batch-gpu-00-0, which reserves a shared GPU of gpu-00, does not tolerate the"
-        " NoExecute taint hpc and is evicted: no pod gets a part of a GPU there",
+        "KAI's pod batch-gpu-00-0, which reserves a shared GPU of gpu-00, does not tolerate the NoExecute taint hpc and is evicted, so no pod can share a GPU there",
         "platform",
         evicted(Toleration("hpc", "Exists", "", "")),
     ),
@@ -75,8 +73,7 @@ SHARING = (
         "NoDomainFits",
         "each shared GPU has 0.4 left, and pods ask for 0.6 of one",
         {"pods": (*pods(shape=part_of(0.6)), *shared(0.6, 8))},
-        "No rack has room for any of 3 pods of 0.6 GPUs; 0.6 is asked of 1 GPU, and at most 0.4 of"
-        " one is left, on gpu-00",
+        "No rack has room for any of 3 pods of 0.6 GPUs; each pod requests 0.6 of 1 GPU, and at most 0.4 of a GPU is free, on gpu-00",
         "wait",
         {"pods": (*pods(shape=part_of(0.4)), *shared(0.6, 8))},
     ),
@@ -84,7 +81,7 @@ SHARING = (
         "NoDomainFits",
         "a reserved GPU is taken once, however many pods share it",
         {"pods": (*pods(), *shared(0.5, 1))},
-        "No rack has room for any of 3 pods of 8 GPUs (28 GPUs are free, in pieces that are too small)",
+        "No rack has room for any of 3 pods of 8 GPUs (28 GPUs are free, but too fragmented)",
         "wait",
         {"pods": (*pods(shape=shape(7)), *shared(0.5, 1))},
     ),
@@ -100,8 +97,7 @@ SHARING = (
         "NoDomainFits",
         "KAI chooses the fullest rack, and what ends there counts as free",
         {"pods": (*pods(), *ending_in_the_first_rack())},
-        "KAI chooses gpu-01, gpu-02 and gpu-03 and waits until 3 pods there end: it counts what they"
-        " leave as free room",
+        "KAI chose gpu-01, gpu-02 and gpu-03, whose terminating pods it counts as free, and waits until 3 pods there have ended",
         "wait",
         {"pods": pods()},
     ),

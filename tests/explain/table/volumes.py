@@ -24,7 +24,7 @@ def data(**changes: object) -> VolumeClaim:
 
 
 BOUND = data(phase="Bound", volume="pv-1", storage_class="fast")
-NAMED = "PersistentVolumeClaim data, which 4 pods name,"
+NAMED = "PersistentVolumeClaim data, which 4 pods use,"
 
 VOLUMES = (
     Row(
@@ -63,7 +63,7 @@ VOLUMES = (
         "VolumeUnbound",
         "it names no StorageClass, and there is no default",
         claimed(data(), FAST),
-        f"{NAMED} names no StorageClass, and none is the default",
+        f"{NAMED} names no StorageClass, and there is no default",
         "you",
         claimed(data(), replace(LATE, is_default=True)),
     ),
@@ -71,7 +71,7 @@ VOLUMES = (
         "VolumeUnbound",
         "it wants a volume that is made by hand",
         claimed(data(storage_class="")),
-        f"{NAMED} is not bound, and its volumes are made by hand",
+        f"{NAMED} is not bound, and no provisioner creates volumes for it",
         "platform",
         claimed(data(storage_class="", phase="Bound")),
     ),

@@ -99,7 +99,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain gpu-12 gpu-13: 2 nodes, 0 pods must leave",
             "1 workload would be worse:",
-            "! inference/rival  It would have a place by itself, but not after others: llm-0 before it takes zone-b/rack-b1 (AfterOthers)",
+            "! inference/rival  It would fit by itself, but not after the gangs ahead of it: llm-0 takes zone-b/rack-b1 (AfterOthers)",
             "1 gang would still wait for room",
         ],
         1,
@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
         [
             "if: label gpu-10: example.com/rack=rack-b2",
             "1 workload would be worse:",
-            "! inference/llm  llm-0-pool-0 requires rack, and its 3 pods are in 2 racks: zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
+            "! inference/llm  llm-0-pool-0 must stay in one rack, but its 3 pods are in 2 racks: zone-b/rack-b1 and zone-b/rack-b2 (RequiredViolated)",
         ],
         1,
     ),
