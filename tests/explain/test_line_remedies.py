@@ -86,11 +86,11 @@ LIMITS = [
         [
             (
                 "Queue q1: limit 24 GPUs, 33 used, 6 asked",
-                f"Wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE} q1",
+                f"Wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE[:1].lower()}{RAISE[1:]} q1",
             ),
             (
                 "Queue dep-b: limit 1 GPU, 33 used, 6 asked",
-                f"Request at most 1 GPU, or {RAISE} dep-b",
+                f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             ),
         ],
         id="that of the queue above is lower",
@@ -101,7 +101,7 @@ LIMITS = [
         [
             (
                 "Queue dep-a: limit 2 GPUs, 8 used, 4 asked",
-                f"Request at most 2 GPUs, or {RAISE} dep-a",
+                f"Request at most 2 GPUs, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
             )
         ],
         id="whatever KAI reclaims, the limit is less than is asked for",
@@ -112,7 +112,7 @@ LIMITS = [
         [
             (
                 "Queue dep-b: limit 1 GPU, 14 used, 2 asked",
-                f"Request at most 1 GPU, or {RAISE} dep-b",
+                f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             )
         ],
         id="whatever KAI evicts, the limit is less than is asked for",

@@ -137,7 +137,7 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
     """Pods outside of PodCliques ask for MNNVL and have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
-        ask = counted(without, "pod asks for MNNVL and has", "pods ask for MNNVL and have")
+        ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
         text = f"{ask} no claim, because no webhook answered at their creation"
         yield _replaceable("ClaimNotInjected", text, refs(without), "platform")
 
