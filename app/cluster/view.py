@@ -166,8 +166,7 @@ class Known(Value):
         """Raise NotGiven if a missing object may exist."""
         if not self.is_whole:
             raise NotGiven(
-                f'no verdict without {resource.kind} "{name}", which is not among the documents:'
-                f" add it{hint}"
+                f'add {resource.kind} "{name}" to the documents{hint}: the verdict depends on it'
             )
 
 

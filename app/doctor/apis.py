@@ -29,32 +29,30 @@ Read = Callable[[str], Awaitable[Object]]
 
 
 class Api(Value):
-    """A resource that we need.
-
-    It has the status of the check if it is not served (`absent`), and what then does not work
-    (`means`).
-    """
+    """A resource that we need."""
 
     resource: Resource
     absent: Status
+    """The status of the check if the resource is not served."""
     means: str
+    """What does not work without it."""
     remedy: str
 
 
-_GROVE = "Install Grove, unless nothing here is to use it."
-_KAI = "Install the KAI Scheduler, unless nothing here is to use it."
+_GROVE = "Install Grove, unless this cluster does not need it."
+_KAI = "Install the KAI Scheduler, unless this cluster does not need it."
 _BINDINGS = f"Apply the CRD {kinds.CLUSTER_TOPOLOGY_BINDING} of your release of Grove."
-_MNNVL = "PodCliques that ask for MNNVL are refused"
+_MNNVL = "PodCliques that request MNNVL are rejected"
 _NEWER = (
-    "Try your workloads with grove-admission check, and install a release of grove-admission that"
-    " knows this version."
+    "Test your workloads with grove-admission check, and install a release of grove-admission that"
+    " supports this version."
 )
 
 APIS = (
     Api(
         kinds.CLUSTER_TOPOLOGY,
         "problem",
-        "topology constraints can't be checked",
+        "topology constraints cannot be checked",
         "Apply manifests/crds.",
     ),
     Api(kinds.POD_CLIQUE_SET, "warning", "there is nothing to check", _GROVE),
@@ -62,27 +60,27 @@ APIS = (
     Api(kinds.POD_CLIQUE_SCALING_GROUP, "warning", "there are no scaling groups", _GROVE),
     Api(kinds.POD_GANG, "warning", "there is nothing to translate for the scheduler", _GROVE),
     Api(kinds.POD_GROUP, "warning", "SubGroup names are not checked, Workloads not mapped", _KAI),
-    Api(kinds.KAI_TOPOLOGY, "warning", "the scheduler doesn't learn the levels", _KAI),
+    Api(kinds.KAI_TOPOLOGY, "warning", "the scheduler does not know the levels", _KAI),
     Api(
         kinds.COMPUTE_DOMAIN,
         "warning",
         _MNNVL,
-        "Install NVIDIA's DRA driver, unless nothing here is to use it.",
+        "Install NVIDIA's DRA driver, unless this cluster does not need it.",
     ),
     Api(
         kinds.RESOURCE_CLAIM,
         "warning",
         _MNNVL,
-        "It needs a Kubernetes with resource.k8s.io (1.32 or later).",
+        "Upgrade to a Kubernetes with resource.k8s.io (1.32 or later).",
     ),
     Api(kinds.WORKLOAD, "ok", "there are no Workloads to map", ""),
 )
 
 
 async def check_apis(client: Client, read: Read) -> Checks:
-    """Yield the version of Kubernetes, and a check for each API.
+    """Return the version of Kubernetes, a check for each API, and one for each broken CRD.
 
-    There is another one for each CRD of their groups that is not established. Raise ClusterError.
+    Raise ClusterError.
     """
     crds = await every(client, Selection(CRD))
     broken = check_definitions(crds, {api.resource.group for api in APIS})
@@ -97,7 +95,7 @@ async def check_apis(client: Client, read: Read) -> Checks:
 async def _check_version(read: Read) -> Checks:
     """Return a check that the API server is new enough.
 
-    matchConditions of webhooks and ValidatingAdmissionPolicies are stable in Kubernetes 1.30.
+    matchConditions of webhooks and ValidatingAdmissionPolicies are stable since Kubernetes 1.30.
     """
     try:
         version = await read("/version")
@@ -122,13 +120,13 @@ async def _check_version(read: Read) -> Checks:
 
 
 def version_number(version: JsonMap) -> tuple[int, ...]:
-    """Return major and minor of what an API server says of its version, 0 for each unknown one."""
+    """Return the major and minor version of an API server, 0 for an unknown one."""
     parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
     return tuple(int(part[0]) if part else 0 for part in parts)
 
 
 async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> Check | None:
-    """Return a check; None if the CRD is `broken`, because there is a check for it already."""
+    """Return a check, or None if there already is one because the CRD is `broken`."""
     resource = api.resource
     version = client.served_version(resource)
     if version is not None and version not in resource.versions:
@@ -140,15 +138,17 @@ async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Chec
 
     bindings = client.served_version(kinds.CLUSTER_TOPOLOGY_BINDING)
     if resource is kinds.CLUSTER_TOPOLOGY and bindings is not None:
-        return ok(f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, in place of {resource}")
+        return ok(f"{kinds.CLUSTER_TOPOLOGY_BINDING}: {bindings}, instead of {resource}")
 
     others = await _other_versions(read, resource)
     if others:
         message = (
-            f"{resource} is served as {', '.join(others)}; this version knows"
+            f"{resource} is served as {', '.join(others)}; this version supports"
             f" {', '.join(resource.versions)}"
         )
-        return problem(f"{message}: {api.means}", "Find the grove-admission that knows it.")
+        return problem(
+            f"{message}: {api.means}", "Install a release of grove-admission that supports it."
+        )
 
     return Check(api.absent, f"{resource} is not installed: {api.means}", api.remedy)
 
@@ -173,8 +173,8 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
     """Return the checks of the CRDs of `groups`, by the name of the CRD.
 
-    A CRD that is not established is a problem, and one that is established with fewer names than
-    its spec has is a warning.
+    A CRD that is not established is a problem. One that is established without some names of its
+    spec is a warning.
     """
     in_groups = [crd for crd in crds if _group(crd) in groups]
     checks = {crd["metadata"]["name"]: _check_crd(crd, in_groups) for crd in in_groups}
@@ -193,7 +193,7 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         taken_by = _conflicts(crd, others)
         by = f" by {', '.join(taken_by)}" if taken_by else ""
         state = (
-            "is served without all of its names"
+            "is served without some of its names"
             if served
             else "is not established, and its API is not served"
         )
@@ -207,8 +207,8 @@ def _check_crd(crd: Object, others: Iterable[Object]) -> Check | None:
         f"{item.get('type')}={item.get('status')}: {item.get('message')}" for item in conditions
     )
     remedy = (
-        f"See kubectl describe crd {name}. If it is being deleted, its objects wait for their"
-        " finalizers."
+        f"Run: kubectl describe crd {name}. If it is being deleted, remove the finalizers of its"
+        " objects."
     )
 
     return problem(f"CRD {name} is not established, and its API is not served: {reasons}", remedy)
@@ -240,29 +240,29 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
     """Return how to correct a CRD.
 
-    If another CRD gives up a name, the API server examines a CRD whose spec has names that were not
-    accepted. If the CRD itself gives up the name, it is not examined again, and has to be created
-    anew.
+    If another CRD gives up a name, the API server examines a CRD whose names were not accepted
+    again. If the CRD itself gives up the name, it is not examined again and must be created again.
     """
     if accepted.get("reason") != "ShortNamesConflict":
         return (
-            f"Delete the CRD that is not used: kubectl delete crd {name}, or"
+            f"Delete the unused CRD: kubectl delete crd {name}, or"
             f" {' or '.join(taken_by) or 'the other'}."
         )
 
-    anew = f"kubectl delete crd {name} (it was never served, and so has no objects)"
+    delete = f"kubectl delete crd {name} (it was never served, so it has no objects)"
     if name == str(kinds.CLUSTER_TOPOLOGY):
         return (
-            f"Create it anew without short names: {anew}; kubectl apply -k manifests/prerequisites."
+            f"Create it again without short names: {delete}; kubectl apply -k"
+            " manifests/prerequisites."
         )
 
     if not taken_by:
-        return f"Create it anew: {anew}; then apply it again."
+        return f"Create it again: {delete}; then apply it."
 
     patch = '[{"op": "remove", "path": "/spec/names/shortNames"}]'
 
     return (
-        f"Remove the short names of the other one: kubectl patch crd {taken_by[0]} --type=json -p"
+        f"Remove the short names of the other CRD: kubectl patch crd {taken_by[0]} --type=json -p"
         f" '{patch}'"
     )
 
@@ -271,18 +271,16 @@ def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
 
 
 class Release(Value):
-    """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec.
-
-    `tried` is the commit that this version was tried with, "" if none was. With `has_bindings`,
-    topologies are ClusterTopologyBindings.
-    """
+    """A range of releases of a neighbour, which is recognised by a CRD and a field of its spec."""
 
     neighbour: str
     title: str
     tried: str
+    """The commit that this version was tested with, or ""."""
     crd: str
     field: str = ""
     has_bindings: bool = False
+    """Whether its topologies are ClusterTopologyBindings."""
 
 
 RELEASES = (
@@ -324,7 +322,8 @@ RELEASES = (
     ),
     Release("Dynamo", "", "", "dynamographdeployments.nvidia.com"),
 )
-"""Of each neighbour the latest first: the first one whose CRD and field are there is installed."""
+"""Releases per neighbour, newest first; the first whose CRD and field exist is taken as installed.
+"""
 
 
 async def check_releases(client: Client) -> Checks:
@@ -356,5 +355,5 @@ def _fields(crd: JsonMap) -> set[str]:
 def _text(release: Release) -> str:
     name = f"{release.neighbour} {release.title}".rstrip()
     if release.tried:
-        return f"{name}: tried at {release.tried}"
-    return f"{name}: not tried with this version"
+        return f"{name}: tested at {release.tried}"
+    return f"{name}: not tested with this version"

@@ -1,7 +1,4 @@
-"""The serving certificate.
-
-The checks say whether it is valid, and whether the caBundles of the webhooks verify it.
-"""
+"""The checks of the serving certificate: its validity, and whether the caBundles verify it."""
 
 import asyncio
 import base64
@@ -24,31 +21,29 @@ from app.objects.resource import SECRET
 from app.objects.shape import JsonMap, map_at, text_at
 
 _KEEPER = (
-    "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector."
-    " Else: put the CA there."
+    "If self-managed, see the log of a running replica, which writes it. With cert-manager, see its"
+    " cainjector. Otherwise, write the CA into caBundle."
 )
 _STORED: Mapping[CertificateMode, str] = {
     "self-managed": (
-        "A running replica creates and renews it: see kubectl -n {namespace} logs"
-        " deployment/grove-admission. To have it created anew: kubectl -n {namespace} delete secret"
+        "See the log of a replica, which creates and renews it: kubectl -n {namespace} logs"
+        " deployment/grove-admission. To create it again: kubectl -n {namespace} delete secret"
         " {name}."
     ),
     "files": (
-        "Whoever keeps the certificate writes it. cert-manager: see kubectl -n {namespace} describe"
-        " certificate. If another Secret is mounted, set certificates.secretName to it."
+        "Renew it where it is issued. With cert-manager: kubectl -n {namespace} describe"
+        " certificate. If another Secret is mounted, set certificates.secretName to its name."
     ),
 }
 
 
 class Handshake(Value):
-    """The result of a handshake.
-
-    `refused` means that the certificate was not verified, and `unreachable` that no TLS server
-    answered, each with the reason.
-    """
+    """The result of a TLS handshake."""
 
     outcome: Literal["trusted", "refused", "unreachable"]
+    """`refused`: the certificate was not verified. `unreachable`: no TLS server answered."""
     reason: str = ""
+    """Why it was not trusted."""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
@@ -57,9 +52,10 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 
 
 class Bundle(Value):
-    """A caBundle (base64, as it is stored), its target, and the webhooks that have both."""
+    """A caBundle with the webhooks that share it and its target."""
 
     ca_bundle: str
+    """The base64 text, as it is stored."""
     target: Target
     webhooks: tuple[str, ...]
 
@@ -70,14 +66,14 @@ class Bundle(Value):
 
 
 class Shown(Value):
-    """The certificate in the Secret, or the reason why there is none.
-
-    `is_readable` is False if the Secret could not be read.
-    """
+    """The certificate in the Secret."""
 
     tls_crt: bytes | None
+    """The certificate, or None."""
     reason: str = ""
+    """Why there is no certificate."""
     is_readable: bool = True
+    """Whether the Secret could be read."""
 
 
 def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
@@ -93,7 +89,7 @@ def bundles_of(configurations: Iterable[JsonMap]) -> list[Bundle]:
 
 
 async def read_shown(client: Client, namespace: str, name: str) -> Shown:
-    """`tls.crt` of the Secret of the serving certificate."""
+    """Return `tls.crt` of the Secret of the serving certificate."""
     secret = f"Secret {namespace}/{name}"
     try:
         data = map_at(await client.get(ObjectRef(SECRET, name, namespace)), "data")
@@ -103,7 +99,7 @@ async def read_shown(client: Client, namespace: str, name: str) -> Shown:
     except ClusterError as error:
         return Shown(None, f"{secret} can't be read: {error.message}", is_readable=False)
     except (KeyError, TypeError, ValueError):
-        return Shown(None, f"{secret} has no tls.crt that can be read")
+        return Shown(None, f"{secret} has no readable tls.crt")
 
 
 def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime) -> Checks:
@@ -112,13 +108,13 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
     keeper = _STORED[mode].format(namespace=namespace, name=name)
     if shown.tls_crt is None:
         if not shown.is_readable:
-            return []  # reported if it is needed to compare with
+            return []  # check_bundle reports it if it needs the certificate
         return [Check("problem" if mode == "self-managed" else "warning", shown.reason, keeper)]
 
     try:
         end = inspect(split_bundle(shown.tls_crt)[0]).not_after
     except (ValueError, IndexError):
-        return [problem(f"tls.crt of Secret {secret} is no PEM certificate", keeper)]
+        return [problem(f"tls.crt of Secret {secret} is not a PEM certificate", keeper)]
 
     if end <= now:
         message = f"the certificate of Secret {secret} expired at {end.isoformat()}"
@@ -130,14 +126,14 @@ def check_stored(shown: Shown, secret: str, mode: CertificateMode, now: datetime
 async def check_bundle(
     bundle: Bundle, endpoints: Iterable[Endpoint], shown: Shown, shake: Shake, now: datetime
 ) -> Checks:
-    """Return the problems of a caBundle.
+    """Return the problems of a caBundle, or whether it verifies the server's certificates.
 
-    If it has none, whether it verifies the certificates of the `endpoints` of the Service. If no
-    endpoint can be reached from here, whether it verifies the certificate in the Secret.
+    The certificates are those of the `endpoints` of the Service or, if none of them can be reached
+    from here, the one in the Secret.
     """
     cas = _readable(bundle)
     if isinstance(cas, str):
-        refusing = f"{bundle.what} {cas}: API servers refuse to call"
+        refusing = f"{bundle.what} {cas}: API servers cannot call the server"
         return [problem(refusing, _KEEPER)]
     validity = _validity(bundle, cas, now)
     if validity.status == "problem":
@@ -183,19 +179,21 @@ def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:
         info.not_after for info in map(inspect, cas) if info.not_before <= now <= info.not_after
     ]
     if not ends:
-        return problem(f"{bundle.what} has no CA that is valid now", _KEEPER)
-    message = f"{bundle.what}: {len(ends)} valid of {len(cas)}, until {max(ends).isoformat()}"
+        return problem(f"{bundle.what} has no currently valid CA", _KEEPER)
+    message = (
+        f"{bundle.what} has {len(ends)} valid CAs of {len(cas)}, until {max(ends).isoformat()}"
+    )
     return ok(message)
 
 
 def _judge(bundle: Bundle, place: Endpoint, result: Handshake) -> Check:
     if result.outcome == "trusted":
         return ok(
-            f"{place} shows a certificate for {bundle.target.name} that {bundle.what} leads to",
+            f"{place} has a certificate for {bundle.target.name} that {bundle.what} verifies",
         )
 
     message = (
-        f"{place} shows a certificate that {bundle.what} doesn't verify as {bundle.target.name}:"
+        f"{place} has a certificate that {bundle.what} does not verify for {bundle.target.name}:"
         f" {result.reason}"
     )
 
@@ -210,7 +208,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
         )
         return unknown(
             message,
-            "Run this inside the cluster, or as somebody who may read the Secret.",
+            "Run this inside the cluster, or as a user who may read the Secret.",
         )
 
     findings = check_certificate(shown.tls_crt, pem, [bundle.target.name], now)
@@ -218,7 +216,7 @@ def _compare(bundle: Bundle, pem: bytes, shown: Shown, now: datetime, unreached:
         return problem(f"{bundle.what} and tls.crt of the Secret: {'; '.join(findings)}", _KEEPER)
 
     message = (
-        f"{bundle.what} verifies tls.crt of the Secret as {bundle.target.name} (no server was"
+        f"{bundle.what} verifies tls.crt of the Secret for {bundle.target.name} (no server was"
         f" reached: {unreached})"
     )
 

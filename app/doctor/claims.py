@@ -1,4 +1,4 @@
-"""The objects for MNNVL.
+"""The checks of MNNVL objects.
 
 Can ResourceClaims be allocated, and do PodCliques and Pods have them? Does the configured owner fit
 this release of Grove, and do PodGangs still own resources that the PodCliqueSet should own?
@@ -45,7 +45,7 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Checks of the configured form of claims, and of the stored claims. Raise ClusterError."""
+    """Check the configured form of claims, and the stored claims. Raise ClusterError."""
     classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
     checks = _check_mode(configuration, classes)
@@ -75,7 +75,7 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
 
 async def check_lost_claims(client: Client) -> Checks:
-    """Checks of PodCliques that must have a claim, and of their Pods. Raise ClusterError."""
+    """Check PodCliques that must have a claim, and their Pods. Raise ClusterError."""
     sets = {key_of(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
     cliques = [
         clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
@@ -102,11 +102,11 @@ def _check_cliques(
         )
     )
     if not lacking:
-        return ok("every PodClique that asks for an MNNVL claim has one")
+        return ok("every PodClique that requests an MNNVL claim has one")
 
     message = (
-        "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of"
-        f" their NVLink domain: {listed(lacking, _SHOWN)}"
+        "PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain:"
+        f" {listed(lacking, _SHOWN)}"
     )
     return problem(message, PUT_BACK)
 
@@ -159,8 +159,8 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
         f"{listed(sorted(claims), _SHOWN)}"
     )
     remedy = (
-        "Create the DeviceClass, or use mnnvl.claimMode: auto and make their PodCliques anew, which"
-        " then get claims that the driver serves."
+        "Create the DeviceClass. Or set mnnvl.claimMode: auto and delete the PodCliques: the new"
+        " ones get claims that the driver can allocate."
     )
     return problem(message, remedy)
 
@@ -192,20 +192,20 @@ async def check_owners(client: Client, configuration: Configuration) -> Checks:
 
 def _unsafe(dialect: str) -> Check:
     message = (
-        'mnnvl.owner is "PodGang", but Grove speaks the dialect'
-        f' "{dialect}": when it replaces the PodGangs of running workloads, their ComputeDomains'
-        " and claims are deleted under the pods"
+        f'mnnvl.owner is "PodGang", but the dialect of Grove is "{dialect}": when Grove replaces'
+        " the PodGangs of running workloads, their ComputeDomains and claims are deleted while"
+        " pods use them"
     )
     return warning(message, "Set mnnvl.owner to auto.")
 
 
 def _owned_by_gangs(owned: list[str]) -> Check:
     message = (
-        "PodGangs still own resources, which are deleted under running pods if Grove replaces the"
+        "PodGangs still own resources, which are deleted while pods use them if Grove replaces the"
         f" PodGangs: {listed(sorted(owned), _SHOWN)}"
     )
     remedy = (
-        "The leader gives them to their PodCliqueSets: see whether a replica leads"
-        " (/readyz?verbose) and what its log says. Upgrade Grove only afterwards."
+        "Do not upgrade Grove before the leader has given them to their PodCliqueSets. Check that a"
+        " replica leads (/readyz?verbose), and read its log."
     )
     return problem(message, remedy)

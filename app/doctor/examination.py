@@ -1,6 +1,6 @@
-"""All checks in their order.
+"""All checks, in order.
 
-If something cannot be read, a check says so, and the next checks follow.
+If something cannot be read, a check reports it, and the next checks continue.
 """
 
 import contextlib
@@ -42,23 +42,22 @@ from app.kube.api import (
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
 
-_ASK = "Look as somebody who may read it, and see whether the API server is well."
+_ASK = "Run this as a user who may read it, and check that the API server is healthy."
 
 
 class Patient(Value):
-    """The cluster and the installation.
-
-    If `is_server` is true, this process has the service account of the server. If `all_webhooks` is
-    true, those of others are examined too. `now` is in UTC.
-    """
+    """The cluster and the installation to examine."""
 
     client: Client
     read: Read
     shake: Shake
     configuration: Configuration
     is_server: bool
+    """Whether this process has the service account of the server."""
     now: datetime
+    """The current time in UTC."""
     all_webhooks: bool = False
+    """Whether to examine the webhooks of other products too."""
 
 
 async def examine(patient: Patient) -> Examined:
@@ -68,14 +67,14 @@ async def examine(patient: Patient) -> Examined:
         try:
             checks = await looking
         except ClusterError as error:
-            checks = [unknown(f"could not be looked at: {error.message}", _ASK)]
+            checks = [unknown(f"could not be checked: {error.message}", _ASK)]
         examined.setdefault(subject, []).extend(checks)
 
     return examined
 
 
 def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
-    """Yield the subjects in their order, each with what looks at it."""
+    """Yield the subjects in order, each with its checks."""
     client = patient.client
     configuration = patient.configuration
     installed: list[Object] = []
@@ -93,7 +92,7 @@ def _questions(patient: Patient) -> Iterator[tuple[str, Awaitable[Checks]]]:
 def _further_questions(
     patient: Patient, installed: list[Object], endpoints: list[Endpoint]
 ) -> Iterator[tuple[str, Awaitable[Checks]]]:
-    """Yield the subjects that need nothing of each other, each with what looks at it."""
+    """Yield the subjects that do not depend on each other, each with its checks."""
     client = patient.client
     configuration = patient.configuration
     namespace = configuration.certificates.namespace
@@ -133,14 +132,14 @@ def _further_questions(
 
 
 async def _outages(client: Client, ours: str) -> Checks:
-    """Return outages of webhooks of others.
+    """Return outages of the webhooks of other products.
 
-    They are not part of the installation, so that missing rights to look at them are not a problem.
+    They are not part of the installation, so missing permissions to read them are not a problem.
     """
     try:
         return await rehearsal.check_outages(client, ours)
     except Rejected as error:
-        return [ok(f"not looked at: {error.message}. --all-webhooks needs the same rights")]
+        return [ok(f"not checked: {error.message}. --all-webhooks needs the same permissions")]
 
 
 async def _permissions(patient: Patient) -> Checks:
@@ -188,7 +187,7 @@ async def _service(patient: Patient, installed: list[Object], endpoints: list[En
     """Return the checks of the Service. Its ready endpoints are added to `endpoints`."""
     settings = patient.configuration.certificates
     if installed and not service.is_called(installed):
-        return [ok("the webhooks call URLs, no Service")]
+        return [ok("the webhooks call URLs, not a Service")]
     checks, ready = await service.check_service(
         patient.client, settings.namespace, settings.service_name
     )

@@ -1,15 +1,15 @@
-"""Grove's operator.
+"""The checks of Grove's operator.
 
-The checks are of its authorizer, its topology feature, and its right to write the managed
+They check its authorizer, its topology feature, and its permission to write the managed
 ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
 `app.kubernetes.io/component: operator-configmap`:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
 
-Anybody may create a ConfigMap with this label in a namespace of their own. So only the namespace to
-which Grove's webhook configurations send requests is looked at: they are cluster-scoped, and only
-administrators can write them.
+Anybody may create a ConfigMap with this label in their own namespace. So only the namespace that
+Grove's webhook configurations call is read: these are cluster-scoped, and only administrators can
+write them.
 """
 
 import contextlib
@@ -37,10 +37,12 @@ _UPGRADE = "in the values of Grove's chart, and upgrade the release"
 
 
 class Operator(Value):
-    """Grove's operator: its configuration, and the user name of its account."""
+    """Grove's operator."""
 
     settings: JsonMap
+    """Its configuration."""
     account: str
+    """The user name of its service account."""
 
     def section(self, name: str) -> JsonMap:
         return map_at(self.settings, name)
@@ -49,8 +51,8 @@ class Operator(Value):
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
     """Return the settings of Grove that conflict with this installation.
 
-    If they cannot be read, the settings to look for. Only an operator of the dialect `design`
-    writes the managed ClusterTopology: it creates or deletes it at its start.
+    If the settings cannot be read, the result names the ones to check. Only an operator of the
+    dialect `design` writes the managed ClusterTopology: it creates or deletes it at start.
     """
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
@@ -87,7 +89,7 @@ async def check_grove(client: Client, configuration: Configuration) -> Checks:
 
 def _unknown(part: str, error: ClusterError, configuration: Configuration) -> Check:
     message = f"its {part} could not be read: {error.message}"
-    remedy = "Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps."
+    remedy = "Run this as a user who may list ValidatingWebhookConfigurations and ConfigMaps."
     return unknown(message, f"{remedy} If Grove's operator runs, {_what_to_check(configuration)}.")
 
 
@@ -118,10 +120,10 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 
 
 async def _account(client: Client, namespace: str) -> str:
-    """Return the account of the operator's Deployment, or that of the chart if it can't be read.
+    """Return the account of the operator's Deployment, or the chart's default if unreadable.
 
-    The configuration names an account too. It is not believed: whoever may create a ConfigMap would
-    be recommended to the administrator.
+    The account in the configuration is not used: a remedy would then recommend the account of
+    anybody who may create a ConfigMap.
     """
     name = ""
     with contextlib.suppress(ClusterError):
@@ -139,7 +141,7 @@ def _settings(text: Any) -> JsonMap | None:
 
 
 def _what_to_check(configuration: Configuration) -> str:
-    """Return the settings to look for.
+    """Return the settings to check.
 
     If topology support is off here, Grove's own may be on: it acts on ClusterTopologyBindings.
     """
@@ -162,7 +164,7 @@ def _authorizer(
         return ok("its authorizer is off")
 
     remedy = f"Add {account} to config.authorizer.exemptServiceAccountUserNames {_UPGRADE}."
-    denied = "it denies what our leader writes to PodGangs and PodCliques"
+    denied = "it denies our leader's writes to PodGangs and PodCliques"
     settings = operator.section("authorizer") if operator else {}
     if not operator or not settings:
         message = (
@@ -213,7 +215,7 @@ def _topology(
             )
             remedy = (
                 f"Set the same levels as config.topologyAwareScheduling.levels {_UPGRADE}, or"
-                " change ours."
+                " change clusterTopology.levels here."
             )
             return [problem(message, remedy)]
 
@@ -240,12 +242,12 @@ def _users(operator: Operator | None, configuration: Configuration) -> Checks:
             return [ok(f"{account} may write the managed ClusterTopology")]
 
     message = (
-        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not"
-        " write the managed ClusterTopology at its start"
+        f"authorization.authorizedUsers lacks {account}: Grove's operator exits if it may not write"
+        " the managed ClusterTopology at start"
     )
     remedy = (
-        "Add it to authorization.authorizedUsers of the configuration here, next to our own"
-        " account, and restart."
+        "Add it to authorization.authorizedUsers in the configuration of grove-admission, next to"
+        " our own account, and restart the replicas."
     )
 
     return [problem(message, remedy)]

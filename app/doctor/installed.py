@@ -1,4 +1,4 @@
-"""All webhook configurations of a cluster, as they are stored, and what they depend on."""
+"""All stored webhook configurations of a cluster, and the objects that they depend on."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,9 +20,10 @@ _DEFAULT_TIMEOUT_SECONDS = 10
 
 
 class StoredWebhook(Value):
-    """One webhook of a configuration, as it is stored."""
+    """One webhook of a stored configuration."""
 
     configuration: str
+    """The kind and name of the configuration."""
     is_mutating: bool
     content: JsonMap
 
@@ -32,7 +33,7 @@ class StoredWebhook(Value):
 
     @property
     def is_fatal(self) -> bool:
-        """Whether requests are refused while it is down."""
+        """Whether requests are rejected while it is down."""
         return self.content.get("failurePolicy") != "Ignore"
 
     @property
@@ -62,24 +63,27 @@ class StoredWebhook(Value):
 
 
 class Surroundings(Value):
-    """What webhooks depend on: Services, their EndpointSlices, and the labels of namespaces."""
+    """The objects that webhooks depend on."""
 
     services: Mapping[ServiceKey, JsonMap]
     slices: Mapping[ServiceKey, Sequence[JsonMap]]
+    """The EndpointSlices of each Service."""
     namespaces: Mapping[str, Mapping[str, str]]
+    """The labels of each namespace."""
 
 
 class Installed(Value):
-    """All webhook configurations, by kind and name, their webhooks, and what these depend on."""
+    """All webhooks of a cluster, with the objects that they depend on."""
 
     configurations: Mapping[str, JsonMap]
+    """The configurations by kind and name."""
     webhooks: Sequence[StoredWebhook]
     surroundings: Surroundings
     policies: Policies
 
 
 async def read_installed(client: Client) -> Installed:
-    """Return what the rehearsal needs. Raise ClusterError if something cannot be read."""
+    """Return the objects for the rehearsal. Raise ClusterError if something cannot be read."""
     configurations: dict[str, JsonMap] = {}
     webhooks: list[StoredWebhook] = []
     for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
@@ -107,7 +111,7 @@ async def _read_surroundings(client: Client) -> Surroundings:
 
 
 async def read_services(client: Client, keys: Iterable[ServiceKey]) -> Surroundings:
-    """Return some Services with their EndpointSlices. Raise ClusterError."""
+    """Return the Services `keys` with their EndpointSlices. Raise ClusterError."""
     services: dict[ServiceKey, JsonMap] = {}
     slices: dict[ServiceKey, Sequence[JsonMap]] = {}
     for key in sorted(keys):

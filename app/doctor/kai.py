@@ -1,12 +1,12 @@
-"""Whether KAI's binder may do its work, and when KAI evicts gangs.
+"""The checks of KAI: the permissions of its binder, limits of queues, and eviction of gangs.
 
 The binder must be allowed to allocate the ResourceClaims of the Pods that it binds. From
-Kubernetes 1.36 on, to write the allocation of a claim needs a right on the synthetic subresource
-`resourceclaims/binding` beside that on `resourceclaims/status`.
+Kubernetes 1.36 on, writing the allocation of a claim needs a permission on the synthetic
+subresource `resourceclaims/binding` in addition to `resourceclaims/status`.
 
 Source: https://github.com/kubernetes/kubernetes/issues/138149, and
-https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which gives it to the binder; KAI's
-scheduler itself only reads claims. Of KAI's tags, 0.12.19 and 0.14.1 are the first with it.
+https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which grants it to the binder; KAI's
+scheduler itself only reads claims. KAI's tags 0.12.19 and 0.14.1 are the first that have it.
 
 KAI evicts gangs that have fallen below their minimum for a period. Its scheduler takes the period
 as an argument, which each SchedulingShard may give it, and does not start with one that is no Go
@@ -46,7 +46,7 @@ async def check_binder(client: Client, read: Read) -> Checks:
     """Return a check of each account of KAI's binder. Raise ClusterError."""
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:
-        return [ok(f"there is no ClusterRoleBinding {_ROLE}: the rights of KAI are not known")]
+        return [ok(f"there is no ClusterRoleBinding {_ROLE}: KAI's permissions are not known")]
     try:
         version = await read("/version")
     except NotFound:
@@ -106,8 +106,8 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
     of = listed(limits, _MOST_QUEUES, " and ")
     return warning(
         f"{len(names)} {number} no limit of {of} ({listed(names, _MOST_QUEUES)}): KAI reads"
-        " that as 0, and places no pods that ask for any",
-        "If that is not meant, set them to -1, which is unlimited: kubectl patch"
+        " that as 0, and places no pods that request any",
+        'Set the limits, for example to -1 ("unlimited"): kubectl patch'
         f" queues.scheduling.run.ai {shlex.quote(first)} --type merge -p {patch}",
     )
 
@@ -156,17 +156,20 @@ def _check_shard(shard: JsonMap) -> Check:
     name = key_of(shard)[1]
     given = map_at(shard, "spec", "args").get(_ARGUMENT, _DEFAULT)
     seconds = signed_duration(given)
-    remedy = f"kubectl patch schedulingshards {shlex.quote(name)} --type merge -p {_PATCH}"
+    remedy = (
+        f"Switch eviction off: kubectl patch schedulingshards {shlex.quote(name)} --type merge -p"
+        f" {_PATCH}"
+    )
     if seconds is None:
         return problem(
-            f"SchedulingShard {name} has {_ARGUMENT}: {given}, which is no duration with a unit:"
+            f"SchedulingShard {name} has {_ARGUMENT}: {given}, which is not a duration with a unit:"
             " KAI's scheduler does not start",
             remedy,
         )
     if seconds < 0:
-        return ok(f"SchedulingShard {name}: KAI leaves gangs alone that are below their minimum")
+        return ok(f"SchedulingShard {name}: KAI does not evict gangs that are below their minimum")
     return warning(
         f"SchedulingShard {name}: KAI evicts all pods of a gang that has been below its minimum for"
-        f" {given}, while Grove replaces those that are missing",
+        f" {given}, although Grove replaces the missing pods",
         remedy,
     )

@@ -16,27 +16,25 @@ from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 _REMEDY = "Apply manifests/base/rbac.yaml."
 _WHY = "saying why gangs wait"
 _REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
-_NAMED = (
-    'Its rule must have resourceNames: ["{name}"], as it is stored: a tool may have renamed it.'
-)
+_NAMED = 'The stored rule must have resourceNames: ["{name}"]; a tool may have renamed it.'
 _WATCH = ("list", "watch")
 _READ = ("get", *_WATCH)
 
 
 class Need(Value):
-    """Verbs on a resource (`plural` or `plural/subresource`) in `namespace`, or in all namespaces.
-
-    With a `name`, they are on this object only. Without an `optional` permission, the server works
-    with less information.
-    """
+    """A permission that the server needs."""
 
     group: str
     resource: str
+    """`plural` or `plural/subresource`."""
     verbs: tuple[str, ...]
     purpose: str
     namespace: str = ""
+    """The namespace, "" for all."""
     name: str = ""
+    """The only object, "" for all."""
     optional: bool = False
+    """Whether the server works without it, with less information."""
 
     def __str__(self) -> str:
         return ".".join(filter(None, (self.resource, self.group))) + (
@@ -49,7 +47,7 @@ _ALWAYS = (
     Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
     Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
-    Need("grove.io", "podcliques", ("patch",), "putting MNNVL claims back"),
+    Need("grove.io", "podcliques", ("patch",), "restoring MNNVL claims"),
     Need("", "pods", _WATCH, "Pods that use MNNVL claims, or run without one, and our own Pods"),
     Need("resource.k8s.io", "deviceclasses", _WATCH, "the form of MNNVL claims"),
     Need(
@@ -133,7 +131,7 @@ OWNERS: Mapping[str, tuple[str, ...]] = {
     "serving.knative.dev": ("configurations", "revisions", "services"),
     "trainer.kubeflow.org": ("trainjobs",),
 }
-"""Kinds, by group, whose objects may own the Pods of a Workload."""
+"""The kinds, by group, whose objects may own the Pods of a Workload."""
 
 _WORKLOADS = (
     Need("scheduling.k8s.io", "workloads", _WATCH, "Workloads"),
@@ -226,9 +224,9 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
-    """Reviews the access of our service account in `namespace`, or of this process if that is None.
+    """Review the access of our service account in `namespace`, or of this process if that is None.
 
-    Raise ClusterError, also if this process may not review the access of others.
+    Raise ClusterError, for example if this process may not review the access of others.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: Checks = []
@@ -243,7 +241,8 @@ async def check_permissions(client: Client, needs: Sequence[Need], namespace: st
 
     count = sum(len(need.verbs) for need in needs)
 
-    return missing or [ok(f"{subject} may do all that is needed ({count} verbs)")]
+    has = "have" if namespace is None else "has"
+    return missing or [ok(f"{subject} {has} all required permissions ({count} verbs)")]
 
 
 def _remedy(need: Need) -> str:
@@ -257,7 +256,7 @@ def _remedy(need: Need) -> str:
 async def is_allowed(
     client: Client, need: Need, verb: str, namespace: str | None, account: str = ACCOUNT
 ) -> bool:
-    """Return whether a service account, or this process, may do it.
+    """Return whether a service account, or this process, has a permission.
 
     The arguments are those of `access_review`. Raise ClusterError.
     """
@@ -267,9 +266,9 @@ async def is_allowed(
 
 
 def access_review(need: Need, verb: str, namespace: str | None, account: str = ACCOUNT) -> Object:
-    """Return a SubjectAccessReview of a service account in `namespace`, by default our own.
+    """Return a SubjectAccessReview of the service account `account` in `namespace`.
 
-    It is a SelfSubjectAccessReview if the namespace of the account is None.
+    If `namespace` is None, it is a SelfSubjectAccessReview.
     """
     plural, _, subresource = need.resource.partition("/")
     attributes = {

@@ -1,8 +1,8 @@
-"""The policies of API servers.
+"""The checks of admission policies.
 
-The checks say how ours differ from what this version prints, and what policies still refuse while
-webhooks are down. They also look at the policies about queues of KAI, where they are installed, and
-at the names that these read.
+They report how our stored policies differ from those of this version, and which requests policies
+still reject while webhooks are down. They also check the policies about KAI's queues, where these
+are installed, and the list of queues that these read.
 """
 
 import json
@@ -50,7 +50,7 @@ _INSTALL = (
 )
 _INSTALL_MARKING = (
     "Print it with the configuration of the server (grove-admission policies --mutating), and"
-    " apply it. What that does not print: kubectl delete mutatingadmissionpolicy,"
+    " apply it. Delete the rest: kubectl delete mutatingadmissionpolicy,"
     f"mutatingadmissionpolicybinding -l {APP_LABEL}={NAME}"
 )
 _BOUNDS = (
@@ -68,8 +68,8 @@ _BOUND_ACCOUNT = (
     "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
 )
 _NONE = (
-    "no policy of ours is installed: while the server is down, what its webhooks let pass is not"
-    " checked"
+    "none of our policies is installed: while the server is down, requests that its webhooks let"
+    " pass are not checked"
 )
 _DEFAULTS: JsonMap = {
     "matchPolicy": "Equivalent",
@@ -80,13 +80,15 @@ _DEFAULTS: JsonMap = {
 
 
 class Policies(Value):
-    """The stored policies by name, and the bindings of each."""
+    """The stored policies and their bindings."""
 
     policies: Mapping[str, JsonMap]
+    """The policies by name."""
     bindings: Mapping[str, Sequence[JsonMap]]
+    """The bindings by the name of their policy."""
 
     def refusing(self, webhook: JsonMap) -> list[str]:
-        """Return the policies that refuse requests that `webhook` is called for."""
+        """Return the policies that reject requests for which `webhook` is called."""
         return [
             name
             for name, policy in self.policies.items()
@@ -110,7 +112,7 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 async def read_policies(
     client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
 ) -> Policies:
-    """Return the policies with `labels`, a selector. None if they are not served."""
+    """Return the policies that the selector `labels` selects; none if the API is not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
         listed = await every(client, policies)
@@ -123,7 +125,7 @@ async def read_policies(
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
-    """Return how our installed policies differ, and what each of them does."""
+    """Return the effect of each installed policy of ours, and how it differs from this version."""
     stored = await read_policies(client, labels_of(RULES))
     if stored.policies or stored.bindings:
         desired = admission_policies(configuration)
@@ -144,7 +146,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
 
 
 async def check_account(client: Client) -> Checks:
-    """Return whether the policies are in force that bound what our account may write."""
+    """Return whether the policies that limit the writes of our account are in force."""
     stored = await read_policies(client, labels_of("account"))
     in_force = {
         name
@@ -154,18 +156,18 @@ async def check_account(client: Client) -> Checks:
     names = [f"account-{name}{SUFFIX}" for name in _BOUNDS]
     missing = [name for name in names if name not in in_force]
     if not missing:
-        return [ok("policies refuse what the server never writes, whoever has its token")]
-    without = ", ".join(missing)
+        return [ok("policies limit the writes of the server's account to what the server needs")]
     message = (
-        f"whoever steals the token of the server may write more than it does, without {without}"
+        "these ValidatingAdmissionPolicies are missing, so a stolen server token could write more:"
+        f" {', '.join(missing)}"
     )
     return [warning(message, _BOUND_ACCOUNT)]
 
 
 async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
-    """Return the policies whose parameters are of a version that the cluster does not serve.
+    """Return the policies whose parameters have an apiVersion that the cluster does not serve.
 
-    Each has an apiVersion of the same kind that it serves.
+    The value is the apiVersion of the same kind that it serves.
     """
     found = {}
     for name, policy in stored.policies.items():
@@ -181,7 +183,7 @@ async def _without_parameters(client: Client, stored: Policies) -> dict[str, str
             if error.no_resource:
                 found[name] = resource.api_version(served)
         except Rejected:
-            pass  # whoever may not read parameters can't tell whether they are served
+            pass  # without permission to read parameters, it is unknown whether they are served
 
     return found
 
@@ -189,19 +191,18 @@ async def _without_parameters(client: Client, stored: Policies) -> dict[str, str
 def _silent(name: str, policy: JsonMap, served: str) -> Check:
     version = text_at(map_at(policy, "spec", "paramKind"), "apiVersion")
     message = (
-        f"{name}: its parameters are of {version}, which the cluster doesn't serve, so that it says"
-        " nothing"
+        f"{name} has no effect: the cluster does not serve the version of its parameters, {version}"
     )
     patch = json.dumps({"spec": {"paramKind": {"apiVersion": served}}})
     remedy = (
-        f"kubectl patch validatingadmissionpolicy {name} --type=merge -p '{patch}'; and write it to"
-        " the file that you apply (manifests/policies)."
+        f"Run: kubectl patch validatingadmissionpolicy {name} --type=merge -p '{patch}'. Make the"
+        " same change in the file that you apply (manifests/policies)."
     )
     return warning(message, remedy)
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
-    """Yield what each policy of ours that is installed does."""
+    """Yield the effect of each installed policy of ours."""
     for policy in desired[::2]:
         name = policy["metadata"]["name"]
         bindings = stored.bindings.get(name, ())
@@ -210,7 +211,10 @@ def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
 
 
 def differences(stored: Policies, desired: Sequence[JsonMap], remedy: str) -> Iterator[Check]:
-    """Yield how the stored policies are not `desired`: policies, each before its binding."""
+    """Yield the differences between the stored policies and `desired`.
+
+    In `desired`, each policy is followed by its binding.
+    """
     for message in _differences(stored, desired):
         yield warning(message, remedy)
 
@@ -226,16 +230,16 @@ def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
             continue
 
         if _differs(_in_any_version(stored_policy["spec"]), _in_any_version(policy["spec"])):
-            yield f"{name} is not that of this version and configuration"
+            yield f"{name} differs from this version and configuration"
         if not any(not _differs(item["spec"], binding["spec"]) for item in bindings):
-            yield f"the binding of {name} is not that of this version and configuration"
+            yield f"the binding of {name} differs from this version and configuration"
 
     for name in sorted({*stored.policies, *stored.bindings} - set(names)):
-        yield f"{name} is not of this version: a former one that was left behind"
+        yield f"{name} is left over from another version"
 
 
 def _in_any_version(spec: JsonMap) -> JsonMap:
-    """Return the spec of a policy without the version of its parameters, which Grove decides."""
+    """Return the spec of a policy without the version of its parameters, which Grove determines."""
     named = map_at(spec, "paramKind")
     if not named:
         return spec
@@ -244,16 +248,16 @@ def _in_any_version(spec: JsonMap) -> JsonMap:
 
 
 def _effect(policy: JsonMap, bindings: Sequence[JsonMap]) -> str:
-    """Return what a policy does while the server is down."""
+    """Return the effect of a policy while the server is down."""
     name = policy["metadata"]["name"]
     requests = " and ".join(
         f"{', '.join(texts_at(rule, 'operations'))} of {', '.join(_resources(rule))}"
         for rule in _rules(policy)
     )
-    fate = "only warned of"
+    fate = "only cause warnings"
     if any(denies(binding) for binding in bindings):
-        fate = "still refused"
-    return f"while every webhook is down, {requests} that break its rules are {fate}: {name}"
+        fate = "are still rejected"
+    return f"while every webhook is down, {requests} that break its rules {fate}: {name}"
 
 
 def _rules(policy: JsonMap) -> list[dict[str, Any]]:
@@ -267,7 +271,7 @@ def _resources(rule: JsonMap) -> list[str]:
 
 
 def denies(binding: JsonMap) -> bool:
-    """Return whether a binding refuses what breaks the rules of its policy."""
+    """Return whether a binding rejects requests that break the rules of its policy."""
     return "Deny" in texts_at(map_at(binding, "spec"), "validationActions")
 
 
@@ -284,10 +288,7 @@ def _overlap(policy: JsonMap, webhook: JsonMap) -> bool:
 
 
 def _differs(stored: Any, desired: Any) -> bool:
-    """Return whether a stored value is not the desired one.
-
-    Defaults of the API server don't count.
-    """
+    """Return whether a stored value differs from the desired one, apart from server defaults."""
     if isinstance(stored, dict) and isinstance(desired, dict):
         return any(
             _differs(stored.get(key, _DEFAULTS.get(key)), desired.get(key, _DEFAULTS.get(key)))
@@ -301,7 +302,7 @@ def _differs(stored: Any, desired: Any) -> bool:
 def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
     """Return whether two lists of a rule of a webhook or policy have something in common.
 
-    They name groups, resources or operations, or "*" for all; see
+    They list groups, resources or operations, or "*" for all; see
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
 
     A resource may have a subresource: `*` stands for all resources without these, `pods/*` for Pods
@@ -329,7 +330,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return what the queue guard does, and how it differs. Nothing if it is not installed."""
+    """Return the effect of the queue guard and its differences; nothing if it is not installed."""
     stored = await read_policies(client, labels_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:
@@ -358,17 +359,17 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
 
 
 _NO_NAMES = warning(
-    f"CRD {QUEUE_NAMES} is not installed: no policy warns of queues that don't exist",
-    "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml",
+    f"CRD {QUEUE_NAMES} is not installed: no policy warns about missing queues",
+    "Run: kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml",
 )
 _LEFT_BEHIND = warning(
-    f"CRD {QUEUE_NAMES} was left behind: the policies that read it are not installed",
-    f"kubectl delete crd {QUEUE_NAMES}",
+    f"CRD {QUEUE_NAMES} is left over: the policies that read it are not installed",
+    f"Run: kubectl delete crd {QUEUE_NAMES}",
 )
 
 
 async def _check_names(client: Client, namespace: str) -> Checks:
-    """Return whether policies know which Queues there are, by which they warn of others."""
+    """Return whether policies have the list of Queues that they need for warnings."""
     if client.served_version(QUEUE) is None:
         return []
     queues = await every(client, Selection(QUEUE, metadata_only=True))
@@ -377,19 +378,19 @@ async def _check_names(client: Client, namespace: str) -> Checks:
     stored = {obj["metadata"]["name"]: read_queue_names(obj) for obj in objects}
     listed = stored.get(NAME, frozenset())
     if listed == listable(names):
-        known = f"the {len(names)} Queues are known to the policies, which warn of others"
-        too_many = f"{len(names)} Queues are too many for one object: no policy warns of others"
+        known = f"the policies know the {len(names)} Queues and warn about others"
+        too_many = f"{len(names)} Queues are too many for one object: no policy warns about others"
         return [ok(known if listed == names else too_many)]
 
     differing = sorted(names ^ listed)
     shown = ", ".join(differing[:_MOST_SHOWN])
     message = (
-        f"{QUEUE_NAMES.kind} {NAME}, by which policies warn of queues that don't exist, is not in"
-        f" step with {len(differing)} Queues: {shown}"
+        f"{QUEUE_NAMES.kind} {NAME}, which policies use to warn about missing queues, is wrong"
+        f" about {len(differing)} Queues: {shown}"
     )
     remedy = (
-        "The leader writes it within seconds. See why it doesn't:"
-        f" kubectl -n {namespace} logs deployment/grove-admission."
+        "Find out why the leader has not updated it within seconds: kubectl -n"
+        f" {namespace} logs deployment/grove-admission."
     )
     return [warning(message, remedy)]
 
@@ -462,7 +463,7 @@ def _writes_pod_groups(role: JsonMap) -> bool:
 
 
 def _trusted(stored: Policies) -> Iterator[str]:
-    """Yield the namespaces whose service accounts the policies let pass."""
+    """Yield the namespaces whose service accounts the policies exempt."""
     for policy in stored.policies.values():
         for condition in maps_at(policy, "spec", "matchConditions"):
             yield from _ACCOUNTS.findall(text_at(condition, "expression"))

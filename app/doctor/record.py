@@ -1,8 +1,8 @@
-"""What an examination depends on: the answers it got, so that it can be repeated elsewhere.
+"""The record of an examination: all answers that it depends on, so that it can be repeated.
 
-All fields that no check reads are removed from the answers before the doctor sees them, so that a
-record can't lack what was needed, and has no more. Of Secrets, only the certificate is left, which
-every client is shown.
+Fields that no check reads are removed from the answers before the doctor sees them. So a record is
+complete and contains nothing else. Of Secrets, only the certificate remains, which the server shows
+to every client anyway.
 """
 
 import re
@@ -70,22 +70,22 @@ _ERRORS = {
 
 
 class Heard(Value):
-    """Everything that an examination depends on.
-
-    `configuration` is JSON, and `is_configured` whether it was given. `answers` are those of the
-    API server, and `handshakes` those with replicas, by what was asked.
-    """
+    """Everything that an examination depends on."""
 
     now: datetime
     is_server: bool
     all_webhooks: bool
     is_configured: bool
+    """Whether a configuration was given."""
     configuration: str
+    """The configuration as JSON."""
     answers: dict[str, Raw] = field(default_factory=dict)
+    """The answers of the API server by request."""
     handshakes: dict[str, Handshake] = field(default_factory=dict)
+    """The TLS handshakes with replicas by their arguments."""
 
     def keeping(self, call: Call) -> Call:
-        """Return a function that answers as before, and else calls, and keeps what comes of it."""
+        """Return `call` with a cache: recorded requests get their answer, new ones are recorded."""
 
         async def kept(request: ApiRequest) -> Object:
             key = _key_of(request)
@@ -93,7 +93,7 @@ class Heard(Value):
                 try:
                     answer = _bare(await call(request), request.resource)
                 except TooLong:
-                    raise  # the same page is asked for again, with fewer objects
+                    raise  # the client requests the same page again, with fewer objects
                 except ClusterError as error:
                     name = type(error).__name__
                     answer = {_FAILED: [name, error.message, error.code, error.reason]}
@@ -108,7 +108,7 @@ class Heard(Value):
         return kept
 
     def shaking(self, shake: Shake) -> Shake:
-        """Return a function that makes handshakes, except those that were made before."""
+        """Return `shake` with a cache: recorded handshakes are not repeated."""
 
         async def kept(*asked: Any) -> Handshake:
             key = to_json(asked).decode()
@@ -120,29 +120,29 @@ class Heard(Value):
 
 
 def _key_of(request: ApiRequest) -> str:
-    # pages follow the bytes of the one before, which a record doesn't have
+    # the page size depends on the bytes of the page before, which a record does not have
     params = {name: value for name, value in request.params.items() if name != "limit"}
     asked = (request.method, request.path, params, request.accept, request.body)
     return to_json(asked).decode()
 
 
 async def unanswered(request: ApiRequest) -> Object:
-    """Answer nothing: the record has no answer. Raise Unavailable."""
+    """Raise Unavailable, because the record has no answer."""
     raise Unavailable("it is not in the record")
 
 
 async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Handshake:
-    """Make no handshake: the record has none."""
+    """Return that the server is unreachable, because the record has no handshake."""
     return Handshake("unreachable", "it is not in the record")
 
 
-# What a record has: the fields that checks read.
+# The content of a record: the fields that checks read.
 
 
 _Fields = Mapping[str, Any]
-"""The fields that are kept of a map: each with `...` for all of it, its own fields, or a function.
+"""The fields of a map to keep. The value is `...` for everything, nested fields, or a function.
 
-A list is kept with these fields of each item.
+For a list, these are the fields of each item.
 """
 
 OUR_WEBHOOKS = ".grove-admission.grove.io"
@@ -165,12 +165,12 @@ def _image(image: Any) -> Any:
 
 
 def _names_only(fields: Any) -> Any:
-    """Return the names of fields in a schema, without what they are."""
+    """Return the names of fields in a schema, without their content."""
     return {name: {} for name in map_of(fields)}
 
 
 def _webhook(webhook: Any) -> Any:
-    """Return a webhook. The URLs and paths of others may have tokens."""
+    """Return a webhook. URLs and paths of other products are cut, because they may have tokens."""
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
 
@@ -184,7 +184,7 @@ def _host_of(url: Any) -> Any:
 
 
 def _settings_of_grove(text: Any) -> Any:
-    """Return the settings of Grove's operator that are checked, or what can't be read as ""."""
+    """Return the settings of Grove's operator that are checked, or "" if they are not readable."""
     try:
         documents = read_documents(text if isinstance(text, str) else "")
     except ValueError:
@@ -328,7 +328,7 @@ _FIELDS: Mapping[str, _Fields] = {
         _POLICIES,
     ),
 }
-"""The fields of each resource. Of any other, only the metadata are kept."""
+"""The fields of each resource. Of other resources, only the metadata are kept."""
 
 
 def _bare(answer: Object, resource: str) -> Object:
@@ -349,7 +349,7 @@ def _bare(answer: Object, resource: str) -> Object:
 
 
 def _kept(value: Any, fields: Any) -> Any:
-    """Return what is kept of a value. Tokens of webhooks are hidden in all texts."""
+    """Return the part of a value to keep. Tokens of webhooks are hidden in all strings."""
     if isinstance(value, Raw):
         value = from_json(bytes(value))
     if isinstance(value, list | tuple):

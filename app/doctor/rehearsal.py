@@ -1,7 +1,7 @@
-"""The outage rehearsal of every webhook in a cluster, whoever it belongs to.
+"""The outage rehearsal of every webhook in a cluster, including those of other products.
 
-It says what stops if the webhook is down, whether it prevents its own recovery, and names timeouts
-that add up, and certificates that don't fit.
+It reports what stops if a webhook is down, and whether the webhook prevents its own recovery. It
+also finds timeouts that add up, and certificates that do not match.
 
 The rules of selectors and failure policies are those of Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
@@ -33,32 +33,33 @@ from app.webhooks.configurations import NAMESPACE_LABEL
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
-"""The time after which an API server gives a request up, by default."""
+"""The default time after which an API server gives up a request."""
 
 _SLOW_SECONDS = 45
-"""More than this is reported. Those of ours and of a few neighbours add up to less by default."""
+"""The sum of timeouts above which a warning is given. The defaults of ours and neighbours are less.
+"""
 
 _COMPARED = 2
-"""The most endpoints of a Service whose certificates are compared: each may take some seconds."""
+"""The most endpoints of a Service whose certificates are compared, as each may take seconds."""
 
 _PODS = ("", "pods")
 _VITAL = {
-    _PODS: "no Pod of the cluster itself starts",
-    ("", "endpoints"): "Services don't follow their Pods",
-    ("discovery.k8s.io", "endpointslices"): "Services don't follow their Pods",
+    _PODS: "no system Pod of the cluster starts",
+    ("", "endpoints"): "Services do not follow their Pods",
+    ("discovery.k8s.io", "endpointslices"): "Services do not follow their Pods",
     ("coordination.k8s.io", "leases"): "nodes and leaders lose their Leases",
 }
-"""What a cluster needs in kube-system to keep working."""
+"""The consequences if resources in kube-system cannot be written."""
 
 _CLUSTER_WIDE = {
-    ("", "nodes"): "nodes can't join",
-    ("certificates.k8s.io", "certificatesigningrequests"): "nodes can't join",
-    ("authentication.k8s.io", "tokenreviews"): "kubelets don't know who may read logs",
-    ("authorization.k8s.io", "subjectaccessreviews"): "kubelets don't know who may read logs",
+    ("", "nodes"): "nodes cannot join",
+    ("certificates.k8s.io", "certificatesigningrequests"): "nodes cannot join",
+    ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authorize readers of logs",
+    ("authorization.k8s.io", "subjectaccessreviews"): "kubelets cannot authorize readers of logs",
 }
-"""What it needs that is in no namespace. Reviews are sent to webhooks as other objects are."""
+"""The consequences for cluster-scoped resources. Webhooks also see reviews like these."""
 
-_WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
+_WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
 
 
 async def check_all(client: Client, shake: Shake, now: datetime) -> Checks:
@@ -71,11 +72,11 @@ _NEEDED = {
     (resource.group, resource.plural)
     for resource in (*NEIGHBOURS, *WORKLOAD_KINDS, POD, CLAIM_TEMPLATE)
 }
-"""What workloads with GPUs can't do without."""
+"""The resources that workloads with GPUs need."""
 
 
 async def check_outages(client: Client, ours: str) -> Checks:
-    """Return the webhooks of others that refuse what workloads need now, because nobody answers.
+    """Return the webhooks of other products that are down and block objects of workloads.
 
     `ours` is the name of our configurations. Raise ClusterError if something cannot be read.
     """
@@ -98,7 +99,7 @@ async def check_outages(client: Client, ours: str) -> Checks:
 
 
 def rehearse(installed: Installed) -> Checks:
-    """Return what stops while each webhook is down, and what is wrong with it."""
+    """Return what stops while each webhook is down, and the problems of each webhook."""
     checks: Checks = []
     for webhook in installed.webhooks:
         problems = [
@@ -114,7 +115,7 @@ def rehearse(installed: Installed) -> Checks:
 
 
 def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
-    """Return what is refused while a webhook is down of which nothing is wrong."""
+    """Return what is rejected while a webhook without problems is down."""
     text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
     refusing = installed.policies.refusing(webhook.content)
     if refusing:
@@ -123,7 +124,7 @@ def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
 
 
 def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield a problem if the Pods that answer a webhook can't start while it is down."""
+    """Yield a problem if the Pods behind a webhook cannot start while it is down."""
     called = webhook.target.service
     if not webhook.is_fatal or called is None or not webhook.sees(_PODS, "CREATE"):
         return
@@ -137,13 +138,11 @@ def _recovery(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Ch
 
     message = (
         f"{webhook.configuration}, {webhook.name}: while it is down, its own Pods in {namespace}"
-        " can't be created, so that it doesn't come back by itself"
+        " cannot be created, so it does not recover by itself"
     )
     if webhook.has_conditions:
-        message += ", unless its matchConditions leave them out"
-    remedy = (
-        f"Leave {namespace} out by its namespaceSelector: {NAMESPACE_LABEL} NotIn [{namespace}]."
-    )
+        message += ", unless its matchConditions exclude them"
+    remedy = f"Exclude {namespace} in its namespaceSelector: {NAMESPACE_LABEL} NotIn [{namespace}]."
     yield Check("warning" if webhook.has_conditions else "problem", message, remedy)
 
 
@@ -153,9 +152,9 @@ def _is_selected(webhook: StoredWebhook, namespace: str, surroundings: Surroundi
 
 
 def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check]:
-    """Yield a warning if the cluster itself can't write what it needs while a webhook is down.
+    """Yield a warning if the cluster cannot write its own objects while a webhook is down.
 
-    Namespaces don't limit nodes, which are in none.
+    A namespaceSelector does not exclude nodes, which are cluster-scoped.
     """
     if not webhook.is_fatal or webhook.content.get("objectSelector"):
         return
@@ -172,7 +171,7 @@ def _vital(webhook: StoredWebhook, surroundings: Surroundings) -> Iterator[Check
 def _stopped(
     webhook: StoredWebhook, needed: Mapping[tuple[str, str], str], scope: str
 ) -> dict[str, str]:
-    """Return what of `needed` a webhook sees, with the harm if it can't be written."""
+    """Return the resources of `needed` that a webhook sees, with the consequence of an outage."""
     return {
         _full_name(*resource): harm
         for resource, harm in needed.items()
@@ -187,10 +186,10 @@ def _stops(webhook: StoredWebhook, stopped: Mapping[str, str], where: str) -> Ch
         f" {', '.join(stopped)} are refused{where}: {harms}"
     )
     if webhook.has_conditions:
-        message += ", unless its matchConditions leave them out"
-    remedy = "Leave these resources out of its rules, or set failurePolicy: Ignore."
+        message += ", unless its matchConditions exclude them"
+    remedy = "Remove these resources from its rules, or set failurePolicy: Ignore."
     if where:
-        remedy = f"Leave {_SYSTEM} out by its namespaceSelector, or set failurePolicy: Ignore."
+        remedy = f"Exclude {_SYSTEM} in its namespaceSelector, or set failurePolicy: Ignore."
     return warning(message, remedy)
 
 
@@ -199,9 +198,9 @@ def _full_name(group: str, plural: str) -> str:
 
 
 def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
-    """Yield a warning for each resource whose webhooks together take too long.
+    """Yield a warning for each resource whose webhooks together may take too long.
 
-    Mutating webhooks are called one after the other, validating ones at the same time.
+    Mutating webhooks are called one after the other, validating ones in parallel.
     """
     slow: dict[tuple[str, int, tuple[str, ...]], list[str]] = {}
     for resource, operation in _requests(webhooks):
@@ -221,14 +220,14 @@ def _timeouts(webhooks: Sequence[StoredWebhook]) -> Iterator[Check]:
 
 
 def _longest(called: Sequence[StoredWebhook]) -> int:
-    """Return the time in seconds that webhooks take if each answers just before its timeout."""
+    """Return the seconds that webhooks take if each answers just before its timeout."""
     mutating = [webhook.timeout_seconds for webhook in called if webhook.is_mutating]
     validating = [webhook.timeout_seconds for webhook in called if not webhook.is_mutating]
     return sum(mutating) + max(validating, default=0)
 
 
 def _requests(webhooks: Sequence[StoredWebhook]) -> list[tuple[tuple[str, str], str]]:
-    """Return each resource and operation that a rule names, once, in the order of the rules."""
+    """Return each resource and operation of the rules once, in the order of the rules."""
     named: dict[tuple[tuple[str, str], str], None] = {}
     for webhook in webhooks:
         for rule in maps_at(webhook.content, "rules"):
@@ -271,5 +270,5 @@ async def _check_bundle(
         endpoints = ready[:_COMPARED]
     elif not bundle.ca_bundle:
         return []
-    shown = Shown(None, "the Secret of others is not read", is_readable=False)
+    shown = Shown(None, "Secrets of other products are not read", is_readable=False)
     return await check_bundle(bundle, endpoints, shown, shake, now)

@@ -1,4 +1,4 @@
-"""The Deployment of the manifests: its ready replicas, their version, and whether one leads."""
+"""The checks of our Deployment: its ready replicas, their version, and the leader."""
 
 import contextlib
 import re
@@ -17,9 +17,9 @@ _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
-    """Checks of the Deployment `grove-admission`; none if it does not exist.
+    """Check the Deployment `grove-admission`; return nothing if it does not exist.
 
-    Its image is compared with `version`, which is that of this program. Raise ClusterError if the
+    Its image is compared with `version`, the version of this program. Raise ClusterError if the
     Deployment cannot be read.
     """
     deployment = await find(client, ObjectRef(DEPLOYMENT, NAME, namespace))
@@ -36,8 +36,8 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
     desired = int_of(value_at(deployment, ("spec", "replicas")), 1)
     ready = int_of(value_at(deployment, ("status", "readyReplicas")))
     if desired == 0:
-        remedy = f"Switch it on: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
-        return problem(f"{title} is scaled to 0 replicas: nobody answers", remedy)
+        remedy = f"Scale it up: kubectl -n {namespace} scale deployment {NAME} --replicas=2"
+        return problem(f"{title} is scaled to 0 replicas: nothing answers", remedy)
     if ready >= desired:
         return ok(f"{title} has {ready} of {desired} replicas ready")
 
@@ -47,7 +47,7 @@ async def _readiness(client: Client, namespace: str, deployment: Object) -> Chec
         f" ready{': ' if reasons else ''}{'; '.join(reasons)}"
     )
     remedy = (
-        f"See kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
+        f"Run: kubectl -n {namespace} describe pods, and kubectl -n {namespace} logs"
         f" deployment/{NAME}."
     )
 
@@ -64,7 +64,7 @@ async def _reasons(client: Client, namespace: str, deployment: Object) -> AsyncI
 
 
 def _pod_reasons(status: JsonMap) -> Iterator[str]:
-    """Yield why the Pod is not scheduled, or its containers do not run."""
+    """Yield why the Pod is not scheduled or its containers do not run."""
     for condition in maps_at(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield f"{condition.get('reason')}: {condition.get('message')}"
@@ -83,7 +83,7 @@ def _images(deployment: Object) -> list[str]:
 def _age(image: str, version: str, namespace: str) -> Checks:
     """Return a problem if the tag of the image is an older version than ours.
 
-    Nothing if the tag is not a version.
+    A tag that is not a version is ignored.
     """
     tagged = _VERSION.search(image)
     ours = _VERSION.search(f":{version}")
@@ -91,8 +91,8 @@ def _age(image: str, version: str, namespace: str) -> Checks:
         return []
 
     message = (
-        f"the replicas run {image}; the webhooks of {version} call paths that an older server does"
-        " not have"
+        f"the replicas run {image}, but the webhooks of {version} call paths that an older server"
+        " does not serve"
     )
     remedy = (
         f"Apply the manifests of one version: kubectl -n {namespace} set image deployment/{NAME}"
@@ -107,18 +107,18 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(int(number) for number in match.groups())
 
 
-# The leader: only it reconciles.
+# The leader, which alone reconciles.
 
 
 _SLACK = timedelta(seconds=60)
-"""How far the clock here may differ from those of the replicas."""
+"""The most that the clock here may differ from the clocks of the replicas."""
 
 _LONGEST = 86_400
-"""Seconds for which a Lease can hold."""
+"""The longest duration of a Lease in seconds that is believed."""
 
 _LOGS = (
-    "See why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its rules"
-    ' must allow create, get and patch of leases, with resourceNames: ["{name}"].'
+    "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"
+    ' Role must allow create, get and patch of leases, with resourceNames: ["{name}"].'
 )
 
 
@@ -141,7 +141,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
     holder = text_at(spec, "holderIdentity")
     renewed = text_at(spec, "renewTime")
     if not holder:
-        return [problem(f"{title} is held by nobody: nothing is reconciled", remedy)]
+        return [problem(f"{title} has no holder: nothing is reconciled", remedy)]
 
     seconds = max(0, min(int_of(spec.get("leaseDurationSeconds")), _LONGEST))
     if _time_since(renewed, now) > timedelta(seconds=seconds) + _SLACK:
@@ -155,7 +155,7 @@ async def check_leader(client: Client, settings: LeaderElection, now: datetime) 
 
 
 def _time_since(time: str, now: datetime) -> timedelta:
-    """Return how long ago a time of an API server was; the longest there is if it is none."""
+    """Return the time since `time` (RFC 3339), or the longest duration if it is not valid."""
     try:
         return now - datetime.fromisoformat(time)
     except (ValueError, TypeError, OverflowError):  # TypeError: it has no time zone

@@ -16,9 +16,9 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 
 
 class Check(Value):
-    """The result of a check.
+    """The result of a check. The fields have the same names in JSON.
 
-    `unknown` means that it could not be made. The names of the fields are those of the JSON.
+    The status `unknown` means that the check could not be made.
     """
 
     status: Status
@@ -27,10 +27,10 @@ class Check(Value):
 
 
 Checks = list[Check]
-"""What was found by one look."""
+"""The results of one group of checks."""
 
 Examined = dict[str, Checks]
-"""What was found, by subject."""
+"""The results by subject."""
 
 
 def ok(message: str) -> Check:
@@ -50,17 +50,15 @@ def unknown(message: str, remedy: str) -> Check:
 
 
 def exit_code(examined: Examined) -> int:
-    """0 fine (warnings included), 1 problems, 2 if not everything could be looked at."""
+    """Return 0 if there are at most warnings, 1 for problems, 2 if a check could not be made."""
     counts = summary(examined)
     return 2 if counts["unknown"] else 1 if counts["problem"] else 0
 
 
 def lines(examined: Examined, *, everything: bool = False) -> Iterator[str]:
-    """Yield the verdict, then the checks for people, by subject.
+    """Yield the verdict, then the checks by subject, as readable lines that are safe to show.
 
-    Those that are ok are included only if `everything`.
-
-    Each line is safe to show.
+    Checks that are ok are included only if `everything` is true.
     """
     yield verdict(examined)
     for subject, checks in examined.items():
@@ -78,9 +76,9 @@ def _lines(subject: str, checks: Sequence[Check]) -> Iterator[str]:
 
 
 _VERDICTS = {
-    0: "the installation can do its work",
+    0: "the installation is healthy",
     1: "the installation has problems",
-    2: "not everything could be looked at",
+    2: "not everything could be checked",
 }
 
 
@@ -105,7 +103,7 @@ def summary(examined: Examined) -> dict[str, int]:
 
 
 def document(examined: Examined) -> dict[str, Any]:
-    """For programs."""
+    """Return the report as JSON-serializable data."""
     checks = [
         {"subject": subject, **asdict(check)}
         for subject, checks in examined.items()

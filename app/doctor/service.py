@@ -1,4 +1,4 @@
-"""The Service that API servers call, and its endpoints."""
+"""The checks of the Service that API servers call, and of its endpoints."""
 
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
@@ -13,17 +13,17 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at, texts_a
 _PORT = 443
 SERVICE_LABEL = "kubernetes.io/service-name"
 _ABSENT = (
-    "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of"
-    " the webhooks to that name."
+    "Apply the manifests. If the Service has another name, set certificates.serviceName and"
+    " clientConfig of the webhooks to that name."
 )
 _UNREADY = (
-    "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl"
-    " port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
+    "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run"
+    " curl -k 'https://localhost:8444/readyz?verbose'."
 )
 
 
 class Endpoint(Value):
-    """A ready replica: the address and port on which it listens."""
+    """The address and port of a ready replica."""
 
     address: str
     port: int
@@ -37,18 +37,17 @@ ServiceKey = tuple[str, str]
 
 
 class Target(Value):
-    """The target of webhooks: a port of a `service`, or, if that is None, of a host.
-
-    `name` is that in its certificate.
-    """
+    """The target of webhooks: a port of a Service or of a host."""
 
     name: str
+    """The name in its certificate."""
     port: int = 443
     service: ServiceKey | None = None
+    """The Service, or None for a host."""
 
 
 def target_of(webhook: JsonMap) -> Target:
-    """Return what a webhook calls. An invalid URL, which no API server stores, has no name."""
+    """Return the target of a webhook. An invalid URL, which no API server stores, has no name."""
     client = map_at(webhook, "clientConfig")
     service = map_at(client, "service")
     if service:
@@ -64,14 +63,14 @@ def target_of(webhook: JsonMap) -> Target:
 
 
 def is_called(configurations: Iterable[Object]) -> bool:
-    """Return whether a webhook of the configurations calls a Service and not a URL."""
+    """Return whether a webhook of the configurations calls a Service instead of a URL."""
     return any(target_of(webhook).service for webhook in webhooks_in(configurations))
 
 
 async def check_service(client: Client, namespace: str, name: str) -> tuple[Checks, list[Endpoint]]:
-    """Checks of the Service, and its ready endpoints.
+    """Check the Service, and return the checks and the ready endpoints.
 
-    Raise ClusterError if they cannot be read.
+    Raise ClusterError if something cannot be read.
     """
     title = f"Service {namespace}/{name}"
     service = await find(client, ObjectRef(SERVICE, name, namespace))
@@ -93,13 +92,13 @@ def _judge(title: str, ready: int) -> Check:
     if ready == 0:
         return problem(f"{title} has no ready endpoint", _UNREADY)
     if ready == 1:
-        message = f"{title} has 1 ready endpoint: nobody answers while it restarts"
-        return warning(message, "Run two replicas or more.")
+        message = f"{title} has only 1 ready endpoint: nothing answers while it restarts"
+        return warning(message, "Run at least two replicas.")
     return ok(f"{title} has {ready} ready endpoints")
 
 
 def port_of(service: JsonMap, number: int) -> JsonMap | None:
-    """Return the port of a Service that has this number, None if there is none."""
+    """Return the port of a Service with this number, or None."""
     ports = maps_at(service, "spec", "ports")
     return next((port for port in ports if port.get("port") == number), None)
 

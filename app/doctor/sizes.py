@@ -1,4 +1,4 @@
-"""Objects that the caches of the server have no room for."""
+"""The check for objects that are too large for the caches of the server."""
 
 from app.doctor.report import Checks, ok, warning
 from app.facts.grove.podcliqueset import MOST_PARTS
@@ -12,9 +12,9 @@ _SHOWN = 10
 
 
 async def check_sizes(client: Client) -> Checks:
-    """Return a check of the objects that the leader has named in events. Raise ClusterError.
+    """Return a check of the objects that the leader has reported in events. Raise ClusterError.
 
-    It names them again every half hour, and API servers keep events for an hour.
+    The leader reports them every half hour, and API servers keep events for an hour.
     """
     events = await every(client, Selection(EVENT, fields=f"reason={TOO_LARGE}"))
     regarding = [map_at(event, "regarding") for event in events if event.get("reason") == TOO_LARGE]

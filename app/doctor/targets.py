@@ -1,4 +1,4 @@
-"""The Services that webhooks are called at, and whether somebody answers there."""
+"""The checks of the Services that webhooks call."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,39 +8,37 @@ from app.doctor.installed import StoredWebhook, Surroundings
 from app.doctor.report import Check, Status
 from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
 
-_CALLED = "See what installed it. If nobody needs it any more, delete the configuration."
+_CALLED = "Restore the Service. If the product was removed, delete the webhook configuration."
 _PORT = "Correct clientConfig.service.port, or the Service."
-_REPLICAS = "See why the Pods of this Service are not ready."
-_ALONE = "Run two replicas or more."
+_REPLICAS = "Find out why the Pods of this Service are not ready."
+_ALONE = "Run at least two replicas."
 
 
 class Fault(Value):
-    """What is wrong with the Service of a webhook.
-
-    `fate` is what becomes of the requests, "" if somebody answers as long as nothing restarts.
-    """
+    """A problem with the Service of a webhook."""
 
     status: Status
     cause: str
     fate: str
+    """What happens to the requests, "" if the Service answers except during a restart."""
     remedy: str
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
-        """Return what is said of webhooks that have this fault in common."""
+        """Return the message about the webhooks that have this problem."""
         webhooks = names[0]
         whose = "its"
         if len(names) > 1:
             webhooks = f"{len(names)} webhooks"
             whose = "their"
 
-        consequence = "nobody answers while it restarts"
+        consequence = "nothing answers while it restarts"
         if self.fate:
-            consequence = f"nobody answers, and {whose} requests {self.fate}"
+            consequence = f"nothing answers, and {whose} requests {self.fate}"
         return f"{configuration}, {webhooks}: {self.cause}: {consequence}"
 
 
 def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
-    """Yield what is wrong with Services, once for all webhooks of a configuration."""
+    """Yield the problems of Services, once for all webhooks of a configuration."""
     faults = (
         ((webhook.configuration, fault_of(webhook, surroundings)), webhook.name)
         for webhook in webhooks
@@ -52,7 +50,7 @@ def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings)
 
 
 def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:
-    """Return what is wrong with the Service of a webhook, None if nothing is or there is none."""
+    """Return the problem of the Service of a webhook, or None."""
     target = webhook.target
     if target.service is None:
         return None
@@ -61,7 +59,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     fate = "pass unchanged"
     if webhook.is_fatal:
         status = "problem"
-        fate = "are refused"
+        fate = "are rejected"
 
     service = surroundings.services.get(target.service)
     if service is None:
@@ -73,7 +71,7 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
     if count == 0:
         return Fault(status, f"{name} has no ready endpoint", fate, _REPLICAS)
     if count == 1 and webhook.is_fatal:
-        return Fault("warning", f"{name} has 1 ready endpoint", "", _ALONE)
+        return Fault("warning", f"{name} has only 1 ready endpoint", "", _ALONE)
     return None
 
 

@@ -1,6 +1,6 @@
-"""The managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology.
+"""The checks of the managed ClusterTopology or ClusterTopologyBinding, and of the KAI Topology.
 
-The checks are of the dialect of Grove's topology API, and the conditions of the current objects.
+They also check the dialect of Grove's topology API and the conditions of its objects.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from app.rules.topology.kai import READY, delete_foreign, desired_kai_topology, 
 from app.rules.topology.levels import levels_below_host
 
 _SHOWN = 5
-_LEADER = "See whether a replica leads (/readyz?verbose) and what its log says."
+_LEADER = "Check that a replica leads (/readyz?verbose), and read its log."
 
 
 async def check_topology(
@@ -43,11 +43,11 @@ async def check_topology(
     if stored is None:
         message = (
             f"ClusterTopology {name} does not exist: PodCliqueSets with constraints, and all"
-            " PodGangs, wait"
+            " PodGangs, cannot be created"
         )
         return [
             *left,
-            problem(message, f"{_LEADER} Or, where topology support is off, give --config."),
+            problem(message, f"{_LEADER} If topology support is off, give --config."),
         ]
 
     current = DESIGN.read_levels(stored)
@@ -68,7 +68,7 @@ async def _left_over(client: Client, name: str) -> Checks:
     names = sorted(obj["metadata"]["name"] for obj in stored if condition_of(obj, READY))
     return [
         warning(
-            f"ClusterTopology {former} was managed before clusterTopology.name became {name}",
+            f"ClusterTopology {former} is left over from before clusterTopology.name became {name}",
             f"Delete it with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {former}.",
         )
         for former in names
@@ -86,7 +86,7 @@ async def _binding(
     """
     if configured is None:
         message = (
-            "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on"
+            "topology support is off; ClusterTopologyBindings are still validated, and Grove uses"
             " them"
         )
         return [ok(message)]
@@ -104,7 +104,7 @@ async def _binding(
 
 def _compared(message: str, current: Sequence[Level], configured: Sequence[Level]) -> Check:
     if configured and current != tuple(configured):
-        remedy = f"The configuration is read at start: restart the replicas. Else: {_LEADER}"
+        remedy = f"Restart the replicas, which read the configuration at start. Then: {_LEADER}"
         return problem(f"{message}; the configuration has {_listed(configured)}", remedy)
     return ok(message)
 
@@ -129,7 +129,7 @@ def _below_host(levels: Sequence[Level]) -> Checks:
 def _ready(name: str, topology: Object) -> Check:
     ready = condition_of(topology, READY)
     status = ready.get("status")
-    message = ready.get("message") or "nothing has been said of it yet"
+    message = ready.get("message") or "it has no message yet"
     if status == "True":
         return ok(f"ClusterTopology {name} is Ready")
     title = f"ClusterTopology {name} is not Ready: {message}"
@@ -139,13 +139,13 @@ def _ready(name: str, topology: Object) -> Check:
 async def _kai(client: Client, name: str, topology: Object) -> Checks:
     title = f"KAI Topology {name}"
     if client.served_version(KAI_TOPOLOGY) is None:
-        return []  # the checks of the APIs have this
+        return []  # the checks of the APIs report this
 
     stored = await find(client, ObjectRef(KAI_TOPOLOGY, name))
     if stored is None:
         return [problem(f"{title} does not exist", _LEADER)]
     if not is_owned(stored, topology["metadata"]["uid"]):
-        message = f"{title} is not controlled by ClusterTopology {name}, so it is left unchanged"
+        message = f"{title} is not controlled by ClusterTopology {name}, so it is not changed"
         return [problem(message, f"{delete_foreign(name)}.")]
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
@@ -161,7 +161,7 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
 async def check_dialects(client: Client) -> Checks:
     """Return the checks of the dialect. Raise ClusterError."""
     dialect = dialect_of(client)
-    spoken = ok(f'Grove\'s topology API is read in the dialect "{dialect.name}"')
+    spoken = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
     return [spoken, *await _coverage(client, dialect), *await _stuck(client)]
 
 
@@ -170,12 +170,12 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
     for obj in await list_all(client, Selection(dialect.resource)):
         covered = condition_of(obj, LEVELS_COVERED)
         if covered.get("status") == "False":
-            # the leader writes it: without one, it may be older than the labels
+            # the leader writes the condition: without a leader, it may be older than the labels
             title = f"{dialect.resource.kind} {obj['metadata']['name']}"
             message = f"{title}, by its condition {LEVELS_COVERED}: {covered.get('message')}"
             remedy = (
-                "Label the nodes that lack it, or correct the levels; grove-admission topology"
-                " names the nodes."
+                "Label the nodes that lack it, or correct the levels. grove-admission topology"
+                " lists the nodes."
             )
             checks.append(warning(message, remedy))
 
@@ -183,9 +183,9 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
 
 
 async def _stuck(client: Client) -> Checks:
-    """ComputeDomains of Grove that were deleted and still have Grove's finalizer.
+    """Check for deleted ComputeDomains of Grove that still have Grove's finalizer.
 
-    Grove does not create others.
+    Grove does not create them again.
     """
     stuck = [
         "/".join(key_of(obj))
@@ -198,12 +198,12 @@ async def _stuck(client: Client) -> Checks:
 
     names = listed(sorted(stuck), _SHOWN)
     message = (
-        "ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others:"
-        f" {names}"
+        "ComputeDomains were deleted, but Grove's finalizer keeps them, so Grove does not create"
+        f" new ones: {names}"
     )
     remedy = (
         f"Remove the finalizer {GROVE_FINALIZER}, then change the spec of the PodCliqueSet, such as"
-        " its replicas: Grove then makes the ComputeDomain again."
+        " its replicas: Grove then creates the ComputeDomain again."
     )
 
     return [problem(message, remedy)]

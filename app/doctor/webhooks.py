@@ -1,7 +1,7 @@
-"""The installed webhook configurations.
+"""The checks of the installed webhook configurations.
 
-The checks say what is rejected while the server is down, and how the configurations differ from
-those that this version installs. Their caBundles are checked in `certificate`.
+They report what is rejected while the server is down, and how the configurations differ from those
+that this version installs. `certificate` checks their caBundles.
 """
 
 import json
@@ -17,8 +17,8 @@ from app.webhooks.paths import PATHS, PATHS_ARE_OURS, path_of
 from app.webhooks.registry import warning_paths
 
 _NO_TOKEN = (
-    f"See callers in /readyz?verbose. The annotation {PATHS_ARE_OURS}: managed of the"
-    " manifests lets the server write the path."
+    f"Keep the annotation {PATHS_ARE_OURS}: managed of the manifests, so that the server writes the"
+    " path. See callers in /readyz?verbose."
 )
 _INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 _DEFAULTS: JsonMap = {
@@ -34,8 +34,8 @@ def check_webhooks(
 ) -> Checks:
     """Return the checks of a webhook configuration.
 
-    `installed` is the stored one, or None. `others` are the stored configurations of the same kind,
-    one of which may have the webhooks under another name.
+    `installed` is the stored configuration, or None. `others` are the stored configurations of the
+    same kind, one of which may have the webhooks under another name.
     """
     title = f"{desired['kind']} {desired['metadata']['name']}"
     if installed is None:
@@ -51,7 +51,7 @@ def check_webhooks(
             checks.append(problem(f"{title} has no {name}", _INSTALL))
 
     checks += [
-        warning(f"{title} has {name}, which this version doesn't serve", _INSTALL)
+        warning(f"{title} has {name}, which this version does not serve", _INSTALL)
         for name in stored
         if name not in ours
     ]
@@ -60,15 +60,17 @@ def check_webhooks(
 
 
 def check_enforcement(enforcement: Enforcement) -> Checks:
-    """Return a check if webhooks only warn, as the configuration of a trial period says."""
+    """Return a warning if the configuration makes webhooks warn instead of reject."""
     paths = warning_paths(enforcement)
     if not paths:
         return []
 
-    message = f"in a trial period, what would be refused is stored: {', '.join(paths)}"
+    message = (
+        f"these webhooks only warn about invalid objects, which are stored: {', '.join(paths)}"
+    )
     remedy = (
-        "At the end of the trial period, set enforcement.mode to refuse; grove-admission audit"
-        " lists what is then refused."
+        "At the end of the trial period, set enforcement.mode: refuse. grove-admission audit lists"
+        " the objects that are then rejected."
     )
     return [warning(message, remedy)]
 
@@ -80,12 +82,11 @@ def _missing(title: str, desired: JsonMap, others: Iterable[JsonMap]) -> Check:
         return problem(f"{title} is not installed: nothing is checked or injected", _INSTALL)
 
     message = (
-        f"{title} is not installed; its webhooks are in {', '.join(names)}, to which no caBundle is"
-        " written"
+        f"{title} is not installed; its webhooks are in {', '.join(names)}, which gets no caBundle"
     )
     remedy = (
-        f"Set certificates.webhookConfigurations to {names[0]} in the configuration, or rename that"
-        " one."
+        f"Set certificates.webhookConfigurations: {names[0]} in the configuration, or rename that"
+        " webhook configuration."
     )
 
     return problem(message, remedy)
@@ -107,15 +108,15 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
         yield warning(f"{name}: {difference}", _INSTALL)
 
     client = map_at(stored, "clientConfig")
-    token, _ = split_token(path_of(client))  # which is never shown
+    token, _ = split_token(path_of(client))  # the token is never shown
     is_as_installed = True
     for difference in _client_differences(name, client, desired["clientConfig"]):
         is_as_installed = False
         yield problem(f"{name}: {difference}", _INSTALL)
     if is_as_installed and not token:
         message = (
-            f"{name}: its path has no token, so that its reviews count as those of strangers: they"
-            " cause no writes, which the leader does later, and are the first to wait"
+            f"{name}: its path has no token, so its reviews are not trusted: they cause no writes"
+            " (the leader writes later), and wait first under load"
         )
         yield warning(message, _NO_TOKEN)
 
@@ -123,7 +124,7 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
 def while_down(webhook: JsonMap) -> str:
     """Return what happens to the requests of `webhook` while the server is down."""
     requests = " and ".join(_rule(rule) for rule in maps_at(webhook, "rules"))
-    fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are refused"
+    fate = "pass unchanged" if webhook.get("failurePolicy") == "Ignore" else "are rejected"
     return f"while the server is down, {requests or 'no requests'} {fate}{_limits(webhook)}"
 
 

@@ -1,9 +1,9 @@
-"""Reads documents of YAML and JSON, within limits.
+"""The reader of YAML and JSON documents, with limits.
 
 The documents of a dump of any size are read one by one, so that only one is in memory. A dump is
-what `kubectl get ... -o json` or `-o yaml` prints: a List, several documents, or JSON values one
-after the other. Nothing but the document that is being read is kept, so the limits are those of one
-document, not of the file.
+the output of `kubectl get ... -o json` or `-o yaml`: a List, several documents, or a sequence of
+JSON values. Only the current document is kept, so the limits apply to each document, not to the
+file.
 """
 
 import json
@@ -28,14 +28,14 @@ from app.dry_run.budget import (
 from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)
-"""What PyYAML raises for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
+"""The errors of PyYAML for a value that does not fit its tag, such as a KeyError for `!!bool 7`."""
 
 
 def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     """Return the documents in YAML or JSON text.
 
-    The items of a List count as documents. `budget` is what they may cost, by default as much as
-    those of a request. Raise UnusableInput if there are too many, and NoDocument if there are none.
+    The items of a List count as documents. `budget` limits their cost; by default, it is the limit
+    of a request. Raise UnusableInput if there are too many, and NoDocument if there are none.
     """
     documents: list[Object] = []
     try:
@@ -53,15 +53,11 @@ def read_documents(text: str, budget: Budget | None = None) -> list[Object]:
     except UnusableInput:
         raise
     except _UNFIT:
-        raise UnusableInput(
-            "not YAML or JSON that can be read: a value does not fit its tag"
-        ) from None
+        raise UnusableInput("not valid YAML or JSON: a value does not fit its tag") from None
     except (yaml.YAMLError, ValueError) as problem:
         if "nesting depth" in str(problem):  # a limit of libyaml since 0.2.6
             raise UnusableInput("it is nested too deeply") from None
-        raise UnusableInput(
-            f"not YAML or JSON that can be read: {' '.join(str(problem).split())}"
-        ) from None
+        raise UnusableInput(f"not valid YAML or JSON: {' '.join(str(problem).split())}") from None
 
     if not documents:
         raise NoDocument(has_text=bool(text.strip()))
@@ -90,7 +86,7 @@ def _load(text: str, budget: Budget) -> Iterator[Any]:
 
 
 def _check_keys(document: Any) -> None:
-    """Raise UnusableInput for a key that is no string. Aliases are visited at each place."""
+    """Raise UnusableInput for a key that is not a string. Aliases are visited every time."""
     waiting = [document]
     while waiting:
         value = waiting.pop()
@@ -111,14 +107,14 @@ def _expand(document: Object) -> list[Object]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """A loader of safe YAML like Kubernetes': a timestamp is a string, and so is 12:30.
+    """A loader of safe YAML that reads scalars as Kubernetes does.
 
-    YAML 1.1 has numbers to the base of 60, which cost the square of their length. An integer of
-    more than 64 bits is a float, as in JSON.
+    Timestamps are strings, and so are the sexagesimal numbers of YAML 1.1 (12:30), which take
+    quadratic time. An integer of more than 64 bits is a float, as in JSON.
     """
 
     def number_of(self, node: yaml.ScalarNode) -> Any:
-        """Return the number in a scalar; its text if it is none here."""
+        """Return the number in a scalar, or its text if it is not a number here."""
         text = str(self.construct_scalar(node))
         if ":" in text:
             return text
@@ -146,7 +142,7 @@ for _tag in (_INT, _FLOAT):
 
 
 CHUNK = 2**20
-"""Characters that are read at once."""
+"""The number of characters to read at once."""
 
 _DECODER = json.JSONDecoder()
 _ITEMS = "items"
@@ -171,21 +167,21 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
 
 
 class _Text(Struct):
-    """A text of which only the part that is not used yet is in memory."""
+    """A text of which only the unread part is in memory."""
 
     source: TextIO
     _buffer: str = ""
     _position: int = 0
 
     def more(self) -> bool:
-        """Read on. False at the end."""
+        """Read the next chunk, and return False at the end."""
         chunk = self.source.read(CHUNK)
         self._buffer = self._buffer[self._position :] + chunk
         self._position = 0
         return bool(chunk)
 
     def peek(self) -> str:
-        """Return the next character that is no space, "" at the end, and stay in front of it."""
+        """Return the next character that is not a space ("" at the end) without consuming it."""
         while True:
             rest = len(self._buffer)
             while self._position < rest and self._buffer[self._position] in " \t\r\n\ufeff":
@@ -196,7 +192,7 @@ class _Text(Struct):
                 return ""
 
     def take(self, expected: str) -> bool:
-        """Go past a character if it is the next one."""
+        """Consume the character `expected` if it is next, and return whether it was."""
         if self.peek() != expected:
             return False
         self._position += 1
@@ -210,10 +206,10 @@ class _Text(Struct):
                 value, end = _DECODER.raw_decode(self._buffer, self._position)
             except (ValueError, RecursionError) as problem:
                 if isinstance(problem, RecursionError) or not self.more():
-                    raise UnusableInput(f"not JSON that can be read: {problem}") from None
+                    raise UnusableInput(f"not valid JSON: {problem}") from None
                 continue
             if end == len(self._buffer) and self.more():
-                continue  # a number at the end of what was read may go on
+                continue  # a number at the end of the buffer may have more digits
             self._position = min(end, len(self._buffer))
             return value
 
@@ -239,11 +235,11 @@ def _of_json(text: _Text) -> Iterator[Object]:
         elif text.take("{"):
             yield from _members(text)
         else:
-            raise UnusableInput("not JSON that can be read: a map is expected")
+            raise UnusableInput("not valid JSON: a map is expected")
 
 
 def _elements(text: _Text) -> Iterator[Object]:
-    """Yield what is in a list whose bracket was taken."""
+    """Yield the elements of a list whose opening bracket was consumed."""
     if text.take("]"):
         return
     while True:
@@ -254,7 +250,7 @@ def _elements(text: _Text) -> Iterator[Object]:
 
 
 def _members(text: _Text) -> Iterator[Object]:
-    """Yield the map whose brace was taken, or, if it has items, these as they come."""
+    """Yield the map whose opening brace was consumed, or its items if it is a List."""
     document: Object = {}
     is_list = False
     while not text.take("}"):
@@ -266,7 +262,7 @@ def _members(text: _Text) -> Iterator[Object]:
         else:
             document[str(name)] = text.value()
         if not text.take(",") and text.peek() != "}":
-            raise UnusableInput("not JSON that can be read: it ends in the middle of a map")
+            raise UnusableInput("not valid JSON: it ends in the middle of a map")
 
     if not is_list:
         yield document
@@ -274,7 +270,7 @@ def _members(text: _Text) -> Iterator[Object]:
 
 def _expect(text: _Text, char: str) -> None:
     if not text.take(char):
-        raise UnusableInput(f"not JSON that can be read: {char!r} is expected")
+        raise UnusableInput(f"not valid JSON: {char!r} is expected")
 
 
 def _map(value: Any) -> Object:
@@ -290,7 +286,7 @@ _ITEM = re.compile(r"( *)-(?= |$)")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
-    """Yield the lines of each document of YAML, and of each item of a List by itself."""
+    """Yield the lines of each YAML document, and of each item of a List separately."""
     piece: list[str] = []
     items: _Items | None = None
     for line in lines:
@@ -299,7 +295,7 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
             piece = [line[3:]]
             items = None
         elif not items and line.rstrip() == f"{_ITEMS}:":
-            # what else a List has, before and after its items, is no document
+            # the fields of a List before and after its items are not documents
             piece = []
             items = _Items()
         elif not items:
@@ -314,16 +310,13 @@ def _pieces(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 class _Items(Struct):
-    """The items of one List: all begin in the same column."""
+    """The items of one List, which all start in the same column."""
 
     _indent: int | None = None
     _ended: bool = False
 
     def has(self, line: str) -> bool:
-        """Return whether a line belongs to an item.
-
-        Nothing does after the first line that does not.
-        """
+        """Return whether a line belongs to an item. The first other line ends all items."""
         if self._indent is None:
             match = _ITEM.match(line)
             self._indent = len(match[1]) if match else None

@@ -1,11 +1,11 @@
 """Verdicts on documents that were not sent to an API server.
 
-They are for `POST /dry-run` and `grove-admission check`.
+They serve `POST /dry-run` and `grove-admission check`.
 
 A document becomes a request with dryRun, which is judged like a live one. Schemas, defaults and
 webhooks of other programs are not applied, because only an API server does that.
 
-For a workload, Pods are made of the templates in its document (`templates`).
+For a workload, Pods are created from the templates in its document (`templates`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,47 +47,46 @@ from app.objects.shape import JsonMap, map_at
 from app.rules.queue_warnings import unset_warnings
 from app.rules.set_mistakes import nearest
 
+UNAVAILABLE = 503
 _TIMEOUT = 10.0
 _BINDING = ("v1", "Binding")
 _RESOURCES = {(resource.group, resource.kind): resource for resource in ALL}
 
 
 class Asker(Value, dict=True):
-    """The user and the operation of a dry run.
-
-    `old` are the documents that an UPDATE replaces or a DELETE deletes.
-    """
+    """The user and the operation of a dry run."""
 
     username: str
     operation: str = "CREATE"
     old: tuple[Object, ...] = ()
+    """The documents that an UPDATE replaces or a DELETE deletes."""
 
     @cached_property
     def _old(self) -> Mapping[tuple[str, str, str], Object]:
-        """The old documents by what they are about, of several the first."""
+        """The old documents by kind, namespace and name; the first one wins."""
         return {_subject(document): document for document in reversed(self.old)}
 
     def old_of(self, document: Object) -> Object:
-        """Return the document that this one replaces: if none is known, one like it."""
+        """Return the document that this one replaces, or the document itself if none is known."""
         return self._old.get(_subject(document), document)
 
 
 class Judgement(Value):
-    """A document and its verdict.
-
-    `path` is "" and `verdict` None if there is no webhook for the document, or, if `operation` is
-    set, none for that operation. `note` is for people: why it is not judged, or what of it is.
-    """
+    """A document and its verdict."""
 
     document: Object
     path: str = ""
+    """The path of the webhook, "" if there is none."""
     verdict: Verdict | None = None
+    """The verdict, or None if no webhook judges the document."""
     operation: str = ""
+    """The operation, if webhooks judge the document but not this operation."""
     note: str = ""
+    """Why the document is not judged, or which part of it is."""
 
     @property
     def outcome(self) -> str:
-        """The outcome of the verdict, "" without one."""
+        """The outcome of the verdict, or "" without a verdict."""
         return self.verdict.outcome if self.verdict else ""
 
     @property
@@ -98,7 +97,7 @@ class Judgement(Value):
         return patched
 
     def followed_by(self, path: str, verdict: Verdict) -> "Judgement":
-        """Return this judgement after one more verdict. A refusal is the last one."""
+        """Return this judgement combined with one more verdict. A rejection is final."""
         first = self.verdict
         if first is None or not verdict.allowed:
             return replace(self, path=path, verdict=verdict)
@@ -168,9 +167,9 @@ async def judge(
     asker: Asker,
     facts: TemplateFacts | None = None,
 ) -> Judgement:
-    """Return the verdict of the routes for the document, one after the other.
+    """Return the verdict on the document by all routes for it, one after the other.
 
-    `facts` are for the Pod templates of workloads. Without them, only the document counts.
+    `facts` are for the pod templates of workloads. Without them, only the document is used.
     """
     resource, subresource = _resource_of(document)
     on_templates = await judge_workload(document, resource, facts)
@@ -187,7 +186,7 @@ async def judge(
 async def judge_workload(
     document: Object, resource: Resource | None, facts: TemplateFacts | None
 ) -> Judgement:
-    """Return the judgement of the Pod templates of a document, or why there is none."""
+    """Return the judgement of the pod templates of a document, or a note why there is none."""
     kind = kind_of(resource) if resource else None
     if kind is not None:
         verdict = await judge_templates(document, kind, facts)
@@ -216,21 +215,21 @@ _KNOWN = {
     *((maker.group, maker.kind) for maker in MAKERS),
     *OWNERLESS,
 }
-"""Group and kind of what is known here."""
+"""The group and kind of every known resource."""
 
 
 _OF_KUBERNETES = ("", "apps", "batch")
-"""Groups all of whose kinds with Pods are known."""
+"""The groups in which every kind with Pods is known."""
 
 
 def may_be_misspelt(document: JsonMap) -> bool:
-    """Return whether the apiVersion or kind of a document is missing, or nearly a known one."""
+    """Return whether the apiVersion or kind of a document is missing or probably misspelt."""
     has_both = all(isinstance(document.get(key), str) for key in ("apiVersion", "kind"))
     return not has_both or not all(identify(document)[:2]) or bool(_unknown(document))
 
 
 def _unknown(document: JsonMap) -> str:
-    """Return what may be wrong with the apiVersion or kind of a document, or ""."""
+    """Return the probable mistake in the apiVersion or kind of a document, or ""."""
     api_version, kind, _, _ = identify(document)
     group = api_version.rpartition("/")[0]
     if (group, kind) in _KNOWN:
@@ -257,7 +256,7 @@ async def _judge(routes: Mapping[str, Route], document: Object, request: Request
         current = replace(request, object=judgement.patched_object or request.object)
         judgement = judgement.followed_by(route.path, await decided(route, current, _TIMEOUT))
         if judgement.verdict is not None and not judgement.verdict.allowed:
-            break  # an API server asks no other one either
+            break  # an API server calls no further webhook either
     return judgement
 
 
@@ -290,16 +289,13 @@ def _request(document: Object, resource: Resource, subresource: str, asker: Aske
 
 
 def _subject(document: JsonMap) -> tuple[str, str, str]:
-    """Return kind, namespace and name of the object that a document is about.
-
-    If it has no namespace, it is in `default`.
-    """
+    """Return kind, namespace (`default` if it has none) and name of a document."""
     _, kind, namespace, name = identify(document)
     return kind, namespace or "default", name
 
 
 def describe(judgement: Judgement) -> Sequence[str]:
-    """Return the judgement as lines for people, each of them safe to show."""
+    """Return the judgement as readable lines, each of them safe to show."""
     return [visible(line) for line in _lines(judgement)]
 
 
@@ -327,10 +323,13 @@ def _lines(judgement: Judgement) -> Sequence[str]:
         note = f": {judgement.note}" if judgement.note else ""
         return [f"-        {title}: no webhook looks at {operation_of}{resource}{note}"]
 
+    mark = _MARKS[verdict.outcome]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"
+    if verdict.code == UNAVAILABLE:  # a fact is missing: the details say which
+        mark, code = "NO VERDICT", ""
     notes = [judgement.note] if judgement.note else []
     details = [_INDENT + detail for detail in (*_details(verdict), *notes)]
-    return [f"{_MARKS[verdict.outcome]}  {title}{code}", *details]
+    return [f"{mark}  {title}{code}", *details]
 
 
 def _details(verdict: Verdict) -> Iterator[str]:
@@ -352,7 +351,7 @@ def _details(verdict: Verdict) -> Iterator[str]:
 
 
 def with_field(cause: FieldError) -> str:
-    """Return the finding with its field, which is missing in the texts of some findings."""
+    """Return the finding with its field, which some texts do not contain."""
     return f"{cause.field}: {cause.text}" if cause.text else str(cause)
 
 

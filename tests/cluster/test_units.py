@@ -66,14 +66,14 @@ async def test_documents_that_lack_an_owner_give_no_verdict_on_its_pods() -> Non
         if known.is_whole:
             assert (await ask)[0] is None
         else:
-            with pytest.raises(NotGiven, match='no verdict without LeaderWorkerSet "a"'):
+            with pytest.raises(NotGiven, match='add LeaderWorkerSet "a" to the documents'):
                 await ask
 
 
 async def test_documents_that_lack_a_group_give_no_verdict_on_its_pods() -> None:
     units = UnitOwners(MemoryClient([]), Known(is_whole=False))
     (name,) = (name for name, unit in UNITS.items() if unit.startswith("group-"))
-    with pytest.raises(NotGiven, match='no verdict without PodGroup "prefill-0"'):
+    with pytest.raises(NotGiven, match='add PodGroup "prefill-0" to the documents'):
         await units.owned(plan_of(pod(name)))
 
 

@@ -104,7 +104,7 @@ def test_levels_can_come_from_the_configuration(capsys: Any) -> None:
     assert run(arguments[2]) == 2
     printed = capsys.readouterr().out
     assert (
-        'no verdict without ClusterTopology "grove-topology", which is not among the documents: add it, or give --config with clusterTopology.levels'
+        'add ClusterTopology "grove-topology" to the documents, or give --config with clusterTopology.levels: the verdict depends on it'
         in printed
     )
     assert "1 without a verdict: add the documents named above" in printed
@@ -156,9 +156,7 @@ def test_an_update_can_be_judged(tmp_path: Path, capsys: Any) -> None:
         pytest.param(
             ["{empty}"], "no .yaml, .yml, .json file in this directory", id="an empty directory"
         ),
-        pytest.param(
-            ["{broken}"], "broken.yaml: not YAML or JSON that can be read", id="broken YAML"
-        ),
+        pytest.param(["{broken}"], "broken.yaml: not valid YAML or JSON", id="broken YAML"),
         pytest.param(
             ["{broken}", "--config", "{broken}"],
             "can't be parsed as YAML",

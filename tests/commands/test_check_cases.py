@@ -161,14 +161,14 @@ CASES: list[Any] = [
         "a binding that is not there",
         [pcs("{topologyName: t, pack: {required: rack}}")],
         2,
-        ['no verdict without ClusterTopologyBinding "t"', "1 without a verdict"],
+        ['add ClusterTopologyBinding "t" to the documents', "1 without a verdict"],
         ["REFUSED", "none in this cluster"],
     ),
     (
         "a binding beside another one",
         [binding("other", "block", "rack"), pcs("{topologyName: t, pack: {required: rack}}")],
         2,
-        ['no verdict without ClusterTopologyBinding "t"'],
+        ['add ClusterTopologyBinding "t" to the documents'],
         ["REFUSED"],
     ),
     (
@@ -196,7 +196,7 @@ CASES: list[Any] = [
         "a managed topology that is not there",
         [pcs("{packDomain: rack}")],
         2,
-        ['no verdict without ClusterTopology "grove-topology"', "give --config"],
+        ['add ClusterTopology "grove-topology" to the documents', "give --config"],
         ["the operator creates it"],
     ),
     (
@@ -207,7 +207,7 @@ CASES: list[Any] = [
             f" kind: Job, name: j, uid: u, controller: true}}]}}\n{GPUS}\n"
         ],
         2,
-        ['no verdict without Job "j"'],
+        ['add Job "j" to the documents'],
         ["REFUSED"],
     ),
     (

@@ -37,7 +37,7 @@ async def test_all_there() -> None:
 
 async def test_the_topology_api_that_grove_has_is_enough() -> None:
     client = MemoryClient(served={CRD: "v1", CLUSTER_TOPOLOGY_BINDING: "v1alpha1"})
-    message = "clustertopologybindings.grove.io: v1alpha1, in place of clustertopologies.grove.io"
+    message = "clustertopologybindings.grove.io: v1alpha1, instead of clustertopologies.grove.io"
     assert (await check_apis(client, read))[0] == Check("ok", message)
 
 
@@ -48,7 +48,7 @@ async def test_a_grove_that_lacks_its_crd_of_topologies_gets_that_one() -> None:
     client.served.pop(CLUSTER_TOPOLOGY_BINDING, None)
     assert (await check_apis(client, read))[0] == Check(
         "problem",
-        "clustertopologies.grove.io is not installed: topology constraints can't be checked",
+        "clustertopologies.grove.io is not installed: topology constraints cannot be checked",
         "Apply the CRD clustertopologybindings.grove.io of your release of Grove.",
     )
 
@@ -63,12 +63,12 @@ async def test_what_is_missing_says_what_then_does_not_work() -> None:
     )
     assert (missing.status, missing.message, missing.remedy) == (
         "problem",
-        "clustertopologies.grove.io is not installed: topology constraints can't be checked",
+        "clustertopologies.grove.io is not installed: topology constraints cannot be checked",
         "Apply manifests/crds.",
     )
     assert (unknown.status, unknown.message) == (
         "problem",
-        "computedomains.resource.nvidia.com is served as v1beta9; this version knows v1beta1: PodCliques that ask for MNNVL are refused",
+        "computedomains.resource.nvidia.com is served as v1beta9; this version supports v1beta1: PodCliques that request MNNVL are rejected",
     )
     assert (optional.status, optional.message) == (
         "ok",

@@ -65,7 +65,7 @@ async def said(
     return [(check.status, check.message) for check in checks]
 
 
-VALID = ("ok", "the caBundle of 2 webhooks: 1 valid of 1, until 2026-12-31T00:00:00+00:00")
+VALID = ("ok", "the caBundle of 2 webhooks has 1 valid CAs of 1, until 2026-12-31T00:00:00+00:00")
 UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer within 3 s"
 
 
@@ -74,20 +74,20 @@ UNREACHED = "10.0.0.1:8443: no answer within 3 s; 10.0.0.2:8443: no answer withi
     [
         pytest.param(
             Bundle("", CALLED, ("a", "b")),
-            "is empty: API servers refuse to call",
+            "is empty: API servers cannot call the server",
             id="none",
         ),
         pytest.param(
             Bundle("UEVN", CALLED, ("a", "b")),
-            "is not base64 of PEM certificates: API servers refuse to call",
+            "is not base64 of PEM certificates: API servers cannot call the server",
             id="no PEM",
         ),
         pytest.param(
             Bundle("?", CALLED, ("a", "b")),
-            "is not base64 of PEM certificates: API servers refuse to call",
+            "is not base64 of PEM certificates: API servers cannot call the server",
             id="no base64",
         ),
-        pytest.param(bundle(OLD.cert_pem), "has no CA that is valid now", id="all expired"),
+        pytest.param(bundle(OLD.cert_pem), "has no currently valid CA", id="all expired"),
     ],
 )
 async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(
@@ -104,8 +104,8 @@ async def test_a_bundle_that_nobody_can_use_is_a_problem_and_nobody_is_called(
 
 
 async def test_all_servers_are_asked() -> None:
-    shows = f"shows a certificate for {SERVICE} that the caBundle of 2 webhooks leads to"
-    doubts = f"shows a certificate that the caBundle of 2 webhooks doesn't verify as {SERVICE}: {REFUSED.reason}"
+    shows = f"has a certificate for {SERVICE} that the caBundle of 2 webhooks verifies"
+    doubts = f"has a certificate that the caBundle of 2 webhooks does not verify for {SERVICE}: {REFUSED.reason}"
     assert await said(bundle(CA.cert_pem), {"10.0.0.1": TRUSTED, "10.0.0.2": REFUSED}) == [
         VALID,
         ("ok", f"10.0.0.1:8443 {shows}"),
@@ -122,7 +122,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
     (first, *_) = await said(bundle(OLD.cert_pem, CA.cert_pem), {"10.0.0.1": TRUSTED})
     assert first == (
         "ok",
-        "the caBundle of 2 webhooks: 1 valid of 2, until 2026-12-31T00:00:00+00:00",
+        "the caBundle of 2 webhooks has 1 valid CAs of 2, until 2026-12-31T00:00:00+00:00",
     )
 
 
@@ -133,7 +133,7 @@ async def test_an_expired_ca_beside_a_valid_one_is_no_problem() -> None:
             bundle(CA.cert_pem),
             SHOWN,
             "ok",
-            f"verifies tls.crt of the Secret as {SERVICE} (no server was reached: {UNREACHED})",
+            f"verifies tls.crt of the Secret for {SERVICE} (no server was reached: {UNREACHED})",
             id="it fits",
         ),
         pytest.param(
@@ -193,10 +193,10 @@ def test_bundles_are_told_apart_by_what_they_are_and_where_they_lead() -> None:
         pytest.param({"tls.crt": "UEVN"}, Shown(b"PEM"), id="there"),
         pytest.param(
             {"tls.crt": "?"},
-            Shown(None, "Secret n/s has no tls.crt that can be read"),
+            Shown(None, "Secret n/s has no readable tls.crt"),
             id="garbage",
         ),
-        pytest.param(None, Shown(None, "Secret n/s has no tls.crt that can be read"), id="empty"),
+        pytest.param(None, Shown(None, "Secret n/s has no readable tls.crt"), id="empty"),
     ],
 )
 async def test_the_secret(data: dict[str, str] | None, shown: Shown) -> None:

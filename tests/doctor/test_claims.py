@@ -104,10 +104,10 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
     ]
 
 
-EVERY = ("ok", "every PodClique that asks for an MNNVL claim has one", "")
+EVERY = ("ok", "every PodClique that requests an MNNVL claim has one", "")
 LACKING = (
     "problem",
-    "PodCliques must have an MNNVL claim and have none, so that their new Pods run outside of their NVLink domain: ml/train-0-lost",
+    "PodCliques lack their MNNVL claim, so their new Pods run outside of their NVLink domain: ml/train-0-lost",
     PUT_BACK,
 )
 WITHOUT = (

@@ -47,14 +47,14 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
         pytest.param(
             False,
             FORMER[:1],
-            [("ok", 'Grove\'s topology API is read in the dialect "design"')],
+            [("ok", 'the dialect of Grove\'s topology API is "design"')],
             id="the design",
         ),
         pytest.param(
             True,
             [*FORMER, binding("False")],
             [
-                ("ok", 'Grove\'s topology API is read in the dialect "bindings"'),
+                ("ok", 'the dialect of Grove\'s topology API is "bindings"'),
                 (
                     "warning",
                     "ClusterTopologyBinding gb200, by its condition LevelsCovered: no node has it",
@@ -65,7 +65,7 @@ async def said(client: MemoryClient) -> list[tuple[str, str]]:
         pytest.param(
             True,
             [binding("True")],
-            [("ok", 'Grove\'s topology API is read in the dialect "bindings"')],
+            [("ok", 'the dialect of Grove\'s topology API is "bindings"')],
             id="today's Grove",
         ),
     ],
@@ -84,7 +84,7 @@ async def test_nothing_installed() -> None:
     client = MemoryClient()
     for resource in (CLUSTER_TOPOLOGY, COMPUTE_DOMAIN):
         del client.served[resource]
-    assert await said(client) == [("ok", 'Grove\'s topology API is read in the dialect "none"')]
+    assert await said(client) == [("ok", 'the dialect of Grove\'s topology API is "none"')]
 
 
 async def test_compute_domains_that_groves_finalizer_holds() -> None:
@@ -97,6 +97,6 @@ async def test_compute_domains_that_groves_finalizer_holds() -> None:
     assert (await said(client))[1:] == [
         (
             "problem",
-            "ComputeDomains were deleted, but Grove's finalizer holds them and Grove makes no others: ml/theirs",
+            "ComputeDomains were deleted, but Grove's finalizer keeps them, so Grove does not create new ones: ml/theirs",
         )
     ]

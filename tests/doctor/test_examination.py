@@ -88,7 +88,7 @@ async def test_the_readme_has_a_row_for_each_subject() -> None:
             SERVICE,
             REFUSED,
             "service",
-            "could not be looked at: not yours to read",
+            "could not be checked: not yours to read",
             id="the Service",
         ),
         pytest.param(
@@ -96,7 +96,7 @@ async def test_the_readme_has_a_row_for_each_subject() -> None:
             ENDPOINT_SLICE,
             REFUSED,
             "service",
-            "could not be looked at: not yours to read",
+            "could not be checked: not yours to read",
             id="its endpoints",
         ),
         pytest.param(
@@ -104,7 +104,7 @@ async def test_the_readme_has_a_row_for_each_subject() -> None:
             CLUSTER_TOPOLOGY,
             SILENT,
             "topology",
-            "could not be looked at: the API server does not answer",
+            "could not be checked: the API server does not answer",
             id="the ClusterTopology",
         ),
     ],
@@ -136,11 +136,11 @@ def test_the_verdict_is_first_and_what_is_ok_is_not_listed() -> None:
     fine = Check("ok", "fine")
     broken = Check("problem", "broken", "Mend it.")
     checks = {"a": [fine, broken], "b": [Check("unknown", "dark")]}
-    verdict = "not everything could be looked at: 1 problem, 1 unknown, 1 ok"
+    verdict = "not everything could be checked: 1 problem, 1 unknown, 1 ok"
     problem = ["  problem  broken", "           remedy: Mend it.", "b", "  unknown  dark"]
     assert list(lines(checks)) == [verdict, "a", *problem]
     assert list(lines(checks, everything=True)) == [verdict, "a", "  ok       fine", *problem]
-    assert list(lines({"a": [fine]})) == ["the installation can do its work: 1 ok"]
+    assert list(lines({"a": [fine]})) == ["the installation is healthy: 1 ok"]
     assert next(lines({"a": [broken] * 2})) == "the installation has problems: 2 problems"
     assert summary(checks) == {"ok": 1, "warning": 0, "problem": 1, "unknown": 1}
 

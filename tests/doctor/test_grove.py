@@ -22,7 +22,7 @@ WITH_BINDINGS = {**EVERYTHING, CLUSTER_TOPOLOGY_BINDING: "v1alpha1"}
 TOPOLOGY = ClusterTopology(enabled=True, levels=(TopologyLevel(domain="rack", key="k/rack"),))
 CONFIGURATION = Configuration().model_copy(update={"cluster_topology": TOPOLOGY})
 CHECKS = f"its topologyAwareScheduling.enabled must be true, and if its authorizer.enabled is true, its authorizer.exemptServiceAccountUserNames must have {ACCOUNT}"
-LOOK = f"Look as somebody who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
+LOOK = f"Run this as a user who may list ValidatingWebhookConfigurations and ConfigMaps. If Grove's operator runs, {CHECKS}."
 
 
 HOOKS = groves_webhooks("grove-system")
@@ -141,7 +141,7 @@ async def test_the_account_of_the_operators_deployment_is_the_one_that_is_looked
     account = "system:serviceaccount:grove-system:another"
     assert (check.status, check.message) == (
         "problem",
-        f"authorization.authorizedUsers has no {account}: Grove's operator exits if it may not write the managed ClusterTopology at its start",
+        f"authorization.authorizedUsers lacks {account}: Grove's operator exits if it may not write the managed ClusterTopology at start",
     )
 
 

@@ -30,10 +30,10 @@ from tests.doctor.installation import (
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
 INSTALL = "Apply the manifests of this version (or the output of grove-admission webhooks)."
 RULES = "Apply manifests/base/rbac.yaml."
-KEEPER = "Self-managed: a running replica writes it, see its log. cert-manager: see its cainjector. Else: put the CA there."
-STORED_CERTIFICATE = f"A running replica creates and renews it: see {LOGS}. To have it created anew: kubectl -n grove-system delete secret grove-admission-certificates."
-UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
-PODS = f"See kubectl -n grove-system describe pods, and {LOGS}."
+KEEPER = "If self-managed, see the log of a running replica, which writes it. With cert-manager, see its cainjector. Otherwise, write the CA into caBundle."
+STORED_CERTIFICATE = f"See the log of a replica, which creates and renews it: {LOGS}. To create it again: kubectl -n grove-system delete secret grove-admission-certificates."
+UNREADY = "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run curl -k 'https://localhost:8444/readyz?verbose'."
+PODS = f"Run: kubectl -n grove-system describe pods, and {LOGS}."
 
 MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
     "an RBAC rule is missing": (
@@ -54,7 +54,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "permissions",
                 "problem",
                 'service account grove-system/grove-admission may not get, patch leases.coordination.k8s.io "grove-admission": leader election',
-                f'{RULES} Its rule must have resourceNames: ["grove-admission"], as it is stored: a tool may have renamed it.',
+                f'{RULES} The stored rule must have resourceNames: ["grove-admission"]; a tool may have renamed it.',
             )
         ],
     ),
@@ -64,8 +64,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "webhooks",
                 "problem",
-                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, to which no caBundle is written",
-                "Set certificates.webhookConfigurations to prod-grove-admission in the configuration, or rename that one.",
+                "MutatingWebhookConfiguration grove-admission is not installed; its webhooks are in prod-grove-admission, which gets no caBundle",
+                "Set certificates.webhookConfigurations: prod-grove-admission in the configuration, or rename that webhook configuration.",
             )
         ],
     ),
@@ -99,7 +99,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "certificate",
                 "problem",
-                f"the caBundle of {len(Installation().webhooks())} webhooks is empty: API servers refuse to call",
+                f"the caBundle of {len(Installation().webhooks())} webhooks is empty: API servers cannot call the server",
                 KEEPER,
             )
         ],
@@ -110,7 +110,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "certificate",
                 "problem",
-                f"{address}:8443 shows a certificate that the caBundle of {len(Installation().webhooks())} webhooks doesn't verify as {SERVED_NAME}: unable to get issuer",
+                f"{address}:8443 has a certificate that the caBundle of {len(Installation().webhooks())} webhooks does not verify for {SERVED_NAME}: unable to get issuer",
                 KEEPER,
             )
             for address in ("10.0.0.1", "10.0.0.2")
@@ -144,7 +144,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "certificate",
                 "problem",
-                "tls.crt of Secret grove-system/grove-admission-certificates is no PEM certificate",
+                "tls.crt of Secret grove-system/grove-admission-certificates is not a PEM certificate",
                 STORED_CERTIFICATE,
             )
         ],
@@ -188,8 +188,8 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "replicas",
                 "problem",
-                "Deployment grove-system/grove-admission is scaled to 0 replicas: nobody answers",
-                "Switch it on: kubectl -n grove-system scale deployment grove-admission --replicas=2",
+                "Deployment grove-system/grove-admission is scaled to 0 replicas: nothing answers",
+                "Scale it up: kubectl -n grove-system scale deployment grove-admission --replicas=2",
             )
         ],
     ),
@@ -208,7 +208,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "replicas",
                 "problem",
-                f"the replicas run registry.example:5000/grove-admission:0.1.0; the webhooks of {__version__} call paths that an older server does not have",
+                f"the replicas run registry.example:5000/grove-admission:0.1.0, but the webhooks of {__version__} call paths that an older server does not serve",
                 f"Apply the manifests of one version: kubectl -n grove-system set image deployment/grove-admission grove-admission=registry.example:5000/grove-admission:{__version__}, or use the grove-admission of the replicas for this command.",
             )
         ],

@@ -25,11 +25,11 @@ from tests.doctor.installation import (
 OURS = ("clustertopologies", "ClusterTopology")
 BINDINGS = ("clustertopologybindings", "ClusterTopologyBinding")
 LOGS = "kubectl -n grove-system logs deployment/grove-admission"
-LEADER = f'See why no replica leads: {LOGS}. Its rules must allow create, get and patch of leases, with resourceNames: ["grove-admission"].'
-SHORT_NAMES = 'Remove the short names of the other one: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
+LEADER = f'Find out why no replica leads: {LOGS}. Its Role must allow create, get and patch of leases, with resourceNames: ["grove-admission"].'
+SHORT_NAMES = 'Remove the short names of the other CRD: kubectl patch crd clustertopologies.grove.io --type=json -p \'[{"op": "remove", "path": "/spec/names/shortNames"}]\''
 EXEMPT = f"Add {ACCOUNT} to config.authorizer.exemptServiceAccountUserNames in the values of Grove's chart, and upgrade the release."
-DENIES = "it denies what our leader writes to PodGangs and PodCliques"
-USERS = "Add it to authorization.authorizedUsers of the configuration here, next to our own account, and restart."
+DENIES = "it denies our leader's writes to PodGangs and PodCliques"
+USERS = "Add it to authorization.authorizedUsers in the configuration of grove-admission, next to our own account, and restart the replicas."
 
 KAI_BINDER = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -105,7 +105,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "leader",
                 "problem",
-                "Lease grove-system/grove-admission is held by nobody: nothing is reconciled",
+                "Lease grove-system/grove-admission has no holder: nothing is reconciled",
                 LEADER,
             )
         ],
@@ -139,7 +139,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "APIs",
                 "problem",
                 'CRD clustertopologies.grove.io is not established, and its API is not served: "ct" is already in use by clustertopologybindings.grove.io (ShortNamesConflict)',
-                "Create it anew without short names: kubectl delete crd clustertopologies.grove.io (it was never served, and so has no objects); kubectl apply -k manifests/prerequisites.",
+                "Create it again without short names: kubectl delete crd clustertopologies.grove.io (it was never served, so it has no objects); kubectl apply -k manifests/prerequisites.",
             )
         ],
     ),
@@ -188,7 +188,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "Grove",
                 "problem",
                 "its topology levels are zone=k/zone; the configuration here has rack=k/rack, host=kubernetes.io/hostname",
-                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change ours.",
+                "Set the same levels as config.topologyAwareScheduling.levels in the values of Grove's chart, and upgrade the release, or change clusterTopology.levels here.",
             )
         ],
     ),
@@ -198,7 +198,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
+                "authorization.authorizedUsers lacks system:serviceaccount:grove-system:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at start",
                 USERS,
             )
         ],
@@ -209,7 +209,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
             Finding(
                 "Grove",
                 "problem",
-                "authorization.authorizedUsers has no system:serviceaccount:NAMESPACE:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at its start",
+                "authorization.authorizedUsers lacks system:serviceaccount:NAMESPACE:grove-operator: Grove's operator exits if it may not write the managed ClusterTopology at start",
                 USERS,
             )
         ],
@@ -224,7 +224,7 @@ MISTAKES: Mapping[str, tuple[Change, list[Finding]]] = {
                 "topology",
                 "problem",
                 "ClusterTopology grove-topology: rack, host; the configuration has rack=k/other",
-                "The configuration is read at start: restart the replicas. Else: See whether a replica leads (/readyz?verbose) and what its log says.",
+                "Restart the replicas, which read the configuration at start. Then: Check that a replica leads (/readyz?verbose), and read its log.",
             )
         ],
     ),

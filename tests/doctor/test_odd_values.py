@@ -35,7 +35,7 @@ LEASE = "Lease grove-system/grove-admission was last renewed at"
         pytest.param(
             with_field("Lease", "spec", value="held"),
             "leader",
-            "Lease grove-system/grove-admission is held by nobody: nothing is reconciled",
+            "Lease grove-system/grove-admission has no holder: nothing is reconciled",
             id="a text for a spec",
         ),
         pytest.param(

@@ -15,11 +15,11 @@ BY_SET = POD_CLIQUE_SET.owner_reference("train", "s")
 BY_GANG = POD_GANG.owner_reference("train-0", "g")
 UNSAFE = (
     "warning",
-    'mnnvl.owner is "PodGang", but Grove speaks the dialect "epochs": when it replaces the PodGangs of running workloads, their ComputeDomains and claims are deleted under the pods',
+    'mnnvl.owner is "PodGang", but the dialect of Grove is "epochs": when Grove replaces the PodGangs of running workloads, their ComputeDomains and claims are deleted while pods use them',
 )
 STILL = (
     "problem",
-    "PodGangs still own resources, which are deleted under running pods if Grove replaces the PodGangs: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
+    "PodGangs still own resources, which are deleted while pods use them if Grove replaces the PodGangs: ComputeDomain ml/train-0-cd, ResourceClaim ml/train-0-mnnvl-claim",
 )
 
 

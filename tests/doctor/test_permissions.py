@@ -126,7 +126,7 @@ async def said(
 async def test_all_there() -> None:
     count = sum(len(need.verbs) for need in needs_of(SELF_MANAGED))
     message = (
-        f"service account grove-system/grove-admission may do all that is needed ({count} verbs)"
+        f"service account grove-system/grove-admission has all required permissions ({count} verbs)"
     )
     assert await said(lambda spec: True) == [Check("ok", message)]
 
@@ -152,7 +152,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
         Check(
             "problem",
             f'{who} list, watch, patch secrets "grove-admission-certificates": certificates',
-            f'{REMEDY} Its rule must have resourceNames: ["grove-admission-certificates"], as it is stored: a tool may have renamed it.',
+            f'{REMEDY} The stored rule must have resourceNames: ["grove-admission-certificates"]; a tool may have renamed it.',
         ),
     ]
 
@@ -202,4 +202,4 @@ async def test_who_may_not_ask_about_others_is_told_so_and_nothing_about_themsel
 
 async def test_the_server_itself_asks_about_itself() -> None:
     (check,) = await said(lambda spec: "user" not in spec, None, may_ask=False)
-    assert check.message.startswith("you may do all")
+    assert check.message.startswith("you have all")

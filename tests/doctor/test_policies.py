@@ -52,7 +52,7 @@ async def test_what_is_still_refused_is_said_of_each() -> None:
     assert {check.status for check in results} == {"ok"}
     assert (
         results[0].message
-        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break its rules are still refused: {GUARD}"
+        == f"while every webhook is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io that break its rules are still rejected: {GUARD}"
     )
     assert len(results) == len(admission_policies(CONFIGURATION)) / 2
 
@@ -67,8 +67,8 @@ async def test_a_policy_without_parameters_says_nothing_and_how_to_correct_it(ve
     assert [check for check in results if check.status != "ok"] == [
         Check(
             "warning",
-            f"{name}: its parameters are of grove.io/v1alpha1, which the cluster doesn't serve, so that it says nothing",
-            f'kubectl patch validatingadmissionpolicy {name} --type=merge -p \'{{"spec": {{"paramKind": {{"apiVersion": "grove.io/{version}"}}}}}}\'; and write it to the file that you apply (manifests/policies).',
+            f"{name} has no effect: the cluster does not serve the version of its parameters, grove.io/v1alpha1",
+            f'Run: kubectl patch validatingadmissionpolicy {name} --type=merge -p \'{{"spec": {{"paramKind": {{"apiVersion": "grove.io/{version}"}}}}}}\'. Make the same change in the file that you apply (manifests/policies).',
         )
         for name in (PACK_DOMAINS, PACKS)
     ]
@@ -93,7 +93,7 @@ async def test_without_grove_policies_need_no_parameters() -> None:
 async def test_without_policies_there_is_no_problem() -> None:
     (check,) = await checks([])
     assert check.status == "ok"
-    assert check.message.startswith("no policy of ours is installed")
+    assert check.message.startswith("none of our policies is installed")
 
 
 def former(objects: list[Object]) -> None:
@@ -123,14 +123,14 @@ def only_audit(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        "gone.grove-admission.grove.io is not of this version: a former one that was left behind",
+        "gone.grove-admission.grove.io is left over from another version",
     ),
-    "another rule": (other_rule, f"{GUARD} is not that of this version and configuration"),
+    "another rule": (other_rule, f"{GUARD} differs from this version and configuration"),
     "no binding": (without_binding, f"{SUBGROUPS} is not installed, or has no binding"),
     "no policy": (without_policy, f"{SUBGROUPS} is not installed, or has no binding"),
     "another action": (
         only_audit,
-        f"the binding of {SUBGROUPS} is not that of this version and configuration",
+        f"the binding of {SUBGROUPS} differs from this version and configuration",
     ),
 }
 
@@ -144,7 +144,7 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 
 async def test_one_that_only_warns_is_said_to() -> None:
     messages = [check.message for check in await checks(stored(only_audit))]
-    assert any("only warned of: podgroup-subgroups" in message for message in messages)
+    assert any("only cause warnings: podgroup-subgroups" in message for message in messages)
 
 
 ACCOUNT = documents((MANIFESTS / "base" / "account.yaml").read_text())
@@ -168,7 +168,7 @@ async def test_a_policy_about_our_account_needs_a_binding_that_denies(kind: str)
     else:
         of(objects, name, kind)["spec"]["validationActions"] = ["Audit"]
     (check,) = await check_account(AnsweringClient(objects))
-    assert check.message.endswith(f"without {name}")
+    assert check.message.endswith(f"write more: {name}")
 
 
 WITHOUT_WORKLOADS = Configuration.model_validate({"workloads": {"enabled": False}})
@@ -191,12 +191,12 @@ MARKS: dict[str, tuple[list[Object], Configuration, str]] = {
     "Workloads were disabled": (
         marked(),
         WITHOUT_WORKLOADS,
-        f"{MARK} is not of this version: a former one that was left behind",
+        f"{MARK} is left over from another version",
     ),
     "another mutation": (
         marked(without_mutation),
         CONFIGURATION,
-        f"{MARK} is not that of this version and configuration",
+        f"{MARK} differs from this version and configuration",
     ),
     "only the binding": (
         marked()[1:],

@@ -60,7 +60,7 @@ def names(*queues: str) -> Object:
     }
 
 
-KNOWN = Check("ok", "the 1 Queues are known to the policies, which warn of others")
+KNOWN = Check("ok", "the policies know the 1 Queues and warn about others")
 
 
 def warning(message: str, mode: str = "refuse", namespace: str = "kai-scheduler") -> Check:
@@ -132,14 +132,14 @@ async def test_without_the_guard_nothing_is_said() -> None:
 
 
 async def test_a_crd_that_was_left_behind_is_said() -> None:
-    message = "CRD queuenames.grove-admission.grove.io was left behind: the policies that read it are not installed"
-    remedy = "kubectl delete crd queuenames.grove-admission.grove.io"
+    message = "CRD queuenames.grove-admission.grove.io is left over: the policies that read it are not installed"
+    remedy = "Run: kubectl delete crd queuenames.grove-admission.grove.io"
     assert await checks([]) == [Check("warning", message, remedy)]
 
 
 async def test_without_the_crd_nobody_is_warned() -> None:
-    message = "CRD queuenames.grove-admission.grove.io is not installed: no policy warns of queues that don't exist"
-    remedy = "kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml"
+    message = "CRD queuenames.grove-admission.grove.io is not installed: no policy warns about missing queues"
+    remedy = "Run: kubectl apply -f manifests/overlays/queue-guard/queuenames.yaml"
     expected = Check("warning", message, remedy)
     assert await checks(stored(), QUEUE_NAMES) == [REFUSES, expected]
 
@@ -166,8 +166,8 @@ OUT_OF_STEP: dict[str, tuple[list[Object], str]] = {
 async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
     objects, difference = OUT_OF_STEP[case]
     client = AnsweringClient([*stored(), *objects], served=SERVED)
-    message = f"QueueNames grove-admission, by which policies warn of queues that don't exist, is not in step with {difference}"
-    remedy = "The leader writes it within seconds. See why it doesn't: kubectl -n grove-system logs deployment/grove-admission."
+    message = f"QueueNames grove-admission, which policies use to warn about missing queues, is wrong about {difference}"
+    remedy = "Find out why the leader has not updated it within seconds: kubectl -n grove-system logs deployment/grove-admission."
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("warning", message, remedy),
@@ -178,7 +178,7 @@ async def test_names_that_are_not_in_step_are_a_warning(case: str) -> None:
 async def test_more_queues_than_an_object_can_have_are_said() -> None:
     queues = [queue(f"{number:05}" + "q" * 245) for number in range(6000)]
     client = AnsweringClient([*stored(), *queues, names()], served=SERVED)
-    message = "6000 Queues are too many for one object: no policy warns of others"
+    message = "6000 Queues are too many for one object: no policy warns about others"
     assert await check_queue_guard(client, CONFIGURATION) == [
         REFUSES,
         Check("ok", message),
@@ -209,10 +209,10 @@ def another_rule(objects: list[Object]) -> None:
 MISTAKES: dict[str, tuple[Change, str]] = {
     "a former one": (
         former,
-        f"{FORMER} is not of this version: a former one that was left behind",
+        f"{FORMER} is left over from another version",
     ),
     "one is missing": (without_pods, f"{PODS} is not installed, or has no binding"),
-    "another rule": (another_rule, f"{PODS} is not that of this version and configuration"),
+    "another rule": (another_rule, f"{PODS} differs from this version and configuration"),
 }
 
 
@@ -226,4 +226,4 @@ async def test_a_difference_is_a_warning(case: str) -> None:
 
 async def test_the_rules_of_webhooks_are_another_matter() -> None:
     (check,) = await check_policies(AnsweringClient(stored()), CONFIGURATION)
-    assert check.message.startswith("no policy of ours is installed")
+    assert check.message.startswith("none of our policies is installed")

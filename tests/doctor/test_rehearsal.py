@@ -146,7 +146,7 @@ class Rehearsed:
         return Handshake("trusted")
 
 
-NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are refused: nodes can't join; kubelets don't know who may read logs"
+NODES_STOP = f"{KYVERNO}, validate.kyverno.svc-fail: while it is down, writes of nodes, certificatesigningrequests.certificates.k8s.io, tokenreviews.authentication.k8s.io, subjectaccessreviews.authorization.k8s.io are refused: nodes cannot join; kubelets cannot authorize readers of logs"
 CERTIFICATES_WAIT = "CREATE of certificaterequests.cert-manager.io may take up to 60 s if its 3 webhooks are slow: an API server gives up after 60 s"
 AS_INSTALLED = (NODES_STOP, CERTIFICATES_WAIT)
 """What is true of the neighbours as they are installed."""
@@ -160,9 +160,9 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
     described = [check.message for check in checks if check.status == "ok"]
     titles = (CERT_MANAGER, KAI, f"{KUEUE}, mpod")
     assert sorted(message for message in described if message.startswith(titles)) == [
-        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are refused, except in kube-system, kueue-system",
-        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are refused, except in kube-system, kai-scheduler, where its matchConditions hold (scheduler-name-match)",
-        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of *.cert-manager.io/*, *.acme.cert-manager.io/* are refused, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
+        f"{KUEUE}, mpod.kb.io: while the server is down, CREATE of pods are rejected, except in kube-system, kueue-system",
+        f"{KAI}, admission.kai-scheduler.svc: while the server is down, CREATE of pods are rejected, except in kube-system, kai-scheduler, where its matchConditions hold (scheduler-name-match)",
+        f'{CERT_MANAGER}, webhook.cert-manager.io: while the server is down, CREATE, UPDATE of *.cert-manager.io/*, *.acme.cert-manager.io/* are rejected, in namespaces that {{"matchExpressions": [{{"key": "cert-manager.io/disable-validation", "operator": "NotIn", "values": ["true"]}}]}} selects',
     ]
     assert len(described) == sum(len(item["webhooks"]) for item in configurations().values()) - 1
 
@@ -170,11 +170,11 @@ async def test_a_cluster_that_is_well_is_told_what_stops_without_each_webhook() 
 NEW_IN_GROVE = {
     "pcs.scale.validating.webhooks.grove.io": (
         rule("grove.io", "podcliquesets/scale podcliquescalinggroups/scale", "UPDATE"),
-        "UPDATE of podcliquesets.grove.io/scale, podcliquescalinggroups.grove.io/scale are refused",
+        "UPDATE of podcliquesets.grove.io/scale, podcliquescalinggroups.grove.io/scale are rejected",
     ),
     "pclq.validating.webhooks.grove.io": (
         rule("grove.io", "podcliques podcliques/status"),
-        "CREATE, UPDATE of podcliques.grove.io, podcliques.grove.io/status are refused",
+        "CREATE, UPDATE of podcliques.grove.io, podcliques.grove.io/status are rejected",
     ),
 }
 """Webhooks for what Grove had none for when it was recorded. Their names are made up."""
@@ -245,8 +245,8 @@ def no_ca(cluster: Rehearsed) -> None:
     del cluster.webhook(CERT_MANAGER)["clientConfig"]["caBundle"]
 
 
-WRITER = "See what writes this caBundle: cert-manager's cainjector, or the owner's controller."
-REPLICAS = "See why the Pods of this Service are not ready."
+WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
+REPLICAS = "Find out why the Pods of this Service are not ready."
 
 
 @pytest.mark.untraced
@@ -258,8 +258,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist: nobody answers, and their requests are refused",
-                    "See what installed it. If nobody needs it any more, delete the configuration.",
+                    f"{name} webhooks: Service kueue-system/kueue-webhook-service does not exist: nothing answers, and their requests are rejected",
+                    "Restore the Service. If the product was removed, delete the webhook configuration.",
                 )
                 for name in (f"{KUEUE}, 21", f"{KUEUE_VALIDATING}, 22")
             ]
@@ -276,7 +276,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its requests are refused",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nothing answers, and its requests are rejected",
                     REPLICAS,
                 ),
                 (
@@ -291,7 +291,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nobody answers, and its requests pass unchanged",
+                    f"{DRIVER}, gpu.nvidia.com: Service {DRIVER_SERVICE} has no ready endpoint: nothing answers, and its requests pass unchanged",
                     REPLICAS,
                 ),
                 (
@@ -306,8 +306,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{title}, webhook.cert-manager.io: Service cert-manager/cert-manager-webhook has 1 ready endpoint: nobody answers while it restarts",
-                    "Run two replicas or more.",
+                    f"{title}, webhook.cert-manager.io: Service cert-manager/cert-manager-webhook has only 1 ready endpoint: nothing answers while it restarts",
+                    "Run at least two replicas.",
                 )
                 for title in (CERT_MANAGER_MUTATING, CERT_MANAGER)
             ],
@@ -317,7 +317,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service grove-system/grove-operator has no port 443: nobody answers, and its requests are refused",
+                    f"{GROVE}, pcs.validating.webhooks.grove.io: Service grove-system/grove-operator has no port 443: nothing answers, and its requests are rejected",
                     "Correct clientConfig.service.port, or the Service.",
                 ),
                 (
@@ -332,8 +332,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{KUEUE}, mpod.kb.io: while it is down, its own Pods in kueue-system can't be created, so that it doesn't come back by itself",
-                    "Leave kueue-system out by its namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
+                    f"{KUEUE}, mpod.kb.io: while it is down, its own Pods in kueue-system cannot be created, so it does not recover by itself",
+                    "Exclude kueue-system in its namespaceSelector: kubernetes.io/metadata.name NotIn [kueue-system].",
                 )
             ],
         ),
@@ -342,8 +342,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KAI}, admission.kai-scheduler.svc: while it is down, its own Pods in kai-scheduler can't be created, so that it doesn't come back by itself, unless its matchConditions leave them out",
-                    "Leave kai-scheduler out by its namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
+                    f"{KAI}, admission.kai-scheduler.svc: while it is down, its own Pods in kai-scheduler cannot be created, so it does not recover by itself, unless its matchConditions exclude them",
+                    "Exclude kai-scheduler in its namespaceSelector: kubernetes.io/metadata.name NotIn [kai-scheduler].",
                 )
             ],
         ),
@@ -352,8 +352,8 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "warning",
-                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in kube-system too: no Pod of the cluster itself starts",
-                    "Leave kube-system out by its namespaceSelector, or set failurePolicy: Ignore.",
+                    f"{KUEUE}, mpod.kb.io: while it is down, writes of pods are refused in kube-system too: no system Pod of the cluster starts",
+                    "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
         ),
@@ -363,7 +363,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
                 (
                     "warning",
                     f"{DRIVER}, gpu.nvidia.com: while it is down, writes of leases.coordination.k8s.io are refused in kube-system too: nodes and leaders lose their Leases",
-                    "Leave kube-system out by its namespaceSelector, or set failurePolicy: Ignore.",
+                    "Exclude kube-system in its namespaceSelector, or set failurePolicy: Ignore.",
                 )
             ],
         ),
@@ -382,7 +382,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 shows a certificate that the caBundle of webhook.cert-manager.io doesn't verify as cert-manager-webhook.cert-manager.svc: unable to get issuer",
+                    f"{CERT_MANAGER}: 10.0.0.{number}:9443 has a certificate that the caBundle of webhook.cert-manager.io does not verify for cert-manager-webhook.cert-manager.svc: unable to get issuer",
                     WRITER,
                 )
                 for number in (1, 2)
@@ -393,7 +393,7 @@ REPLICAS = "See why the Pods of this Service are not ready."
             [
                 (
                     "problem",
-                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers refuse to call",
+                    f"{CERT_MANAGER}: the caBundle of webhook.cert-manager.io is empty: API servers cannot call the server",
                     WRITER,
                 )
             ],
@@ -433,7 +433,7 @@ async def test_a_url_has_no_service_and_may_be_verified_by_the_api_servers_own_c
     assert [(check.status, check.message) for check in checks] == [
         (
             "ok",
-            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are refused",
+            f"{GROVE}, pcs.validating.webhooks.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected",
         )
     ]
 
@@ -466,9 +466,9 @@ async def test_a_webhook_of_pods_that_nobody_answers_is_an_outage() -> None:
     found = await outages(cluster)
     assert (
         f"{KAI}, admission.kai-scheduler.svc: Service {KAI_SERVICE} has no ready endpoint"
-        in (found[0].rpartition(": nobody answers")[0])
+        in (found[0].rpartition(": nothing answers")[0])
     )
-    assert "its requests are refused" in found[0] or "their requests are refused" in found[0]
+    assert "its requests are rejected" in found[0] or "their requests are rejected" in found[0]
 
 
 async def test_a_service_that_is_gone_is_an_outage() -> None:

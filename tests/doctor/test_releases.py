@@ -30,32 +30,32 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
     ("crds", "expected"),
     [
         ([], []),
-        ([crd(SETS)], ["Grove of January 2026 or near: tried at a5b8e0dc"]),
+        ([crd(SETS)], ["Grove of January 2026 or near: tested at a5b8e0dc"]),
         (
             [crd(SETS, "replicas", "updateStrategy")],
             [
-                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not tried with this version"
+                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not tested with this version"
             ],
         ),
         (
             [crd(SETS, "updateStrategy"), crd(BINDINGS)],
             [
-                "Grove with ClusterTopologyBindings, of August 2026 or near: tried at fcc3b3bb",
+                "Grove with ClusterTopologyBindings, of August 2026 or near: tested at fcc3b3bb",
             ],
         ),
         (
             [crd(SETS), crd(BINDINGS), crd(MAPS)],
-            ["Grove with PodGangMaps, 0.1.0-alpha.13 or near: tried at 616762f7"],
+            ["Grove with PodGangMaps, 0.1.0-alpha.13 or near: tested at 616762f7"],
         ),
-        ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tried at d5bc503a"]),
-        ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tried with this version"]),
+        ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tested at d5bc503a"]),
+        ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tested with this version"]),
         (
             [crd("computedomains.resource.nvidia.com")],
-            ["NVIDIA's DRA driver without ComputeDomainCliques: tried at 0.4"],
+            ["NVIDIA's DRA driver without ComputeDomainCliques: tested at 0.4"],
         ),
         (
             [crd("dynamographdeployments.nvidia.com"), crd(GROUPS, "minSubGroup")],
-            ["KAI with minSubGroup: tried at d5bc503a", "Dynamo: not tried with this version"],
+            ["KAI with minSubGroup: tested at d5bc503a", "Dynamo: not tested with this version"],
         ),
     ],
 )

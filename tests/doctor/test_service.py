@@ -41,8 +41,8 @@ def endpoints(
     }
 
 
-ABSENT = "Apply the manifests. If it has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
-UNREADY = "See why its Pods aren't ready: their log says which check fails, and so does, beside kubectl port-forward, curl -k 'https://localhost:8444/readyz?verbose'."
+ABSENT = "Apply the manifests. If the Service has another name, set certificates.serviceName and clientConfig of the webhooks to that name."
+UNREADY = "Find out why its Pods are not ready: read their log, or use kubectl port-forward and run curl -k 'https://localhost:8444/readyz?verbose'."
 WHAT = "Service grove-system/grove-admission"
 NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
 
@@ -76,8 +76,8 @@ NOBODY = Check("problem", f"{WHAT} has no ready endpoint", UNREADY)
             [service(), endpoints({"ready": True}, {"ready": False})],
             Check(
                 "warning",
-                f"{WHAT} has 1 ready endpoint: nobody answers while it restarts",
-                "Run two replicas or more.",
+                f"{WHAT} has only 1 ready endpoint: nothing answers while it restarts",
+                "Run at least two replicas.",
             ),
             [Endpoint("10.0.0.1", 8443)],
             id="one",

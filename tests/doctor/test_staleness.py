@@ -9,7 +9,7 @@ from app.facts.kinds import POD_GANG, SCHEDULING_SHARD
 from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 ARGUMENT = "default-staleness-grace-period"
-PATCH = f"""kubectl patch schedulingshards default --type merge -p '{{"spec":{{"args":{{"{ARGUMENT}":"-1s"}}}}}}'"""
+PATCH = f"""Switch eviction off: kubectl patch schedulingshards default --type merge -p '{{"spec":{{"args":{{"{ARGUMENT}":"-1s"}}}}}}'"""
 
 
 def shard(**spec: Any) -> dict[str, Any]:
@@ -22,16 +22,20 @@ def shard(**spec: Any) -> dict[str, Any]:
 
 
 def evicts_after(period: str) -> tuple[str, str, str]:
-    message = f"SchedulingShard default: KAI evicts all pods of a gang that has been below its minimum for {period}, while Grove replaces those that are missing"
+    message = f"SchedulingShard default: KAI evicts all pods of a gang that has been below its minimum for {period}, although Grove replaces the missing pods"
     return "warning", message, PATCH
 
 
 def stops(period: str) -> tuple[str, str, str]:
-    message = f"SchedulingShard default has {ARGUMENT}: {period}, which is no duration with a unit: KAI's scheduler does not start"
+    message = f"SchedulingShard default has {ARGUMENT}: {period}, which is not a duration with a unit: KAI's scheduler does not start"
     return "problem", message, PATCH
 
 
-LEAVES = ("ok", "SchedulingShard default: KAI leaves gangs alone that are below their minimum", "")
+LEAVES = (
+    "ok",
+    "SchedulingShard default: KAI does not evict gangs that are below their minimum",
+    "",
+)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
             [
                 (
                     "problem",
-                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, wait",
+                    "ClusterTopology grove-topology does not exist: PodCliqueSets with constraints, and all PodGangs, cannot be created",
                 )
             ],
             id="not there",
@@ -87,7 +87,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 HELD,
                 (
                     "warning",
-                    "ClusterTopology grove-topology is not Ready: nothing has been said of it yet",
+                    "ClusterTopology grove-topology is not Ready: it has no message yet",
                 ),
                 SAME,
             ],
@@ -107,7 +107,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, so it is left unchanged",
+                    "KAI Topology grove-topology is not controlled by ClusterTopology grove-topology, so it is not changed",
                 ),
             ],
             id="a KAI Topology of somebody's",
@@ -175,7 +175,7 @@ def binding(*levels: tuple[str, str]) -> Object:
             False,
             (
                 "ok",
-                "topology support is off here; ClusterTopologyBindings are validated, and Grove acts on them",
+                "topology support is off; ClusterTopologyBindings are still validated, and Grove uses them",
             ),
             id="off",
         ),
@@ -222,7 +222,7 @@ async def test_a_topology_that_was_managed_under_another_name_is_reported(enable
     checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
     assert [(check.message, check.remedy) for check in checks if check.status == "warning"] == [
         (
-            "ClusterTopology former was managed before clusterTopology.name became grove-topology",
+            "ClusterTopology former is left over from before clusterTopology.name became grove-topology",
             "Delete it with its KAI Topology: kubectl delete clustertopologies.grove.io former.",
         )
     ]

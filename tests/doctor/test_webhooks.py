@@ -39,16 +39,16 @@ def test_as_installed_by_this_version_it_is_said_what_happens_without_a_server()
     ]
     assert {(check.status, check.remedy) for check in checks} == {("ok", "")}
     assert [check.message for check in checks] == [
-        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in grove-system, kube-system, where its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
-        f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are refused, except in grove-system, kube-system{HOLD}",
+        "podclique.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in grove-system, kube-system, where its matchConditions hold (annotated-or-requests-gpus, not-being-deleted)",
+        f"podgang.mutate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgangs.scheduler.grove.io are rejected, except in grove-system, kube-system{HOLD}",
         "pod-binding.mutate.grove-admission.grove.io: while the server is down, CREATE of pods/binding pass unchanged, except in grove-system, kube-system",
         "pod.mutate.grove-admission.grove.io: while the server is down, CREATE of pods pass unchanged, except in grove-system, kube-system, where its matchConditions hold (our-scheduler, in-a-workload-group, not-marked-yet, not-opted-out)",
-        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are refused, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
-        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are refused{HOLD[:-1]}-or-spec-changes)",
-        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are refused, except in grove-system, kube-system{HOLD}",
-        f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are refused, except in grove-system, kube-system{HOLD}",
+        "pod-mnnvl.mutate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        f"clustertopology.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE, DELETE of clustertopologies.grove.io, clustertopologybindings.grove.io are rejected{HOLD[:-1]}-or-spec-changes)",
+        f"podcliqueset.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podcliquesets.grove.io are rejected, except in grove-system, kube-system{HOLD}",
+        f"podgroup.validate.grove-admission.grove.io: while the server is down, CREATE, UPDATE of podgroups.scheduling.run.ai are rejected, except in grove-system, kube-system{HOLD}",
         "podgang.validate.grove-admission.grove.io: while the server is down, DELETE of podgangs.scheduler.grove.io pass unchanged, except in grove-system, kube-system, where its matchConditions hold (may-own-mnnvl-resources)",
-        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are refused, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
+        "pod-mnnvl.validate.grove-admission.grove.io: while the server is down, CREATE of pods are rejected, except in grove-system, kube-system, where its matchConditions hold (asks-for-mnnvl, in-no-podclique)",
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_path_without_a_token_is_reported_and_one_with_a_token_is_never_shown(
     assert [
         check.message for check in check_webhooks(without, MUTATING) if check.status != "ok"
     ] == [
-        f"{name}.mutate.grove-admission.grove.io: its path has no token, so that its reviews count as those of strangers: they cause no writes, which the leader does later, and are the first to wait"
+        f"{name}.mutate.grove-admission.grove.io: its path has no token, so its reviews are not trusted: they cause no writes (the leader writes later), and wait first under load"
         for name in ("podclique", "podgang", "pod-binding", "pod", "pod-mnnvl")
     ]
 
@@ -107,7 +107,7 @@ def test_webhooks_may_be_missing_or_left_over() -> None:
         Check("problem", f"{what} no podgroup.validate.grove-admission.grove.io", INSTALL),
         Check(
             "warning",
-            f"{what} old.grove-admission.grove.io, which this version doesn't serve",
+            f"{what} old.grove-admission.grove.io, which this version does not serve",
             INSTALL,
         ),
     ]
@@ -213,11 +213,13 @@ def test_differences_are_told_one_by_one(
             id="open",
         ),
         pytest.param(
-            without("namespaceSelector"), "podgangs.scheduler.grove.io are refused", id="everywhere"
+            without("namespaceSelector"),
+            "podgangs.scheduler.grove.io are rejected",
+            id="everywhere",
         ),
         pytest.param(
             field("namespaceSelector", {"matchLabels": {"team": "a"}}),
-            'are refused, in namespaces that {"matchLabels": {"team": "a"}} selects',
+            'are rejected, in namespaces that {"matchLabels": {"team": "a"}} selects',
             id="in some namespaces",
         ),
         pytest.param(
@@ -226,7 +228,7 @@ def test_differences_are_told_one_by_one(
             id="for some objects",
         ),
         pytest.param(
-            field("rules", []), "while the server is down, no requests are refused", id="nothing"
+            field("rules", []), "while the server is down, no requests are rejected", id="nothing"
         ),
     ],
 )
@@ -248,4 +250,7 @@ def test_a_trial_period_is_a_warning() -> None:
     enforcement = Enforcement(webhooks=WebhookModes.model_validate({"podGroup": "warn"}))
     (check,) = check_enforcement(enforcement)
     assert check.status == "warning"
-    assert check.message == "in a trial period, what would be refused is stored: /validate/podgroup"
+    assert (
+        check.message
+        == "these webhooks only warn about invalid objects, which are stored: /validate/podgroup"
+    )

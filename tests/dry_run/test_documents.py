@@ -186,5 +186,5 @@ def test_a_number_to_the_base_of_60_is_text() -> None:
     ],
 )
 def test_a_value_that_does_not_fit_its_tag_can_not_be_read(text: str) -> None:
-    with pytest.raises(UnusableInput, match="not YAML or JSON that can be read"):
+    with pytest.raises(UnusableInput, match="not valid YAML or JSON"):
         read_documents(f"a: {text}")

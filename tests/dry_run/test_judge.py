@@ -71,9 +71,7 @@ def test_documents_are_read(text: str, documents: list[dict[str, Any]]) -> None:
         pytest.param(
             "a: {true: 1}", "the key True is not a string; put it in quotes", id="a boolean as key"
         ),
-        pytest.param(
-            "a: 1\na: [", "not YAML or JSON that can be read: while parsing", id="on one line"
-        ),
+        pytest.param("a: 1\na: [", "not valid YAML or JSON: while parsing", id="on one line"),
         pytest.param(
             "x: " + "[" * 201 + "]" * 201,
             "it is nested too deeply: more than 200 levels",
@@ -292,7 +290,7 @@ def test_a_patch_is_shown_with_what_it_makes() -> None:
         pytest.param(
             Verdict(False, 503, "ServiceUnavailable", "later"),
             {"webhook": "/p", "allowed": False, "code": 503, "message": "later"},
-            ["FAILED   Thing ns/a (503 ServiceUnavailable)", "           later"],
+            ["NO VERDICT  Thing ns/a", "           later"],
             id="failed",
         ),
     ],

@@ -83,10 +83,10 @@ def test_every_document_is_read(
         ('{"kind"', "':' is expected"),
         ('{"items": [{"a": 1}', "']' is expected"),
         ('{"items": [1]}', "not a map with apiVersion and kind"),
-        ('{"a": nope}', "not JSON that can be read"),
+        ('{"a": nope}', "not valid JSON"),
         ("{}]", "a map is expected"),
-        ("[" * 100_000, "not JSON that can be read"),
-        ("items:\n- a: [\n", "not YAML or JSON that can be read"),
+        ("[" * 100_000, "not valid JSON"),
+        ("items:\n- a: [\n", "not valid YAML or JSON"),
         ("- 1\n", "not a map"),
     ],
 )

@@ -93,12 +93,12 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
     assert await doctor.findings() == (0, [])
     _, out = await doctor.run("--context", "admin", "--all")
     assert (
-        "while the server is down, CREATE, UPDATE of podcliques.grove.io are refused, except in"
+        "while the server is down, CREATE, UPDATE of podcliques.grove.io are rejected, except in"
         in out
     )
-    assert "shows a certificate for " in out
+    assert "has a certificate for " in out
     assert "service account grove-system/grove-admission may do all that is needed" in out
-    assert "the webhooks call URLs, no Service" in out
+    assert "the webhooks call URLs, not a Service" in out
 
 
 async def test_who_may_not_look_learns_that_and_no_more(well: None, doctor: Doctor) -> None:

@@ -107,7 +107,7 @@ async def test_an_empty_ca_bundle(clinic: Clinic) -> None:
         findings = await clinic.findings("certificate", certificates=SECOND_SETTINGS)
     problems = [finding for finding in findings if finding.status == "problem"]
     assert [finding.message.partition(" webhooks ")[2] for finding in problems] == [
-        "is empty: API servers refuse to call"
+        "is empty: API servers cannot call the server"
     ]
     assert problems[0].remedy.startswith("Self-managed: a running replica writes it")
 
@@ -173,7 +173,7 @@ async def test_a_service_that_is_called_something_else(clinic: Clinic) -> None:
 async def test_webhook_configurations_that_are_called_something_else(clinic: Clinic) -> None:
     findings = await clinic.findings("webhooks", certificates={"webhookConfigurations": "third"})
     assert [finding.message for finding in findings] == [
-        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, to which no caBundle is written"
+        f"{kind}WebhookConfiguration third is not installed; its webhooks are in grove-admission, which gets no caBundle"
         for kind in ("Mutating", "Validating")
     ]
     assert findings[0].remedy.startswith(
@@ -316,7 +316,7 @@ TOPOLOGY_ON = {
         pytest.param(
             ["system:kube-controller-manager"],
             [
-                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it denies what our leader writes to PodGangs and PodCliques"
+                f"its authorizer (authorizer.webhooks.grove.io) is on without an exemption for {ACCOUNT}: it denies our leader's writes to PodGangs and PodCliques"
             ],
             id="without us",
         ),
@@ -358,7 +358,7 @@ async def test_groves_operator_that_is_no_authorized_user(clinic: Clinic) -> Non
     async with clinic.stored(webhook_of_grove("pcs.validating"), grove(**TOPOLOGY_ON)):
         (finding,) = await clinic.findings("Grove", authorization={"authorizedUsers": [ACCOUNT]})
     assert (
-        "authorization.authorizedUsers has no system:serviceaccount:grove-system:grove-operator"
+        "authorization.authorizedUsers lacks system:serviceaccount:grove-system:grove-operator"
         in finding.message
     )
     assert finding.remedy.startswith("Add it to authorization.authorizedUsers")

@@ -198,7 +198,7 @@ class Installation:
             await asyncio.sleep(1)
 
     async def no_webhooks(self) -> None:
-        """Webhooks that nobody answers, and that are ignored then."""
+        """Webhooks that nothing answers, and that are ignored then."""
         dead = webhook_configurations(UrlTarget("https://127.0.0.1:1", b""))
         for configuration in dead:
             for webhook in configuration["webhooks"]:
