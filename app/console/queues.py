@@ -80,4 +80,4 @@ def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
     yield "has", 0, round(_BAR * row.used / most)
     for name, amount in bounds.items():
         if amount is not None:
-            yield name, min(_BAR - 4, max(0, round(_BAR * amount / most) - 2)), 4
+            yield name, min(_BAR - 6, max(0, round(_BAR * amount / most) - 3)), 6
