@@ -1,8 +1,8 @@
-"""Writes what READMEs and the pages of the guide repeat, between `<!-- generated: NAME -->` and
-`<!-- end -->`.
+"""Write the generated parts of READMEs and of the guide.
 
-Run it after a change of the registry of webhooks, of the commands, of the kinds of workloads, or of
-a name that `manifests/guide/stable.md` has; a test compares the pages with it.
+They stand between `<!-- generated: NAME -->` and `<!-- end -->`. Run this script after a change of the
+registry of webhooks, of the commands, of the kinds of workloads, or of a name in
+`manifests/guide/stable.md`. A test fails if a page is out of date.
 """
 
 import importlib
@@ -85,7 +85,7 @@ def exit_codes() -> str:
 
 
 def _exit_codes(command: str) -> str:
-    """Return what the help of a command says of its exit codes, or its module."""
+    """Return the text about exit codes in the help of a command, or in its module."""
     module = importlib.import_module(f"app.commands.{command}")
     for text in (module.COMMAND.description, module.__doc__ or ""):
         told = re.search(r"Exit codes?:\s+(.+?)\.?\s*(?:\n\n|$)", text, re.DOTALL)
@@ -181,9 +181,9 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def written(text: str) -> str:
-    """`text` with every generated block as the code has it.
+    """Return `text` with every generated block filled in from the code.
 
-    KeyError for a block that nothing generates.
+    Raise KeyError for a block that nothing generates.
     """
     return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 

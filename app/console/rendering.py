@@ -16,7 +16,7 @@ from app.console.page import named
 from app.explain.reasons.reason import ago, counted
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
-"""A state is shown by a glyph and a word, never by colour alone."""
+"""The glyph of each state. A state is never shown by colour alone."""
 
 
 def _finalized(value: Any) -> Any:

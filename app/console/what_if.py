@@ -24,7 +24,7 @@ class TooLongError(Exception):
 
 
 class WhatIf:
-    """Answers questions, one after the other, beside the pages: they go on meanwhile."""
+    """Answers questions one after the other, while pages are still served."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

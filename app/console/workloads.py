@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 PATH = "workloads"
 MOST_ROWS = 200
-"""Rows of the list, and of the tree. The filter finds other workloads."""
+"""The most rows of the list, and of the tree. The filter finds workloads beyond them."""
 MOST_EQUAL = 20
-"""Rows of equal workloads. Fewer than FOLDED are not folded."""
+"""The most rows that equal workloads have. Further ones are folded, but not fewer than FOLDED."""
 FOLDED = 3
 MOST_CAUSES = 6
 """The most causes by which the list can be filtered. They are the most frequent ones."""

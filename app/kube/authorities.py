@@ -1,4 +1,4 @@
-"""Trust in certificates of API servers and webhooks, as other clients of Kubernetes have it."""
+"""Trust certificates of API servers and webhooks in the same way as kubectl."""
 
 import ssl
 

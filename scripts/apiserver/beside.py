@@ -23,7 +23,7 @@ AT_ONCE_SECONDS = 0.05
 
 
 class ApiServer(Protocol):
-    """An API server on loopback: ours, or kube-apiserver.
+    """An API server on loopback: the sandbox, or kube-apiserver.
 
     `kubeconfig` has the contexts admin, operator and user.
     """

@@ -72,7 +72,7 @@ def default_configuration() -> Configuration:
 
 
 def api_server(arguments: argparse.Namespace) -> ApiServer:
-    """Return the API server that the options ask for.
+    """Return the API server that the options select.
 
     Raise FileNotFoundError if its binaries are missing.
     """

@@ -43,7 +43,7 @@ class Demand(Value, dict=True):
     pods: tuple[Run, ...] = ()
     """Its own pods, without the pods of its parts."""
     parts: tuple["Demand", ...] = ()
-    """Its parts, each with a constraint of its own."""
+    """Its parts, such as PodCliques. They may have constraints too."""
     occupied: frozenset[str] = frozenset()
     """The nodes that already have pods of it, whose domain the other pods must join."""
     preferred: str = ""
