@@ -1,11 +1,11 @@
-"""The APIs that we read and write, and the releases of the neighbours that are installed.
+"""The checks of the APIs that we use, and of the installed releases of Grove, KAI and others.
 
-The checks say whether the cluster serves the APIs in a known version, and name CRDs that are stored
-but not established, so that the API server does not serve what they define.
+They report whether the cluster serves the APIs in a known version, and which stored CRDs are not
+established, so that the API server does not serve their objects.
 
-Releases are known by what their CRDs have, because CRDs carry no version of their product. The
-checks say whether they were tried with this version. `manifests/guide/versions.md` has what was
-tried, and the pairs that are known not to work with the check that finds each.
+Releases are recognised by the fields of their CRDs, because CRDs do not carry the version of their
+product. The checks report whether a release was tested with this version. The list of tests, and
+of combinations that do not work, is in `manifests/guide/versions.md`.
 """
 
 import re
