@@ -65,7 +65,7 @@ def test_a_tree_is_still_drawn_where_its_cells_go_on() -> None:
         "                              required                   or none",
         "   ├─ PodClique …-router      -          -          0/1  waits for",
         "   │                                                     its gang",
-        "   ├─ replica llm-0-pool-0    rack       -          0/3  1",
+        "   ├─ replica llm-0-pool-0    rack       -          0/3  reason 1",
         "   │                          required",
     ]
 

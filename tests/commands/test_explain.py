@@ -84,7 +84,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "PodCliqueSet llm              zone required   -                                0/4  waits",
         "└─ PodGang llm-0              zone required   -                                0/4  waits, all or none",
         "   ├─ PodClique …-router      -               -                                0/1  waits for its gang",
-        "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1         0/3  1",
+        "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1         0/3  reason 1",
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",

@@ -138,9 +138,9 @@ def test_a_reason_that_several_have_is_told_once() -> None:
     *_, first, second = lines(equals(placed=1))
     assert first.endswith(
         "It would fit by itself, but not after the gangs ahead of it: job-0 takes"
-        " zone-a/rack-a1 (1 more like it)"
+        " zone-a/rack-a1 (the same for 1 other workload)"
     )
-    assert second.split()[-3:] == ["wait", "as", "job-1"]
+    assert second.split()[-5:] == ["wait", "same", "reason", "as", "job-1"]
 
 
 def test_what_is_alike_in_another_namespace_is_named_with_it() -> None:
@@ -218,7 +218,7 @@ def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["explain", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "nothing waits in all namespaces: 1 workload placed",
-        "1 workload placed as asked: --all",
+        "1 more workload is placed as requested (--all lists all)",
     ]
     assert main(["explain", "--all", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == [

@@ -48,7 +48,7 @@ def text(answer: Answer, *, everything: bool = False, colour: bool = False, widt
     room = MOST_LINES - len(head) - len(foot)
     if not everything and len(tree) > room:
         kept = max(1, room - 1)
-        tree = [*tree[:kept], f"… {len(tree) - kept} more lines: --all"]
+        tree = [*tree[:kept], f"… {len(tree) - kept} more lines (--all shows them)"]
     return "\n".join([*head, *tree, *foot])
 
 
@@ -68,7 +68,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
         line = f"  {number}  {reason.text}.{count}"
         yield f"{line:{_IDS_FROM}}  {reason.id}"
         if reason.follows:
-            yield "     follows from what stands before it"
+            yield "     It follows from the reasons above."
             continue
         yield f"     helps: {reason.remedy}{_WHO[reason.who]}"
         yield from (f"            {command}" for command in reason.commands)
@@ -165,7 +165,7 @@ def _rows(
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
     kind, name = branch.label(parent)
-    numbers = ", ".join(map(str, branch.reasons))
+    numbers = _reason_words(branch.reasons)
     says_why = bool(numbers) and branch.state == "waits"
     words = "" if says_why else branch.words
     mark = " *" if branch.marked and parent else ""
@@ -177,6 +177,14 @@ def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
         _pods_cell(branch),
         ", ".join(filter(None, (words, numbers))) or branch.words,
     )
+
+
+def _reason_words(numbers: Sequence[int]) -> str:
+    """Return `reason 1` or `reasons 1 and 3`, "" without any."""
+    if not numbers:
+        return ""
+    noun = "reason" if len(numbers) == 1 else "reasons"
+    return f"{noun} {listed(map(str, numbers), 8)}"
 
 
 def _pods_cell(branch: Branch) -> str:

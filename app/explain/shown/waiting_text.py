@@ -46,7 +46,8 @@ def list_text(
     if shown:
         lines += _table(shown, facts, width)
     if len(shown) < len(rows):
-        lines.append(f"{counted(len(rows) - len(shown), 'workload')} placed as asked: --all")
+        more = counted(len(rows) - len(shown), "more workload is", "more workloads are")
+        lines.append(f"{more} placed as requested (--all lists all)")
     lines += map(visible, not_seen(dict(sorted(facts.unseen.items())), ()))
     lines += map(visible, how_to_get(facts.unseen, namespace))
     return "\n".join(lines)
@@ -155,9 +156,10 @@ def _reasons_once(rows: Sequence[WorkloadRow]) -> Iterator[str]:
         first, *others = same[first_reason(row)]
         if row is not first and row.reason:
             space, name = first.ref.key
-            yield f"as {name}" if space == row.ref.namespace else f"as {space}/{name}"
+            named = name if space == row.ref.namespace else f"{space}/{name}"
+            yield f"same reason as {named}"
         else:
-            like_it = f" ({len(others):,} more like it)"
+            like_it = f" (the same for {counted(others, 'other workload')})"
             yield first_reason(row) + (like_it if others and row.reason else "")
 
 
