@@ -360,6 +360,6 @@ async def test_what_is_being_deleted_changes_to_no_queue_either(tenants: Tenants
 
     assert _refusal(await tenants.change("ann", other)) == (
         403,
-        'queue "b": user "ann" may not use it',
+        'queue "b": user "ann" may not use it. Ask for the verb use on queues.scheduling.run.ai/b',
     )
     assert _refusal(await tenants.change("bob", freed)) == (200, "")
