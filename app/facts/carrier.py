@@ -1,7 +1,7 @@
-"""What carries claims for pods, read once and completely: a PodClique, or a Pod.
+"""The reader of PodCliques and Pods, which carry the claims of pods.
 
-Rules see these values and never the object that they were read from. A field that a rule needs is
-read here, and must be in `facts/grove/podclique.py` too.
+Each object is read once and completely. Rules see the resulting values and never the object. A
+field that a rule needs is read here, and must be in `facts/grove/podclique.py` too.
 """
 
 from sys import intern
@@ -40,15 +40,13 @@ _SPEC = FieldPath("spec")
 
 
 class PodSpecAt(Value):
-    """The place of the pod spec in an object of a kind.
-
-    `steps` are the fields that lead to it, each with the path of what has it. `path` and `pointer`
-    are its path and its JSON pointer.
-    """
+    """The location of the pod spec in an object."""
 
     steps: tuple[tuple[str, FieldPath], ...]
+    """The fields that lead to it, each with the path of its parent."""
     path: FieldPath
     pointer: str
+    """Its JSON pointer."""
 
 
 _OF_CLIQUE = PodSpecAt(
@@ -60,7 +58,7 @@ _OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
 
 
 class UnitMember(Value):
-    """A PodClique or a Pod, with the facts that decide on its unit of NVLink."""
+    """A PodClique or a Pod, with the facts that determine its NVLink unit."""
 
     namespace: str
     name: str
@@ -94,17 +92,16 @@ class UnitMember(Value):
 
 
 class GpuContainer(Value):
-    """A container or init container that asks for a GPU.
-
-    `pointer` is its JSON pointer, and `claims` is None if it has no such field.
-    """
+    """A container or init container that requests a GPU."""
 
     pointer: str
+    """Its JSON pointer."""
     claims: list[Any] | None
+    """Its list of claims, or None if it has no such field."""
 
 
 class Carrier(UnitMember, kw_only=True):
-    """A PodClique or a Pod, with everything that rules about claims read of it."""
+    """A PodClique or a Pod, with all values that the rules about claims need."""
 
     at: PodSpecAt
     replicas: int
@@ -116,7 +113,7 @@ class Carrier(UnitMember, kw_only=True):
     containers: list[GpuContainer]
     """The containers and init containers that request GPUs."""
     findings: Findings
-    """Parts that don't have the shape of the CRD. They count as absent."""
+    """Parts that do not match the CRD. They are treated as absent."""
 
 
 def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
@@ -179,7 +176,7 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None 
 
 
 def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[GpuContainer]:
-    """Return the containers and init containers that ask for a GPU."""
+    """Return the containers and init containers that request a GPU."""
     containers: list[GpuContainer] = []
     for field in ("initContainers", "containers"):
         path = at.path.child(field)

@@ -48,35 +48,33 @@ HasUnit = Callable[[JsonMap, JsonMap], bool]
 
 
 class UnitScope(Value):
-    """Which Pods of an owner share a unit: those with equal values of `keys`.
-
-    `prefix` begins the names of these units. No other scope has it.
-    """
+    """The rule which Pods of an owner share a unit."""
 
     name: str
     prefix: str
+    """The start of the names of these units. No other scope has the same prefix."""
     keys: tuple[str, ...] = ()
+    """Pods with equal values of these keys share a unit."""
 
 
 class OwnerKind(Value, eq=False):
-    """A row of `OWNER_KINDS`.
-
-    `resources` are the kinds of the owner, one of which has the name that a Pod has at `key`: a
-    label, or a field of its spec. `scopes` begin with the default. `has_unit` says whether the spec
-    of an owner still has the unit with some labels. `together` is the annotation by which its
-    controller keeps the Pods of a unit within a domain, "" if it has none.
-    """
+    """A kind of workload whose Pods can share a ComputeDomain: a row of `OWNER_KINDS`."""
 
     title: str
     resources: tuple[Resource, ...]
+    """The possible resources of the owner."""
     key: str
+    """The label, or the field of the spec, in which a Pod names its owner."""
     scopes: tuple[UnitScope, ...]
+    """The scopes, the default first."""
     has_unit: HasUnit = lambda spec, labels: True
+    """Returns whether the spec of an owner still has the unit with some labels."""
     together: str = ""
+    """The annotation with which its controller keeps a unit within one domain, or ""."""
 
     @property
     def keys(self) -> set[str]:
-        """Where a Pod names its owner and its units."""
+        """The labels and fields in which a Pod names its owner and its units."""
         return {self.key, *(key for scope in self.scopes for key in scope.keys)}
 
     @property
@@ -88,17 +86,14 @@ class OwnerKind(Value, eq=False):
 
 
 class NamedOwner(Value):
-    """The owner that a Pod names.
-
-    `values` are the keys of the kind with the values that the Pod has there. `second` is another
-    kind that it names too, "" for none: what owns the owner, and what it makes Pods with, doesn't
-    count.
-    """
+    """The owner that a Pod names."""
 
     kind: OwnerKind
     name: str = ""
     values: tuple[tuple[str, str], ...] = ()
+    """The keys of the kind with the values that the Pod has for them."""
     second: str = ""
+    """Another kind that the Pod names too, or "". Owners and children of the owner do not count."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, "" for one that the Pod lacks."""
@@ -194,14 +189,14 @@ this row."""
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 
 OWNER_KINDS: tuple[OwnerKind, ...] = (*_IN_SPEC, _DISAGGREGATED, *_LABELLED, _JOBS)
-"""The kinds in the order in which they count: of several that a Pod names, the first one."""
+"""The kinds in order of precedence: if a Pod names several, the first one is its owner."""
 
 NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
 """The kind of a Pod that names no owner."""
 
 
 def is_label(key: str) -> bool:
-    """Return whether a key is that of a label, and not a field of the spec."""
+    """Return whether a key is a label instead of a field of the spec."""
     return not key.startswith(_SPEC)
 
 
