@@ -29,6 +29,7 @@ from app.explain.reasons.said import (
     refusal_of_kai,
     scheduler_words,
     schedulers,
+    usual_schedulers,
     waiting_for,
 )
 from app.facts.kubernetes.pod import Pod
@@ -138,14 +139,14 @@ def _what_helps(words: str) -> tuple[str, Who]:
 def scheduler_unknown(gang: Gang) -> Reasons:
     """Pods name a scheduler that is not running in this cluster."""
     for name, pods, since in _silent(gang):
-        known = schedulers(gang.index)
-        if name in known:
+        if name in schedulers(gang.index):
             continue
+        usual = usual_schedulers(gang.index)
         use = counted(pods, "pod uses", "pods use")
         text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
-        text += did_you_mean(name, known)
+        text += did_you_mean(name, usual)
         remedy = (
-            f"Set schedulerName to a scheduler that runs here ({listed(sorted(known))}) in the pod"
+            f"Set schedulerName to a scheduler that runs here ({listed(usual)}) in the pod"
             f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
         )
         who: Who = "you"

@@ -4,7 +4,10 @@ Also what KAI's silence means.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
@@ -19,6 +22,8 @@ _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 """The components that write events for KAI."""
 _AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
 DEFAULT_SCHEDULER = "default-scheduler"
+_MOST_SCHEDULERS = 20
+"""The most schedulers whose names are listed, and compared with one that is not known."""
 _SOON = 60.0
 """Seconds within which a running KAI has written something about a new pod."""
 
@@ -167,14 +172,32 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
     return max(found, key=lambda words: words.time or 0.0, default=None)
 
 
-def schedulers(index: Index) -> set[str]:
-    """Return the names of schedulers that have placed pods here, or said why they didn't."""
+def schedulers(index: Index) -> Mapping[str, int]:
+    """Return the names of schedulers that have placed pods here, or said why they didn't.
 
-    def look() -> set[str]:
-        acting = {pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled}
-        return acting | {KAI_SCHEDULER, DEFAULT_SCHEDULER}
+    Each has the number of these pods. Those of Kubernetes and KAI are always among them.
+    """
+
+    def look() -> Counter[str]:
+        acting = (pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled)
+        numbers = Counter(acting)
+        numbers.update({KAI_SCHEDULER: 0, DEFAULT_SCHEDULER: 0})
+        return numbers
 
     return index.remembered("schedulers", look, ["pods"])
+
+
+def usual_schedulers(index: Index) -> list[str]:
+    """Return the names of the schedulers with the most pods, in alphabetical order.
+
+    Anybody can create a pod on a node that names any scheduler: there may be as many as pods.
+    """
+
+    def look() -> list[str]:
+        usual = nlargest(_MOST_SCHEDULERS, schedulers(index).items(), key=itemgetter(1))
+        return sorted({KAI_SCHEDULER, DEFAULT_SCHEDULER, *(name for name, _ in usual)})
+
+    return index.remembered("usual schedulers", look, ["pods"])
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
