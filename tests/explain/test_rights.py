@@ -18,7 +18,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "pods": NO_RIGHT},
             "ns",
             [
-                f"who may write RoleBindings in ns gives the right to read them: kubectl -n ns create rolebinding USER-view {ROLE}"
+                f"Ask an admin of namespace ns for permission to read them: kubectl -n ns create rolebinding USER-view {ROLE}"
             ],
             id="of one namespace",
         ),
@@ -26,8 +26,8 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "nodes": NO_RIGHT},
             "ns",
             [
-                f"who may write RoleBindings in ns gives the right to read what is in ns: kubectl -n ns create rolebinding USER-view {ROLE}",
-                f"a platform admin gives the right to read all of it: kubectl create clusterrolebinding USER-view {ROLE}",
+                f"Ask an admin of namespace ns for permission to read what is in ns: kubectl -n ns create rolebinding USER-view {ROLE}",
+                f"Ask a cluster admin for permission to read all of it: kubectl create clusterrolebinding USER-view {ROLE}",
             ],
             id="of one namespace and of the cluster",
         ),
@@ -35,7 +35,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"nodes": NO_RIGHT},
             "ns",
             [
-                f"a platform admin gives the right to read them: kubectl create clusterrolebinding USER-view {ROLE}"
+                f"Ask a cluster admin for permission to read them: kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of the cluster",
         ),
@@ -43,7 +43,7 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT},
             "",
             [
-                f"a platform admin gives the right to read them: kubectl create clusterrolebinding USER-view {ROLE}"
+                f"Ask a cluster admin for permission to read them: kubectl create clusterrolebinding USER-view {ROLE}"
             ],
             id="of all namespaces",
         ),

@@ -272,7 +272,7 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
         "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list podcliquesets.grove.io there",
-        "who may write RoleBindings in inference gives the right to read them: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
+        "Ask an admin of namespace inference for permission to read them: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
         "'zone=zone-a': zone is not a level; the levels are none that you may read",
     ]
     assert explain(Index(read), SET_REF) is None
@@ -456,7 +456,7 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
         2,
         "",
         "whether PodCliqueSet llm exists in namespace research is not known: you have no right to get and list podcliquesets.grove.io there\n"
-        "who may write RoleBindings in research gives the right to read them: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
+        "Ask an admin of namespace research for permission to read them: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
     )
     assert everywhere[0] == 2
     assert everywhere[1].startswith("what waits in all namespaces is not known")
