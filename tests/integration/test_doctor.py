@@ -97,7 +97,7 @@ async def test_an_installation_that_is_well(well: None, doctor: Doctor) -> None:
         in out
     )
     assert "has a certificate for " in out
-    assert "service account grove-system/grove-admission may do all that is needed" in out
+    assert "service account grove-system/grove-admission has all required permissions" in out
     assert "the webhooks call URLs, not a Service" in out
 
 
