@@ -19,24 +19,25 @@ AS_JSON = {"ref": "object"}
 
 
 class Branch(Value, rename=AS_JSON):
-    """One object.
-
-    `asked` is its constraint, `where` where its pods are, or the most room that there is for them.
-
-    `placed` of `total` pods have a node; None if pods can't be seen. `reasons` are numbers in the
-    list of reasons, from 1. `marked` is the object that was asked about.
-    """
+    """One object in the tree of a workload."""
 
     ref: Ref
     asked: str = ""
+    """Its constraint, such as `rack required`."""
     where: str = ""
+    """Where its pods are, or where there is most room for them."""
     placed: int | None = None
+    """How many of its pods have a node; None if pods can't be read."""
     total: int | None = None
+    """How many pods it has or needs; None if pods can't be read."""
     state: State = "well"
     words: str = ""
+    """Its state in words."""
     children: tuple["Branch", ...] = ()
     reasons: tuple[int, ...] = ()
+    """Numbers of its reasons in the list of reasons, from 1."""
     marked: bool = False
+    """Is it the object that was asked about?"""
 
     def label(self, parent: str) -> tuple[str, str]:
         """Its kind and name for people.

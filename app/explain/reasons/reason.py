@@ -1,7 +1,4 @@
-"""A reason why a workload waits, or is not placed as asked.
-
-It says what was found, where, and what helps, in words for numbers, amounts, lists and times.
-"""
+"""Reasons why a workload is pending, and the words for numbers, amounts, lists and times."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Literal
@@ -13,17 +10,13 @@ from app.explain.placing.demand import Run
 from app.facts.named import Ref
 
 Who = Literal["you", "platform", "wait"]
-"""Who can act.
-
-It is the owner of the workload, the owners of the cluster, or nobody, because it resolves by
-itself.
-"""
+"""Who can act: the owner of the workload, the platform team, or nobody (`wait`)."""
 
 Severity = Literal["problem", "warning", "note"]
 
 
 class Evidence(Value):
-    """A value that was read: `value` of `field` of an object."""
+    """A value that was read from a field of an object."""
 
     object: Ref
     field: str
@@ -31,24 +24,28 @@ class Evidence(Value):
 
 
 class Reason(Value):
-    """`id` is stable.
-
-    `objects` are all objects that it holds for: the first stands for them. `evidence` is one value
-    that shows it, or one for each label that is missing. `commands` are shell commands that help,
-    never run by this program. `parts` are the parts of a gang (PodCliques, replicas of a scaling
-    group) that it is about. If it `follows` from the reasons before it, it ends with them.
-    """
+    """One reason why a workload is pending, or not placed as requested."""
 
     id: str
+    """The stable name of the reason, such as NoDomainFits."""
     objects: tuple[Ref, ...]
+    """All objects that the reason applies to. The first one stands for them."""
     text: str
+    """What was found, in one sentence."""
     remedy: str
+    """What helps, as a command to a person."""
     who: Who
+    """Who can act."""
     evidence: tuple[Evidence, ...] = ()
+    """A value that proves the reason, or one for each missing label."""
     commands: tuple[str, ...] = ()
+    """Shell commands that help. This program never runs them."""
     severity: Severity = "problem"
+    """A note keeps nothing from being placed."""
     parts: tuple[str, ...] = ()
+    """The parts of a gang (PodCliques, replicas of a scaling group) that it is about."""
     follows: bool = False
+    """Does it follow from the reasons before it, and end with them?"""
 
 
 def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
@@ -63,19 +60,18 @@ Check = Callable[[Gang], Reasons]
 
 
 class Rule(Value):
-    """One row of the table of reasons.
-
-    `check` is asked if the facts in `needs` were read. `applies` tells for which gangs it can hold
-    at all, so that missing facts don't make it doubtful for others. `named` is the id of the reason
-    if it is not the name of `check`. If it is for what is `unexplained`, it is asked only for gangs
-    that wait while no other rule says why, and all others could be examined.
-    """
+    """One row of the table of reasons."""
 
     check: Check
+    """Yields the reasons of a gang. It is called only if the facts in `needs` were read."""
     needs: tuple[str, ...] = ()
+    """The facts that it needs."""
     applies: Callable[[Gang], bool] = lambda gang: True
+    """Can the reason apply to this gang at all? If not, missing facts don't matter."""
     named: str = ""
+    """The id of the reason if it differs from the name of `check`."""
     unexplained: bool = False
+    """Is it checked only for pending gangs that no other rule explains?"""
 
     @property
     def id(self) -> str:
