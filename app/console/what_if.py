@@ -12,7 +12,7 @@ from app.explain.known.index import Index
 from app.explain.known.snapshot import TITLES, Snapshot
 from app.explain.shown.whatif_text import effects_headline, effects_text
 
-SECONDS = 30.0
+SECONDS = 60.0
 """The time for one answer. A larger question is for the command, which has no limit."""
 MOST_EDITS = 10
 MOST_TEXT = 2000
