@@ -12,7 +12,7 @@ ARG EXTRAS=
 RUN ./scripts/install /opt/grove-admission /tmp/wheels "${EXTRAS}"
 
 FROM ${PYTHON}
-ARG VERSION=0.9.0
+ARG VERSION=0.10.0
 ARG REVISION=
 LABEL org.opencontainers.image.title="grove-admission" \
       org.opencontainers.image.description="Admission webhooks and reconcilers for clusters that run Grove, the KAI Scheduler and NVIDIA ComputeDomains" \

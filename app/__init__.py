@@ -3,4 +3,4 @@
 They are for clusters that run Grove, the KAI Scheduler and NVIDIA ComputeDomains.
 """
 
-__version__ = "0.9.0"
+__version__ = "0.10.0"
