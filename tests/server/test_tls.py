@@ -312,25 +312,16 @@ class Above(asyncio.Protocol):
         self.sizes.append(len(data))
 
 
-@pytest.mark.parametrize(
-    ("is_caller", "sizes"),
-    [
-        pytest.param(True, [200_000], id="an API server"),
-        pytest.param(False, [16384] * 11, id="a stranger"),
-    ],
-)
-async def test_all_that_an_api_server_sends_is_read_in_one_turn(
-    tmp_path: Path, is_caller: bool, sizes: list[int]
-) -> None:
-    ensure_development_certificate(tmp_path, ["localhost"], datetime.now(UTC))
+async def opened(folder: Path, above: Above) -> tuple[TlsTransport, Wire, Callable[[bytes], bytes]]:
+    """A transport below `above` after its handshake, its socket, and what its client encrypts."""
+    ensure_development_certificate(folder, ["localhost"], datetime.now(UTC))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+    context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = ssl.create_default_context(cafile=tmp_path / "ca.crt").wrap_bio(
+    client = ssl.create_default_context(cafile=folder / "ca.crt").wrap_bio(
         incoming, outgoing, server_hostname="localhost"
     )
     raw = Wire()
-    above = Above(is_caller=is_caller)
     transport = TlsTransport(context, lambda: above, Handshakes(10), PATIENCE)
     transport.connection_made(raw)
     for _ in range(2):
@@ -341,11 +332,42 @@ async def test_all_that_an_api_server_sends_is_read_in_one_turn(
         incoming.write(bytes(raw.written))
         raw.written.clear()
 
-    client.write(b"x" * 200_000)
-    transport.data_received(outgoing.read())
+    def encrypt(data: bytes) -> bytes:
+        client.write(data)
+        return outgoing.read()
+
+    return transport, raw, encrypt
+
+
+@pytest.mark.parametrize(
+    ("is_caller", "sizes"),
+    [
+        pytest.param(True, [200_000], id="an API server"),
+        pytest.param(False, [16384] * 11, id="a stranger"),
+    ],
+)
+async def test_all_that_an_api_server_sends_is_read_in_one_turn(
+    tmp_path: Path, is_caller: bool, sizes: list[int]
+) -> None:
+    above = Above(is_caller=is_caller)
+    transport, _, encrypt = await opened(tmp_path, above)
+    transport.data_received(encrypt(b"x" * 200_000))
     for _ in range(20):
         await asyncio.sleep(0)
     assert (above.sizes[: len(sizes)], sum(above.sizes)) == (sizes, 200_000)
+    transport.connection_lost(None)
+
+
+async def test_a_client_that_still_sends_is_read_after_a_close_between_two_turns(
+    tmp_path: Path,
+) -> None:
+    """Otherwise, it would wait with the rest of its request, and never read the answer."""
+    transport, raw, encrypt = await opened(tmp_path, Above(is_caller=False))
+    transport.data_received(encrypt(b"x" * 200_000))
+    assert raw.paused, "until its next turn"
+    transport.close()
+    await asyncio.sleep(0)
+    assert not raw.paused
     transport.connection_lost(None)
 
 
