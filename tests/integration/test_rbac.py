@@ -175,7 +175,9 @@ async def test_every_right_is_used_by_a_call_or_has_a_reason(
         await eventually(lambda: is_gone(clients.admin, CLUSTER_TOPOLOGY, NAME))
     assert isinstance(api, Sandbox)
     used = {(access.verb, access.group, access.resource) for access in api.authorizer.granted}
-    assert set(rights()) - used == set(WITHOUT_A_CALL_HERE)
+    # only API servers without streaming lists are read in pages
+    pages = {right for right in rights() if right[0] == "list" and right[2] != "pods"}
+    assert set(rights()) - used == set(WITHOUT_A_CALL_HERE) | pages
 
 
 class Play:

@@ -230,7 +230,7 @@ async def test_what_is_unknown_is_said(
         if not {*served_in(resource, versions)} & {*resource.versions}
     }
     notes = served.cluster.notes()
-    told = {str(r): notes[f"api/{r}"] for r in resources if "doesn't know" in notes[f"api/{r}"]}
+    told = {str(r): notes[f"api/{r}"] for r in resources if "does not know" in notes[f"api/{r}"]}
     assert set(told) == set(unknown)
     assert all(told[name].startswith(f"{version}, ") for name, version in unknown.items())
 
@@ -244,6 +244,6 @@ async def test_what_is_unknown_is_said(
     assert bool(sampled) is bool(unknown)
 
     _, out, _ = await command("doctor", "--kubeconfig", str(api.kubeconfig), "--context", "admin")
-    lines = [line for line in out.splitlines() if "doesn't know" in line]
+    lines = [line for line in out.splitlines() if "does not know" in line]
     assert [name for name in unknown if not any(name in line for line in lines)] == []
     assert bool(lines) is bool(unknown)

@@ -276,7 +276,7 @@ async def test_who_names_a_queue_that_does_not_exist_is_warned(
     await api.apply([{**queue, "metadata": {"name": "team"}}])
     said = await eventually(warnings)
     assert 'queue \\"gone\\" does not exist' in said[0]
-    assert "there are: team" in said[0]
+    assert "Existing queues: team" in said[0]
 
     await api.apply([{**queue, "metadata": {"name": "gone"}}])
     await eventually(warnings, lambda said: not said)

@@ -135,8 +135,8 @@ async def test_text_says_what_a_trial_period_only_warns_of() -> None:
         pytest.param(b"", "there is no document in it", id="empty"),
         pytest.param(b"---\n---\n", "there is no document in it", id="only separators"),
         pytest.param(b"just text", "document 1 is not a map", id="text"),
-        pytest.param(b"a: [", "not YAML or JSON that can be read", id="broken YAML"),
-        pytest.param(b'{"a": ', "not YAML or JSON that can be read", id="broken JSON"),
+        pytest.param(b"a: [", "not valid YAML or JSON", id="broken YAML"),
+        pytest.param(b'{"a": ', "not valid YAML or JSON", id="broken JSON"),
         pytest.param(b"[1]", "document 1 is not a map", id="a JSON list"),
         pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
         pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
@@ -159,9 +159,7 @@ async def test_text_says_what_a_trial_period_only_warns_of() -> None:
         pytest.param(
             b"{a: !!python/object:os.system 1}", "could not determine a constructor", id="a tag"
         ),
-        pytest.param(
-            b"a: !!int one", "not YAML or JSON that can be read", id="a number that is none"
-        ),
+        pytest.param(b"a: !!int one", "not valid YAML or JSON", id="a number that is none"),
         pytest.param(b"a: 1\n---\n" * 1001, "more than 1000 documents", id="too many"),
         pytest.param(
             b"a: &a [x,x,x,x,x,x,x,x,x,x]\n"
@@ -319,7 +317,7 @@ async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() 
 
 @pytest.mark.parametrize(
     ("old", "text"),
-    [("a: [", "not YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "refers to what")],
+    [("a: [", "not valid YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "refers to what")],
 )
 async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
     answer = await Served().request(
