@@ -77,6 +77,7 @@ BERT = {
         ("Job", "job", {}, job(parallelism=4, completions=2), (2, 1)),
         ("Job", "job", {}, job(), (1, 1)),
         ("training job", "job", {}, BERT, (4, 1)),
+        ("training job", "job", {}, {"runPolicy": {}, **BERT}, (4, 1)),
         ("Job", "job", {}, {"parallelism": "x", "template": 7}, (0, 1)),
     ],
 )

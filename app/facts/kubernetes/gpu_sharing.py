@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 
 from app.base.value import Value
-from app.facts.labels import GPU_COUNT
 from app.objects.shape import JsonMap, text_at
 
 GPU_FRACTION = "gpu-fraction"
@@ -90,12 +89,6 @@ def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
     if memory >= _MEBIBYTES:
         memory //= _MEBIBYTES
     return memory - memory % 100
-
-
-def count_of_gpus(labels: Mapping[str, str]) -> int | None:
-    """Return how many GPUs a node has by its label, None without the label."""
-    text = labels.get(GPU_COUNT, "")
-    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def _integer(text: str) -> int:

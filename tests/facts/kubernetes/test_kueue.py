@@ -24,3 +24,15 @@ def workload(**status: Any) -> Any:
 def test_how_often_and_when_it_is_tried_again(state: Any, expected: Any) -> None:
     read = read_kueue_workload(workload(requeueState=state))
     assert (read.requeues, read.again) == expected
+
+
+def test_conditions_are_read_with_their_times() -> None:
+    condition = {
+        "type": "Evicted",
+        "status": "True",
+        "reason": "Preempted",
+        "message": "for another",
+        "lastTransitionTime": "2026-11-28T12:00:00Z",
+    }
+    (read,) = read_kueue_workload(workload(conditions=[condition])).conditions
+    assert (read.type, read.reason, read.message) == ("Evicted", "Preempted", "for another")

@@ -138,6 +138,7 @@ def test_the_message_about_a_long_name_says_how_long_it_may_be() -> None:
         (("a", 1, "b"), ("a", 1, "b"), None),
         (("a", 1, "b"), ("ab", 1, "b"), None),
         (("a", 1, "b"), ("a-x", 1, "b"), None),
+        (("ab", 1, "b"), ("a", 1, "b"), None),
     ],
 )
 def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None) -> None:

@@ -221,6 +221,12 @@ FOUR = spread("t m0 l0", "t m0 l1", "t m1 l2", "t m1 l3")
             None,
             id="one leaf in two blocks is no order",
         ),
+        pytest.param(
+            "block=2 rack=3",
+            spread("t m0 l0", "t m0 l1", "t m1 l0", "t m2 l1"),
+            None,
+            id="keys that are in no order form no tree",
+        ),
         pytest.param("block=2 rack=1", FOUR, "block=1 rack=2", id="one value, but documented"),
         pytest.param("block=4 rack=2", FOUR, None, id="a key that no node has"),
         pytest.param("block=3 rack=2", [], None, id="no nodes"),

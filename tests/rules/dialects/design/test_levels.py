@@ -6,8 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.grove.topology import DOMAINS, Level, levels_of_cluster_topology
+from app.rules.dialects.design import DESIGN
 from app.rules.dialects.design.levels import validate_cluster_topology
 from tests.builders import managed
+from tests.rules.dialects.around import Around
 
 RACK = {"domain": "rack", "key": "topology.kubernetes.io/rack"}
 HOST = {"domain": "host", "key": "kubernetes.io/hostname"}
@@ -155,3 +157,12 @@ def test_pods_are_placed_by_no_level_below_the_hostname() -> None:
 @pytest.mark.statement("1.14", "1.128")
 def test_the_semantic_order() -> None:
     assert DOMAINS == ("region", "zone", "datacenter", "block", "rack", "host", "numa")
+
+
+def test_levels_below_the_host_are_a_warning_for_the_managed_topology_only() -> None:
+    numa = {"domain": "numa", "key": "example.com/numa"}
+    warnings = [
+        DESIGN.validate_levels(topology(HOST, numa), None, "CREATE", Around(), is_managed).warnings
+        for is_managed in (True, False)
+    ]
+    assert [any("numa" in warning for warning in each) for each in warnings] == [True, False]
