@@ -8,6 +8,7 @@ https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admis
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any
 
 from app.base.value import Value
 from app.facts.labels import (
@@ -111,19 +112,33 @@ def minimum_findings(obj: JsonMap) -> Findings:
 
     Then fewer replicas exist than must be placed together, so none is ever placed.
     """
-    findings: Findings = []
     template = map_at(obj, "spec", "template")
-    groups = _parts(template, "podCliqueScalingGroups")
-    for part in (*_specs(_parts(template, "cliques")), *groups):
-        minimum = part.content.get("minAvailable")
-        replicas = part.content.get("replicas", 1)
-        if isinstance(minimum, int) and isinstance(replicas, int) and minimum > replicas:
-            text = (
-                f"must not be greater than replicas ({replicas}), because that many must start"
-                " together. Lower minAvailable or raise replicas"
-            )
-            findings.append(invalid(part.at("minAvailable"), minimum, text))
-    return findings
+    cliques = list_of(template.get("cliques"))
+    groups = list_of(template.get("podCliqueScalingGroups"))
+    # most sets have none, and paths are built only for a finding
+    if not any(map(_exceeds, (*(map_at(map_of(clique), "spec") for clique in cliques), *groups))):
+        return []
+    return [
+        invalid(
+            part.at("minAvailable"),
+            part.content["minAvailable"],
+            f"must not be greater than replicas ({part.content.get('replicas', 1)}), because that"
+            " many must start together. Lower minAvailable or raise replicas",
+        )
+        for part in (
+            *_specs(_parts(template, "cliques")),
+            *_parts(template, "podCliqueScalingGroups"),
+        )
+        if _exceeds(part.content)
+    ]
+
+
+def _exceeds(part: Any) -> bool:
+    """Return whether minAvailable of a clique's spec or a scaling group exceeds its replicas."""
+    content = map_of(part)
+    minimum = content.get("minAvailable")
+    replicas = content.get("replicas", 1)
+    return isinstance(minimum, int) and isinstance(replicas, int) and minimum > replicas
 
 
 def mistake_warnings(obj: JsonMap) -> list[str]:

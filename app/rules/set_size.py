@@ -17,14 +17,14 @@ def size_findings(obj: JsonMap, old: JsonMap | None) -> Findings:
     """
     findings: Findings = []
     parts = number_of_parts(obj)
-    if parts > max(MOST_PARTS, number_of_parts(old or {})):
+    if parts > MOST_PARTS and parts > number_of_parts(old or {}):
         message = (
             f"Too many: {parts}: a PodCliqueSet must have at most {MOST_PARTS} cliques and scaling"
             " groups"
         )
         findings.append(FieldError("spec.template.cliques", REASON_TOO_MANY, message))
     names = number_of_clique_names(obj)
-    if names > max(MOST_PARTS, number_of_clique_names(old or {})):
+    if names > MOST_PARTS and names > number_of_clique_names(old or {}):
         message = (
             f"Too many: {names}: the scaling groups of a PodCliqueSet must have at most"
             f" {MOST_PARTS} cliqueNames"
