@@ -35,6 +35,8 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
     assert places == sorted(places)
     answer = README[README.index("$ grove-admission explain") :].split("\n\n")[0]
     assert without_age(answer) in without_age(ended.stdout)
+    line = next(text for text in README.splitlines() if "placed next in" in text)
+    assert " ".join(line.split()) in " ".join(ended.stdout.split())
 
 
 def test_the_scripts_of_the_readme_are_there() -> None:
