@@ -75,6 +75,16 @@ def add_reading_options(parser: argparse.ArgumentParser) -> None:
     add_output(parser)
 
 
+def add_offline(parser: argparse.ArgumentParser) -> None:
+    """Add the option for facts from files instead of a cluster."""
+    parser.add_argument(
+        "--offline",
+        nargs="+",
+        metavar="FILES",
+        help="read YAML or JSON files, or a record of explain, instead of a cluster",
+    )
+
+
 def add_cluster(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the options that name a cluster. `default` says which one is used without them."""
     parser.add_argument(

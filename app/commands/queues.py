@@ -10,6 +10,7 @@ from app.base import logs
 from app.cluster.connect import reading_client
 from app.commands.options import (
     Command,
+    add_offline,
     add_reading_options,
     columns,
     show_answer,
@@ -26,12 +27,7 @@ from app.kube.api import ClusterError
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_reading_options(parser)
-    parser.add_argument(
-        "--offline",
-        nargs="+",
-        metavar="FILES",
-        help="read YAML or JSON files, or a record of explain, instead of a cluster",
-    )
+    add_offline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from app.commands.options import (
     UNUSABLE,
     Command,
     add_config,
+    add_offline,
     add_reading_options,
     complain,
     show_answer,
@@ -109,12 +110,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="show all domains, and all gangs of --if"
     )
-    parser.add_argument(
-        "--offline",
-        nargs="+",
-        metavar="FILES",
-        help="read YAML or JSON files, or a record of explain, instead of a cluster",
-    )
+    add_offline(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
