@@ -268,11 +268,8 @@ class Trial(Board):
         rank = self._rank(shape, None, with_coming=True)
         inside = set(nodes)
         ranks = sorted(filter(None, (rank(at) for at in self._idle if at in inside)))
-        return self._put_waiting(
-            [(capacity, position) for *_, position, capacity in ranks],
-            self._ground.takes[shape],
-            count,
-        )
+        able = [(capacity, position) for *_, position, capacity in ranks]
+        return self._put_each(able, self._ground.takes[shape], count, waits=True)
 
     def _fill_mixed(self, shape: Shape, count: int, nodes: Sequence[int], scores: Scores) -> bool:
         """Put pods on nodes by rank. Within a rank, use free room before room that will be freed.
@@ -285,8 +282,11 @@ class Trial(Board):
         ranks = [(key[0], 0, key) for at in nodes if (key := now(at))]
         ranks += [(key[0], 1, key) for at in nodes if at in self._idle and (key := soon(at))]
         for _, ends, (*_, position, capacity) in sorted(ranks):
-            put = self._put_waiting if ends else self._put
-            count = put([(capacity, position)], asks, count)
+            able = [(capacity, position)]
+            if ends:
+                count = self._put_each(able, asks, count, waits=True)
+            else:
+                count = self._put(able, asks, count)
             if not count:
                 return True
         return False
@@ -296,19 +296,16 @@ class Trial(Board):
     ) -> int:
         if not self._idle:
             return super()._put(able, asks, count, part)
-        for capacity, position in able:
-            taken = min(capacity, count)
-            self._take(position, asks, taken, waits=False)
-            count -= taken
-            if not count:
-                break
-        return count
+        return self._put_each(able, asks, count, waits=False)
 
-    def _put_waiting(self, able: Iterable[Taker], asks: Vector, count: int) -> int:
-        """Put up to `count` pods where room will be freed. Return how many have no place."""
+    def _put_each(self, able: Iterable[Taker], asks: Vector, count: int, *, waits: bool) -> int:
+        """Put up to `count` pods. Return how many have no place.
+
+        If they wait, they go where terminating pods will free room.
+        """
         for capacity, position in able:
             taken = min(capacity, count)
-            self._take(position, asks, taken, waits=True)
+            self._take(position, asks, taken, waits=waits)
             count -= taken
             if not count:
                 break
