@@ -60,7 +60,7 @@ FEWER = {
     "wrong-40": partial(wrong, clients=40, parts=1000),
     "scrapes": partial(scrapes, clients=300),
     "tools": partial(tools, clients=100),
-    "whole-heads": partial(whole_heads, clients=980),
+    "whole-heads": partial(whole_heads, clients=800),
 }
 """Crowds that are still larger than what the server keeps of them.
 
