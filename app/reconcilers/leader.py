@@ -257,8 +257,8 @@ class Leader(Part):
 
         large = TooLargeReconciler(self.events, self._all_stores)
         table = [
-            Work(reconciler=self._managed, changes=self._topology_changes, workers=1),
-            Work(reconciler=self._kai, changes=self._topology_changes, workers=1),
+            Work(reconciler=self._managed, changes=self._topology_changes),
+            Work(reconciler=self._kai, changes=self._topology_changes),
             Work(
                 reconciler=podgang.PodGangReconciler(
                     self._writing("podgang"),
@@ -278,7 +278,6 @@ class Leader(Part):
                     self._client, self._facts, self.events, self._writing("level-coverage").rewrites
                 ),
                 changes=coverage_changes,
-                workers=1,
             ),
             Work(reconciler=resources, changes=resource_changes, begin=resources.begin),
             Work(
@@ -287,16 +286,10 @@ class Leader(Part):
                 workers=CLAIM_WORKERS,
                 begin=self._claims.begin,
             ),
-            Work(
-                reconciler=large,
-                changes=lambda loop: None,
-                workers=1,
-                begin=large.begin,
-            ),
+            Work(reconciler=large, changes=lambda loop: None, begin=large.begin),
             Work(
                 reconciler=queue_names.QueueNamesReconciler(self._client, self._queues, listed),
                 changes=lambda loop: queue_names.subscribe(loop, (self._queues, listed), discovery),
-                workers=1,
             ),
         ]
         if self._configuration.workloads.enabled:

@@ -1,14 +1,24 @@
 """The adoption of ComputeDomains and ResourceClaims by PodGangs, over a cluster in memory."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from app.cluster.cluster import Cluster, fill_from
+from app.config.schema import Configuration, Mnnvl
 from app.facts.grove.podgang import read_gang
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.kinds import (
+    CLUSTER_TOPOLOGY_BINDING,
+    COMPUTE_DOMAIN,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    POD_GANG_MAP,
+    RESOURCE_CLAIM,
+)
 from app.facts.nvidia.computedomain import read_mnnvl_resource
 from app.facts.table import DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, WatchEvent
+from app.objects.resource import Resource
 from tests.cluster.mnnvl import (
     BY_GANG,
     BY_SET,
@@ -22,6 +32,8 @@ from tests.cluster.mnnvl import (
     gang,
 )
 from tests.cluster.offline import OfflineCluster
+from tests.cluster.watched import WatchedMemory
+from tests.kube.memory.client import EVERYTHING
 
 OWNED = {**BY_GANG, "blockOwnerDeletion": True}
 """The reference that an adoption writes."""
@@ -200,6 +212,28 @@ async def test_what_somebody_takes_out_of_our_hands_does_not_stay_in_the_cache()
     assert await cluster.owners.give_back(stored, pcs) is None
     domains.apply(WatchEvent("DELETED", taken))
     assert domains.get("ns", "pcs-0-cd") is None
+
+
+class Late(WatchedMemory):
+    """A client that has not seen the APIs of later releases of Grove yet."""
+
+    def served_version(self, resource: Resource) -> str | None:
+        return EVERYTHING.get(resource)
+
+
+@pytest.mark.parametrize("later", [None, CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP], ids=str)
+@pytest.mark.parametrize("configured", ["auto", "PodGang"])
+async def test_a_gang_adopts_nothing_if_discovery_is_late_after_an_upgrade(
+    later: Resource | None, configured: Literal["auto", "PodGang"]
+) -> None:
+    """Another replica already gives everything back, unless PodGangs are to own it anyway."""
+    client = Late([SET, GANG, domain()])
+    if later is not None:
+        client.served[later] = "v1alpha1"
+    cluster = Cluster(client, Configuration(mnnvl=Mnnvl(owner=configured)), client.discovery)
+    fill_from(cluster, client.objects)
+    written = await cluster.owners.adopt(gang(), dry_run=False)
+    assert len(written) == (0 if later is not None and configured == "auto" else 1)
 
 
 def test_a_podgang_counts_by_its_uid_and_until_it_is_deleted() -> None:

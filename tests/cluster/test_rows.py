@@ -87,10 +87,57 @@ def workload(policy: Object, *groups: str) -> Object:
 def caches(*objects: Object) -> WorkloadCaches:
     filled = WorkloadCaches("kai-scheduler", Stores((KAI_TOPOLOGIES,))[KAI_TOPOLOGIES])
     fill(filled.topologies, [])
+    stores = {
+        "Workload": filled.workloads,
+        "Pod": filled.pods,
+        "PodGroup": filled.instances,
+    }
     for _, store in filled.stores:
-        kinds = {"workload": filled.workloads, "pod": filled.pods}
-        fill(store, [obj for obj in objects if kinds[obj["kind"].lower()] is store])
+        fill(store, [obj for obj in objects if stores[obj["kind"]] is store])
     return filled
+
+
+def instance(name: str, policy: Object, workload: str = "w") -> Object:
+    """A PodGroup of Kubernetes 1.36, made from the template "g" of a Workload, or of none."""
+    template = {"workload": {"workloadName": workload, "podGroupTemplateName": "g"}}
+    spec = {"podGroupTemplateRef": template} if workload else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {**spec, "schedulingPolicy": policy},
+    }
+
+
+def member(name: str, of: str) -> Object:
+    """A Pod that names a PodGroup of Kubernetes."""
+    obj = pod(name, metadata={"resourceVersion": "1"})
+    obj["spec"] = {"schedulerName": "kai-scheduler", "schedulingGroup": {"podGroupName": of}}
+    return obj
+
+
+BASIC: Object = {"basic": {}}
+GANG: Object = {"gang": {"minCount": 1}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "together"),
+    [
+        pytest.param([instance("i", BASIC), instance("j", BASIC)], True, id="of one basic group"),
+        pytest.param([instance("i", GANG), instance("j", GANG)], False, id="of gangs"),
+        pytest.param([instance("i", BASIC, ""), instance("j", BASIC, "")], False, id="of nothing"),
+        pytest.param([], False, id="not known yet"),
+    ],
+)
+def test_pods_of_podgroups_are_together_if_their_group_is_basic(
+    objects: list[Object], together: bool
+) -> None:
+    cached = caches(*objects, member("a", "i"), member("b", "j"))
+    for name, other in ("ab", "ba"):
+        kept = cached.pods.get("ns", name)
+        assert kept is not None
+        found = {each.name for each in cached.pods_of(cached.key_of(kept))}
+        assert found == ({name, other} if together else {name})
 
 
 def replica(name: str, key: str) -> Object:

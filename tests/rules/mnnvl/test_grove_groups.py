@@ -1,5 +1,6 @@
 """Groups of today's Grove beside our annotations: names, collisions, and what nobody reads."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -152,6 +153,35 @@ def test_compute_domains_of_one_name(first: Any, second: Any, shared: str | None
             for name, count, group in (first, second)
         ]
         assert shared in names[0] & names[1]
+
+
+def test_compute_domains_are_shared_where_their_names_are_the_same() -> None:
+    """Names of sets and groups are all that are short, with numbers and without."""
+    pieces = ("0", "1", "2", "x")
+    groups = ["-".join(parts) for n in (1, 2, 3) for parts in itertools.product(pieces, repeat=n)]
+    names = [
+        f"a{'-' * bool(n)}{'-'.join(p)}"
+        for n in (0, 1, 2)
+        for p in itertools.product(pieces, repeat=n)
+    ]
+    sizes = (0, 1, 2)
+
+    def domains(name: str, replicas: int) -> dict[str, str]:
+        """The groups, by the names of their ComputeDomains."""
+        indices = range(max(replicas, 1))
+        return {f"{name}-{index}-{group}": group for index in indices for group in groups}
+
+    shared = 0
+    for (first, ours), (second, theirs) in itertools.permutations(
+        itertools.product(names, sizes), 2
+    ):
+        if first == second:
+            continue
+        left, right = domains(first, ours), domains(second, theirs)
+        both = sorted((left[name], right[name], name) for name in left.keys() & right.keys())
+        assert Domains(first, ours, groups).shared_with((second, theirs, groups)) == both
+        shared += len(both)
+    assert shared > 0
 
 
 def test_two_sets_with_one_compute_domain() -> None:

@@ -14,6 +14,7 @@ from app.facts.grove.podcliqueset import (
 from app.rules.mnnvl.claimed import ClaimedMember
 from app.rules.mnnvl.missing import (
     Unclaimed,
+    asks_for_claim,
     clique_of_pod,
     held_in_deletion,
     lacks_claim,
@@ -181,6 +182,24 @@ def pod(phase: str = "Running", deleting: bool = False, **spec: Any) -> Object:
 )
 def test_a_pod_runs_without_the_claim(obj: Object, without: bool) -> None:
     assert runs_without_claim(obj) is without
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "deleting", "asks"),
+    [
+        pytest.param({}, ENABLED, False, True, id="a Pod of a unit"),
+        pytest.param({}, {}, False, False, id="without the annotation"),
+        pytest.param({}, {"grove.io/mnnvl-enabled": "false"}, False, False, id="opted out"),
+        pytest.param({"grove.io/podclique": "c"}, ENABLED, False, False, id="of a PodClique"),
+        pytest.param({}, ENABLED, True, False, id="being deleted"),
+    ],
+)
+def test_a_pod_asks_for_a_claim_of_its_unit(
+    labels: Object, annotations: Object, deleting: bool, asks: bool
+) -> None:
+    obj = pod(deleting=deleting)
+    obj["metadata"] |= {"labels": labels, "annotations": annotations}
+    assert asks_for_claim(obj) is asks
 
 
 CONSUMERS = [

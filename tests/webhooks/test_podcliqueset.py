@@ -1,0 +1,78 @@
+"""New PodCliqueSets whose cliques have claims of their own, which the API server is asked about."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from app.facts.kinds import RESOURCE_CLAIM
+from app.kube.api import Object, Unavailable
+from tests.kube import virtual
+from tests.reviews import Caller, cluster, load
+
+THEIRS: Object = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "theirs", "namespace": "default"},
+    "spec": {
+        "devices": {
+            "requests": [
+                {
+                    "name": "channel",
+                    "exactly": {"deviceClassName": "compute-domain-default-channel.nvidia.com"},
+                }
+            ]
+        }
+    },
+}
+FIELD = "spec.template.cliques[0].spec.podSpec.resourceClaims[0]"
+
+
+def review(old: bool = False) -> dict[str, Any]:
+    """A set that asks for MNNVL, and whose first clique has a claim; or a change of it."""
+    made = load("podcliqueset.mnnvl-replica-scope")
+    request = made["request"]
+    clique = request["object"]["spec"]["template"]["cliques"][0]
+    entry = {"name": "theirs", "resourceClaimName": "theirs"}
+    clique["spec"]["podSpec"]["resourceClaims"] = [entry]
+    if old:
+        request |= {"operation": "UPDATE", "oldObject": request["object"]}
+    return made
+
+
+async def test_a_new_set_whose_pods_would_ask_for_two_channels_is_refused() -> None:
+    response = await Caller(cluster(THEIRS)).ask("/validate/podcliqueset", review())
+    assert response["status"]["message"].startswith(f"{FIELD}: Forbidden: it asks for the NVLink")
+
+
+async def test_a_stored_set_can_be_changed_although_its_pods_ask_for_two_channels() -> None:
+    caller = Caller(cluster(THEIRS))
+    assert (await caller.ask("/validate/podcliqueset", review(old=True)))["allowed"]
+    assert caller.cluster.client.calls == []
+
+
+async def test_a_claim_for_something_else_is_allowed() -> None:
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.x"}}]}}
+    caller = Caller(cluster({**THEIRS, "spec": spec}))
+    assert (await caller.ask("/validate/podcliqueset", review()))["allowed"]
+
+
+async def test_a_set_is_not_refused_because_its_claims_cannot_be_read() -> None:
+    caller = Caller(cluster(THEIRS))
+    caller.cluster.client.fail_next("get", RESOURCE_CLAIM, Unavailable("down", code=503))
+    assert (await caller.ask("/validate/podcliqueset", review()))["allowed"]
+
+
+def test_a_set_does_not_wait_for_an_api_server_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def never(*arguments: Any, **options: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def ask() -> None:
+        caller = Caller(cluster(THEIRS))
+        monkeypatch.setattr(caller.cluster.client, "get", never)
+        assert (await caller.ask("/validate/podcliqueset", review()))["allowed"]
+        assert virtual.now() < 5.0
+
+    virtual.run(ask())
