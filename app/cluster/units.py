@@ -82,12 +82,13 @@ class UnitOwners:
         position = await self._find_channel(pod.claims, pod.claim, pod.namespace)
         return None if position is None else _rival(pod.at.path, position)
 
-    async def find_rival_of_set(self, pcs: JsonMap, names: Collection[str]) -> list[FieldError]:
+    async def find_rival_of_set(
+        self, pcs: JsonMap, namespace: str, names: Collection[str]
+    ) -> list[FieldError]:
         """Return findings about cliques of `names` with a claim of their own for the channel.
 
-        `pcs` is a PodCliqueSet. Raise ClusterError.
+        `pcs` is a PodCliqueSet in `namespace`. Raise ClusterError.
         """
-        namespace = map_at(pcs, "metadata").get("namespace") or "default"
         at = FieldPath("spec.template.cliques")
         found = []
         for number, clique in enumerate(list_of(map_at(pcs, "spec", "template").get("cliques"))):

@@ -21,6 +21,7 @@ from app.admission.decide import Route, decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.base.json import to_json
+from app.base.spelling import nearest
 from app.base.value import Value
 from app.base.visible import visible
 from app.dry_run.templates import (
@@ -39,13 +40,13 @@ from app.dry_run.templates import (
     not_asking,
 )
 from app.facts.kai.queue import read_queue
-from app.facts.kinds import ALL, QUEUE
+from app.facts.kinds import ALL, POD_CLIQUE_SET, QUEUE
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath
 from app.objects.resource import POD, Resource
 from app.objects.shape import JsonMap, map_at
 from app.rules.queue_warnings import unset_warnings
-from app.rules.set_mistakes import nearest
+from app.rules.unknown_fields import unknown_field_warnings
 
 UNAVAILABLE = 503
 _TIMEOUT = 10.0
@@ -180,6 +181,9 @@ async def judge(
 
     request = _request(document, resource, subresource, asker)
     judgement = await _judge(routes, document, request)
+    if resource is POD_CLIQUE_SET and judgement.verdict is not None:
+        warnings = unknown_field_warnings(request.object)
+        judgement = replace(judgement, verdict=judgement.verdict.with_warnings(warnings))
     return replace(judgement, note=on_templates.note)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from app.admission.verdict import Effect, Verdict, judged, patched
+from app.base.spelling import Comparisons
 from app.base.value import Value
 from app.facts.carrier import Carrier, read_carrier_of_pod
 from app.facts.kinds import (
@@ -34,12 +35,7 @@ from app.rules.mnnvl.claim import Injection, inject
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
-from app.rules.set_mistakes import (
-    SCHEDULERS,
-    Comparisons,
-    misspelt_annotations,
-    unknown_scheduler,
-)
+from app.rules.set_mistakes import SCHEDULERS, misspelt_annotations, unknown_scheduler
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
 
@@ -172,7 +168,9 @@ async def judge_templates(
         )
     effects: dict[str, Effect] = {}
     names = Comparisons()
-    warnings += misspelt_annotations(map_at(workload, "metadata"), FieldPath("metadata"), names)
+    warnings += misspelt_annotations(
+        annotations_of(workload), labels_of(workload), FieldPath("metadata"), names
+    )
     for template in templates:
         await asyncio.sleep(0)
         warnings += _mistakes(template, names)
@@ -192,9 +190,10 @@ async def judge_templates(
 
 
 def _mistakes(template: Template, names: Comparisons) -> Iterator[str]:
-    metadata = map_at(template.object, "metadata")
-    yield from misspelt_annotations(metadata, template.path.child("metadata"), names)
-    scheduler = text_at(map_at(template.object, "spec"), "schedulerName")
+    pod = template.object
+    at = template.path.child("metadata")
+    yield from misspelt_annotations(annotations_of(pod), labels_of(pod), at, names)
+    scheduler = text_at(map_at(pod, "spec"), "schedulerName")
     if names.nearest(scheduler, SCHEDULERS):
         yield unknown_scheduler(scheduler, template.path.child("spec.schedulerName"))
 

@@ -150,7 +150,8 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None 
     holder = obj
     replicas = 1
     for field, path in at.steps:
-        replicas = int_of(holder.get("replicas"), 1)
+        if field == "podSpec":
+            replicas = int_of(holder.get("replicas"), 1)
         holder = walk_map(holder, field, path, findings)
     containers = _containers(holder, at, findings)
     walk_list(holder, "resourceClaims", at.path, findings)

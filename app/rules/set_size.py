@@ -4,7 +4,7 @@ Time and memory grow with the number of parts: a set of 9,990 cliques (1.1 MB) t
 judge, and the same time again whenever it changes.
 """
 
-from app.facts.grove.podcliqueset import MOST_PARTS, number_of_clique_names, number_of_parts
+from app.facts.grove.podcliqueset import MOST_PARTS, size_of_set
 from app.objects.fields import REASON_TOO_MANY, FieldError, Findings
 from app.objects.shape import JsonMap
 
@@ -15,18 +15,21 @@ def size_findings(obj: JsonMap, old: JsonMap | None) -> Findings:
     An UPDATE of a set that already exceeds a bound may keep or lower the number, so that sets that
     are older than the bound can still be scaled and corrected.
     """
+    size = size_of_set(obj)
+    if max(size.parts, size.clique_names) <= MOST_PARTS:
+        return []
+
     findings: Findings = []
-    parts = number_of_parts(obj)
-    if parts > MOST_PARTS and parts > number_of_parts(old or {}):
+    before = size_of_set(old or {})
+    if size.parts > max(MOST_PARTS, before.parts):
         message = (
-            f"Too many: {parts}: a PodCliqueSet must have at most {MOST_PARTS} cliques and scaling"
-            " groups"
+            f"Too many: {size.parts}: a PodCliqueSet must have at most {MOST_PARTS} cliques and"
+            " scaling groups"
         )
         findings.append(FieldError("spec.template.cliques", REASON_TOO_MANY, message))
-    names = number_of_clique_names(obj)
-    if names > MOST_PARTS and names > number_of_clique_names(old or {}):
+    if size.clique_names > max(MOST_PARTS, before.clique_names):
         message = (
-            f"Too many: {names}: the scaling groups of a PodCliqueSet must have at most"
+            f"Too many: {size.clique_names}: the scaling groups of a PodCliqueSet must have at most"
             f" {MOST_PARTS} cliqueNames"
         )
         field = "spec.template.podCliqueScalingGroups"

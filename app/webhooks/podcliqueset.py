@@ -13,7 +13,7 @@ from app.cluster.units import UnitOwners
 from app.cluster.view import ClusterView
 from app.facts.grove.template import Template, read_template
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.kube.api import ClusterError, Object
+from app.kube.api import ClusterError
 from app.objects.fields import FieldError
 from app.rules.dialects.dialect import SetVerdict
 from app.rules.mnnvl.sets import ignored_annotations, validate_annotations
@@ -38,7 +38,7 @@ class PodCliqueSetWebhook(Value):
             return judged(too_large)
 
         dialect = self.facts.dialect()
-        groups_read = self.facts.reads_groups
+        groups_read = dialect.reads_groups or not self.facts.known.names_grove
         template = read_template(request.object, groups_read=groups_read)
         old = None
         if request.old is not None:
@@ -48,9 +48,9 @@ class PodCliqueSetWebhook(Value):
         others = self.facts.sets_with_groups(request.namespace) if groups_read else None
         annotated, stored = validate_annotations(template, old, others)
 
-        minimums = minimum_findings(request.object)
+        minimums = minimum_findings(template)
         findings = [*constraints.findings, *annotated]
-        warnings = [*constraints.warnings, *stored, *mistake_warnings(request.object)]
+        warnings = [*constraints.warnings, *stored, *mistake_warnings(template)]
         if old is None:
             findings += minimums
         else:  # Grove's webhook rejects these itself, and stored sets must stay scalable
@@ -70,11 +70,13 @@ class PodCliqueSetWebhook(Value):
         if not findings and constraints.is_known:
             warnings += self._placing_warnings(template, constraints)
 
-        own_claims = {clique.name for clique in template.asking if clique.claims}
         units = self.units
-        if findings or not own_claims or units is None or old is not None:
+        if findings or units is None or old is not None or not template.mentions_mnnvl:
             return judged(findings, warnings)
-        return Later(lambda: _with_rivals(units, request.object, own_claims, warnings))
+        own_claims = {clique.name for clique in template.asking if clique.claims}
+        if not own_claims:
+            return judged(findings, warnings)
+        return Later(lambda: _with_rivals(units, request, own_claims, warnings))
 
     def _placing_warnings(self, template: Template, constraints: SetVerdict) -> list[str]:
         levels = constraints.levels
@@ -92,7 +94,7 @@ class PodCliqueSetWebhook(Value):
 
 
 async def _with_rivals(
-    units: UnitOwners, pcs: Object, names: Collection[str], warnings: Sequence[str]
+    units: UnitOwners, request: Request, names: Collection[str], warnings: Sequence[str]
 ) -> Verdict:
     """Return the verdict on a set whose cliques `names` request MNNVL and have claims of their own.
 
@@ -102,5 +104,5 @@ async def _with_rivals(
     findings: list[FieldError] = []
     with contextlib.suppress(ClusterError):
         async with patience(PATIENCE_SECONDS):
-            findings = await units.find_rival_of_set(pcs, names)
+            findings = await units.find_rival_of_set(request.object, request.namespace, names)
     return judged(findings, warnings)

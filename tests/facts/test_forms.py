@@ -2,20 +2,23 @@
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.base.json import to_json
+from app.cluster.rows import UNIT_PODS, read_grouped_pod
 from app.explain.known.snapshot import CLIQUES
 from app.facts.kubernetes.pod import PodForm
 from app.facts.table import NODES, PODS, WIDE_NODES, Row
 from app.kube.forms import Items, decoded_list
+from app.rules.mnnvl.missing import is_ending, runs_without_claim
 from tests.explain.fleet import facts
 from tests.explain.objects import objects_of
 from tests.explain.test_reasons import CASES, start
+from tests.fields_read import Steps, is_parsed, recorder
 
 TESTDATA = Path(__file__).parents[1] / "testdata"
 FORMED = (NODES, WIDE_NODES, PODS, CLIQUES)
@@ -57,6 +60,29 @@ def test_facts_are_those_of_whole_objects(row: Row[Any], source: Any) -> None:
     items = [item for item in source() if item["kind"] == row.resource.kind]
     assert len(items) > 100
     assert list(map(row.read, listed(items, row))) == list(map(row.read, items))
+
+
+READ_FROM_LISTS = [
+    *((row.resource.kind, row.read, row.form) for row in (*FORMED, UNIT_PODS)),
+    ("Pod", read_grouped_pod, PodForm),
+    ("Pod", runs_without_claim, PodForm),
+    ("Pod", is_ending, PodForm),
+]
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(
+    ("kind", "read", "form"), READ_FROM_LISTS, ids=[row[1].__name__ for row in READ_FROM_LISTS]
+)
+def test_readers_read_only_decoded_fields(
+    kind: str, read: Callable[[Any], object], form: Any
+) -> None:
+    paths: set[Steps] = set()
+    for item in (*recorded(), *made()):
+        if item["kind"] == kind:
+            read(recorder(item, (), paths))
+    assert paths
+    assert [path for path in sorted(paths) if not is_parsed(path, form)] == []
 
 
 @pytest.mark.parametrize("row", FORMED, ids=lambda row: row.read.__name__)

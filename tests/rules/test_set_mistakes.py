@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.rules.set_mistakes import MOST_COMPARED, minimum_findings, mistake_warnings, nearest
-
-KNOWN = ("packDomain", "topologyName", "pack")
+from app.base.spelling import MOST_COMPARED
+from app.facts.grove.template import read_template
+from app.rules.set_mistakes import minimum_findings, mistake_warnings
 
 
 def pcs(*cliques: Any, metadata: Any = None, **template: Any) -> dict[str, Any]:
@@ -16,9 +16,8 @@ def pcs(*cliques: Any, metadata: Any = None, **template: Any) -> dict[str, Any]:
     }
 
 
-def clique(scheduler: str = "", constraint: Any = None, **spec: Any) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": "c", "spec": {"podSpec": {"schedulerName": scheduler}, **spec}}
-    return made | ({"topologyConstraint": constraint} if constraint is not None else {})
+def clique(scheduler: str = "", **spec: Any) -> dict[str, Any]:
+    return {"name": "c", "spec": {"podSpec": {"schedulerName": scheduler}, **spec}}
 
 
 def group(**fields: Any) -> dict[str, Any]:
@@ -45,12 +44,12 @@ def group(**fields: Any) -> dict[str, Any]:
             ["spec.template.podCliqueScalingGroups[0].minAvailable"],
             id="a scaling group",
         ),
-        pytest.param(pcs(clique(replicas="2", minAvailable=3)), [], id="no number"),
+        pytest.param(pcs(clique(replicas=2, minAvailable="3")), [], id="no number"),
         pytest.param({"spec": 7}, [], id="no set at all"),
     ],
 )
 def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
-    assert [finding.field for finding in minimum_findings(obj)] == fields
+    assert [finding.field for finding in minimum_findings(read_template(obj))] == fields
 
 
 @pytest.mark.parametrize(
@@ -72,20 +71,6 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
             id="an unknown scheduler",
         ),
         pytest.param(
-            pcs(clique(constraint={"toplogyName": "t", "pack": {"requird": "rack"}})),
-            [
-                "spec.template.cliques[0].topologyConstraint.toplogyName: unknown field",
-                "spec.template.cliques[0].topologyConstraint.pack.requird: unknown field",
-            ],
-            id="fields of a constraint",
-        ),
-        pytest.param(
-            pcs(podCliqueScalingGroups=[group(minavailable=1)]),
-            ["spec.template.podCliqueScalingGroups[0].minavailable: unknown field"],
-            id="a field of a scaling group in other case",
-        ),
-        pytest.param(pcs(terminationDelay="1s", startupType="x"), [], id="other fields of Grove"),
-        pytest.param(
             pcs(metadata={"annotations": {"kai.scheduler/topology-required-placment": "x"}}),
             ["metadata.annotations[kai.scheduler/topology-required-placment]: no component"],
             id="an annotation of KAI",
@@ -102,24 +87,9 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
     ],
 )
 def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
-    found = mistake_warnings(obj)
+    found = mistake_warnings(read_template(obj))
     assert len(found) == len(starts)
     assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("packdomain", "packDomain"),
-        ("packDomains", "packDomain"),
-        ("topology_name", "topologyName"),
-        ("pack", ""),
-        ("zzz", ""),
-        ("packDomain" * 10, ""),
-    ],
-)
-def test_the_nearest_name(name: str, meant: str) -> None:
-    assert nearest(name, KNOWN) == meant
 
 
 def test_only_the_first_of_many_unknown_names_are_compared() -> None:
@@ -131,7 +101,7 @@ def test_only_the_first_of_many_unknown_names_are_compared() -> None:
     def warned(annotations: dict[str, str], clique_annotations: dict[str, str]) -> int:
         obj = pcs(clique(), clique() | {"annotations": clique_annotations})
         obj["metadata"] = {"annotations": annotations}
-        return len(mistake_warnings(obj))
+        return len(mistake_warnings(read_template(obj)))
 
     assert warned({**wrong, **foreign}, {}) == 1
     assert warned(usual, usual | wrong) == 1, "a name counts once"

@@ -353,3 +353,59 @@ async def test_the_claim_of_grove_is_never_changed() -> None:
         assert await judged(f"{OPERATOR}/{name}", Caller(operator_cluster(OPERATOR))) == {
             "allowed": True
         }
+
+
+async def test_a_minimum_above_the_replicas_of_a_clique() -> None:
+    def raised(obj: dict[str, Any]) -> None:
+        obj["spec"]["template"]["cliques"][0]["spec"]["minAvailable"] = 3
+
+    code, text = await answer("podcliqueset.three-levels", raised)
+    assert code == 422
+    assert text.startswith(
+        "spec.template.cliques[0].spec.minAvailable: Invalid value: 3: must not be greater than replicas (2)"
+    )
+
+
+async def test_a_scheduler_that_does_not_exist() -> None:
+    def misspelt(obj: dict[str, Any]) -> None:
+        obj["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["schedulerName"] = "kai-schedular"
+
+    code, text = await answer("podcliqueset.three-levels", misspelt)
+    assert code == 200
+    assert 'unknown scheduler "kai-schedular"' in text
+    assert "Did you mean kai-scheduler?" in text
+
+
+@pytest.mark.parametrize(("namespace", "code"), [("t", 422), ("default", 200)])
+async def test_a_clique_with_a_claim_of_its_own_for_the_channel(namespace: str, code: int) -> None:
+    """Only a claim template in the namespace of the set counts."""
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "channel", "namespace": namespace},
+        "spec": {
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "channel",
+                            "exactly": {
+                                "deviceClassName": "compute-domain-default-channel.nvidia.com"
+                            },
+                        }
+                    ]
+                }
+            }
+        },
+    }
+
+    def with_claim(obj: dict[str, Any]) -> None:
+        with_gpus(obj, 2)
+        clique = obj["spec"]["template"]["cliques"][0]
+        clique["annotations"] = {"grove.io/mnnvl-enabled": "true"}
+        own = {"name": "mine", "resourceClaimTemplateName": "channel"}
+        clique["spec"]["podSpec"]["resourceClaims"] = [own]
+
+    found, text = await answer("podcliqueset.three-levels", with_claim, template)
+    assert found == code, text
+    assert ("spec.podSpec.resourceClaims[0]" in text) is (code == 422)

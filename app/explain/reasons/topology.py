@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from app.base.groups import by_key
+from app.base.spelling import nearest
 from app.explain.gangs.gang import Gang
 from app.explain.known.amounts import gpus_of
 from app.explain.known.domains import Domains
@@ -27,7 +28,6 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.facts.named import Ref
 from app.objects.owners import OwnerRef
-from app.rules.set_mistakes import nearest
 from app.rules.topology.coverage import broadest_first
 from app.rules.topology.levels import instead, pasted, suggested_levels
 

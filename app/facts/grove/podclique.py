@@ -42,12 +42,22 @@ class PodFields(TypedDict, total=False):
     spec: _PodSpec | None
 
 
+class _PodSpecInSet(_PodSpec, total=False):
+    schedulerName: Any
+
+
+class _SpecInSet(TypedDict, total=False):
+    replicas: Any
+    minAvailable: Any
+    podSpec: _PodSpecInSet | None
+
+
 class _Clique(TypedDict, total=False):
     name: Any
     labels: Any
     annotations: Any
     topologyConstraint: Any
-    spec: _Spec | None
+    spec: _SpecInSet | None
 
 
 class _SetTemplate(TypedDict, total=False):

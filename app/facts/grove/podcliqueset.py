@@ -19,7 +19,9 @@ from app.objects.shape import (
     JsonMap,
     annotations_of,
     int_of,
+    list_of,
     map_at,
+    map_of,
     maps_at,
     maps_of,
     only,
@@ -339,23 +341,30 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/e2e/yaml
 """
 
 
-def number_of_parts(obj: JsonMap) -> int:
-    """Return the number of cliques and scaling groups of a PodCliqueSet."""
+class SetSize(Value):
+    """The size of a PodCliqueSet."""
+
+    parts: int
+    """The number of cliques and scaling groups."""
+    clique_names: int
+    """The number of cliqueNames of all scaling groups."""
+
+
+def size_of_set(obj: JsonMap) -> SetSize:
+    """Count the parts of a PodCliqueSet without reading them."""
     template = map_at(obj, "spec", "template")
-    lists = (template.get("cliques"), template.get("podCliqueScalingGroups"))
-    return sum(len(items) for items in lists if isinstance(items, list))
-
-
-def number_of_clique_names(obj: JsonMap) -> int:
-    """Return the number of cliqueNames of all scaling groups of a PodCliqueSet."""
-    groups = maps_at(obj, "spec", "template", "podCliqueScalingGroups")
-    lists = (group.get("cliqueNames") for group in groups)
-    return sum(len(names) for names in lists if isinstance(names, list))
+    groups = list_of(template.get("podCliqueScalingGroups"))
+    parts = len(list_of(template.get("cliques"))) + len(groups)
+    names = 0
+    for group in groups:
+        names += len(list_of(map_of(group).get("cliqueNames")))
+    return SetSize(parts, names)
 
 
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
     """Read a stored PodCliqueSet, without its parts if they are more than MOST_PARTS."""
-    if max(number_of_parts(obj), number_of_clique_names(obj)) <= MOST_PARTS:
+    size = size_of_set(obj)
+    if max(size.parts, size.clique_names) <= MOST_PARTS:
         return read_pod_clique_set(obj)
     spec = only(map_at(obj, "spec"), ("replicas",))
     return PodCliqueSet(**_spec({"metadata": obj.get("metadata"), "spec": spec}), is_cut=True)

@@ -52,22 +52,28 @@ def owner_text(owner: Owner) -> str:
 
 
 class SetPart(Value):
-    """The set, a scaling group or a clique.
-
-    `path` is that of what has the constraint. `constraint` is its topologyConstraint, None if it
-    has none. `annotations` are those about MNNVL. `queue` is the one of KAI that a label names,
-    else an annotation, with its path; None if neither does.
-    """
+    """The set, a scaling group or a clique."""
 
     owner: Owner
     path: FieldPath
+    """The path of what has the constraint."""
     constraint: JsonMap | None
+    """The topologyConstraint, or None if there is none."""
     annotations: JsonMap
+    """The annotations about MNNVL."""
+    all_annotations: JsonMap
+    labels: JsonMap
     queue: tuple[FieldPath, str] | None
+    """The path and the name of its KAI queue: a label's, else an annotation's, else None."""
+
+    @property
+    def metadata_path(self) -> FieldPath:
+        """The path of what has the labels and annotations."""
+        return _holder_path(self.owner, self.path)
 
     @property
     def annotations_path(self) -> FieldPath:
-        return _holder_path(self.owner, self.path).child("annotations")
+        return self.metadata_path.child("annotations")
 
     def path_of(self, annotation: str) -> FieldPath:
         return self.annotations_path.key(annotation)
@@ -92,35 +98,39 @@ def _holder_path(owner: Owner, path: FieldPath) -> FieldPath:
 
 
 class GroupTemplate(Value):
-    """A scaling group. `members` are the names of its cliques."""
+    """A scaling group."""
 
     name: str
     part: SetPart
     replicas: int
     min_available: int
+    """How many of the replicas must start together."""
     members: tuple[str, ...]
+    """The names of its cliques."""
 
 
 class CliqueTemplate(Value):
-    """A clique.
-
-    `pods` is their number in one replica of the set or of the scaling group. `gpus` are
-    those of one pod, with MIG devices; `whole_gpus` are only those called nvidia.com/gpu,
-    which Grove counts. `parts` are those whose annotations count, the most specific first.
-    `group` is its scaling group or None. `mnnvl_group` is the group of Grove that it is in,
-    or "". `claims` are the names in its resourceClaims, with their paths. `scheduler` is that of
-    its pods, "" for the default one of Grove.
-    """
+    """A clique."""
 
     name: str
     pods: int
+    """The number of its pods in one replica of the set or of the scaling group."""
+    min_available: int
+    """How many of these pods must start together."""
     gpus: int
+    """The GPUs of one pod, MIG devices included."""
     whole_gpus: int
+    """The GPUs of one pod that are called nvidia.com/gpu. Grove counts only these."""
     parts: tuple[SetPart, ...]
+    """The parts whose annotations apply to it, the most specific first."""
     group: GroupTemplate | None
+    """The scaling group that contains it."""
     mnnvl_group: str
+    """The group of Grove (`grove.io/mnnvl-group`) that it is in, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
+    """The paths and names of its resourceClaims."""
     scheduler: str = ""
+    """The schedulerName of its pods, or "" for Grove's default."""
 
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique.
@@ -157,20 +167,18 @@ GroupsOf = Mapping[str, Mapping[Owner, GroupTemplate]]
 
 
 class Template(Value):
-    """A PodCliqueSet.
-
-    `parts` are the set, then its groups and cliques in list order. `groups_of` has the scaling
-    groups of each clique, by its name. `findings` are about parts that don't have the CRD's
-    shape, which count as absent.
-    """
+    """A PodCliqueSet."""
 
     name: str
     replicas: int
     parts: tuple[SetPart, ...]
+    """The set, then its groups and cliques in list order."""
     groups: tuple[GroupTemplate, ...]
     cliques: tuple[CliqueTemplate, ...]
     groups_of: GroupsOf
+    """The scaling groups of each clique, by its name."""
     findings: tuple[FieldError, ...]
+    """Findings about parts that don't have the CRD's shape, which count as absent."""
 
     @property
     def mentions_mnnvl(self) -> bool:
@@ -271,7 +279,7 @@ def _read_part(
     queue = None
     if KAI_QUEUE in labels or KAI_QUEUE in annotations:
         queue = _queue(labels, annotations, _holder_path(owner, path))
-    return SetPart(owner, path, constraint, about_mnnvl, queue)
+    return SetPart(owner, path, constraint, about_mnnvl, annotations, labels, queue)
 
 
 def _queue(labels: JsonMap, annotations: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
@@ -324,9 +332,11 @@ def _read_clique(
     if groups_read:
         mnnvl_group = next((part.group for part in parts if part.group is not None), "")
 
+    pods = int_of(spec.get("replicas"), 1)
     return CliqueTemplate(
         name,
-        int_of(spec.get("replicas"), 1),
+        pods,
+        int_of(spec.get("minAvailable"), pods),
         gpus.every,
         gpus.whole,
         parts,

@@ -182,10 +182,12 @@ def apart_warnings(
     `required` has the domain that each owner requires, one of `levels`. If all nodes are in one
     such domain, there is no warning.
     """
-    groups = [group for group in template.groups if group.replicas > group.min_available]
-    domains = [level.domain for level in levels]
     domain = required.get(SET, "")
-    if domain not in domains or not groups:
+    groups = [group for group in template.groups if group.replicas > group.min_available]
+    if not domain or not groups:
+        return []
+    domains = [level.domain for level in levels]
+    if domain not in domains:
         return []
 
     keys = tuple(level.key for level in levels)

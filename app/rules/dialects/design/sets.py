@@ -134,6 +134,8 @@ def _added(
 def _below_host(constraints: Constraints, topology: ClusterTopology) -> list[str]:
     """Return a warning for each constraint on a level that KAI cannot use."""
     usable = [level.domain for level in topology.levels_for_kai]
+    if len(usable) == len(topology.levels):
+        return []
     below = topology.domains.difference(usable)
     return [
         f'{constraint.path}: KAI cannot use level "{constraint.domain}", which is below'

@@ -1,0 +1,58 @@
+"""Fields in the document of a PodCliqueSet that are probably typos."""
+
+from typing import Any
+
+import pytest
+
+from app.rules.unknown_fields import unknown_field_warnings
+
+
+def document(*cliques: Any, **template: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"cliques": list(cliques), **template}}}
+
+
+def clique(constraint: Any = None, **spec: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": "c", "spec": spec}
+    return made | ({"topologyConstraint": constraint} if constraint is not None else {})
+
+
+@pytest.mark.parametrize(
+    ("obj", "starts"),
+    [
+        pytest.param(
+            document(clique({"toplogyName": "t", "pack": {"requird": "rack"}})),
+            [
+                "spec.template.cliques[0].topologyConstraint.toplogyName: unknown field",
+                "spec.template.cliques[0].topologyConstraint.pack.requird: unknown field",
+            ],
+            id="fields of a constraint",
+        ),
+        pytest.param(
+            document(clique({"zone": "a"})),
+            ["spec.template.cliques[0].topologyConstraint.zone: unknown field"],
+            id="a constraint has no other fields, whatever they are called",
+        ),
+        pytest.param(
+            document(podCliqueScalingGroups=[{"name": "g", "minavailable": 1}]),
+            ["spec.template.podCliqueScalingGroups[0].minavailable: unknown field"],
+            id="a field of a scaling group in other case",
+        ),
+        pytest.param(
+            document(clique(minAvailabel=1)),
+            ["spec.template.cliques[0].spec.minAvailabel: unknown field"],
+            id="a field of a clique's spec",
+        ),
+        pytest.param(
+            document(topologyConstraints={"packDomain": "rack"}),
+            ["spec.template.topologyConstraints: unknown field"],
+            id="a field of the template",
+        ),
+        pytest.param(document(terminationDelay="1s", startupType="x"), [], id="other fields"),
+        pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),
+        pytest.param({"spec": 7}, [], id="no set at all"),
+    ],
+)
+def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
+    found = unknown_field_warnings(obj)
+    assert len(found) == len(starts), found
+    assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
