@@ -13,11 +13,10 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
+from app.base.unusable import UnusableInput
 from app.commands import COMMANDS
-from app.commands.completion import COMPLETING, complete
-from app.commands.options import UNUSABLE, Command, Parser, complain
+from app.commands.options import COMPLETING, UNUSABLE, Command, Parser, complain
 from app.config.error import ConfigurationError
-from app.dry_run.budget import UnusableInput
 
 # the last collection would examine all modules, which takes longer than many a command
 atexit.register(gc.freeze)
@@ -43,6 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         command.add_options(commands[name])
 
     if COMPLETING in os.environ:
+        from app.commands.completion import complete
+
         complete(parser)
 
     arguments, unknown = parser.parse_known_args(argv)

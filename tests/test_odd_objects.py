@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.cluster import rows
-from app.facts import table
+from app.facts import explained, table
 from app.facts.table import Row
 from tests.effort import tries
 from tests.fuzz.clusters import NUMBERS, TEXTS, objects_in, read_cluster, stored
@@ -62,7 +62,9 @@ OURS: Object = {
 }
 """What we write for ourselves, which no other cluster here has."""
 
-FOR_PEOPLE = [row for row in vars(table).values() if isinstance(row, Row) and row.title]
+FOR_PEOPLE = [
+    row for row in (vars(table) | vars(explained)).values() if isinstance(row, Row) and row.title
+]
 """The rows that commands read from files too, whose metadata no API server has checked."""
 
 

@@ -113,7 +113,7 @@ OTHERWISE_SHOWN = {
     "held_channels.py": "findings of an audit",
     "owner.py": "findings of an audit",
     "dialect.py": "findings of an audit",
-    "missing.py": "findings of an audit",
+    "lost_claims.py": "findings of an audit",
     "podgangs.py": "findings of an audit",
     "satisfaction.py": "the condition TopologyConstraintSatisfied",
     "kai_podgroup.py": "events on PodGroups",

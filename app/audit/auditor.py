@@ -14,7 +14,8 @@ from typing import TypeVar
 from app.audit.claims import ClaimAudit
 from app.audit.finding import FORMER_API, NEVER_ALLOCATED, Finding, Tally, remedy_for, warning
 from app.base.groups import by_key
-from app.cluster.cluster import Cluster, Listing, read_into
+from app.cluster.cluster import Cluster
+from app.cluster.filled import Listing, read_into
 from app.cluster.view import DIALECTS
 from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
@@ -41,7 +42,8 @@ from app.objects.shape import key_of, labels_of
 from app.objects.time import timestamp
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
-from app.rules.mnnvl.missing import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim, runs_without_claim
+from app.rules.mnnvl.lost_claims import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim
+from app.rules.mnnvl.missing import runs_without_claim
 from app.webhooks.policies import exempt_namespaces
 from app.webhooks.registry import routes_over
 

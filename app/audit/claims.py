@@ -5,7 +5,8 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from app.audit.finding import Finding, warning
-from app.cluster.pods import claims_held_in_deletion, pods_without_claim
+from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.pods import pods_without_claim
 from app.cluster.view import ClusterView
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim, read_resource_claim
@@ -20,14 +21,8 @@ from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.claimed import ClaimedMember
 from app.rules.mnnvl.held_channels import held_channels
-from app.rules.mnnvl.missing import (
-    PUT_BACK,
-    REPLACE,
-    Unclaimed,
-    held_in_deletion,
-    lacks_claim,
-    read_clique,
-)
+from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
+from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
 from app.stores.stores import Stores
 
 LACKS = (

@@ -1,40 +1,31 @@
 """One cluster: the stores of its facts, the readers of these stores, and its MNNVL resources."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
-
-from msgspec import field
 
 from app.base.sample import Checks, Sample, gauge
 from app.base.value import Value
 from app.cluster.owners import MnnvlOwners
 from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
-from app.cluster.view import OWNER_RULES, WHOLE, ClusterView, Known, dialect_of
+from app.cluster.view import OWNER_RULES, WHOLE, ClusterView, Known
 from app.config.schema import Configuration
 from app.facts.carrier import Carrier
-from app.facts.grove.topology import Level
-from app.facts.kinds import CLUSTER_TOPOLOGY, NEIGHBOURS
-from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, TOPOLOGIES, Row
-from app.kube.api import Client, ClusterError, Object, Objects
+from app.facts.kinds import NEIGHBOURS
+from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, Row
+from app.kube.api import Object, Objects
 from app.kube.discovery import Discovery, unknown_version
 from app.kube.store import WatchStore
 from app.objects.fields import FieldError
-from app.objects.resource import Resource
 from app.rules.mnnvl.bounds import OwnGroup
 from app.rules.mnnvl.warnings import NvlinkDomains
 from app.rules.topology.coverage import Nodes
-from app.rules.topology.levels import desired_levels
-from app.stores import listed
-from app.stores.documents import DocumentObjects
-from app.stores.stores import Stores, fill
+from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
 """The age from which a cache is reported as stale. A watch gets an event or bookmark each minute.
 """
 
-_NEWEST = str(2**62)
-"""A resourceVersion that is newer than any stored one."""
 
 NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
 
@@ -178,86 +169,3 @@ class ForTemplates(Value):
 
     async def own_group(self, pod: Object, namespace: str) -> OwnGroup | None:
         return await self.units.own_group(pod, namespace)
-
-
-# Stores that are filled once, from documents or from lists.
-
-
-def cluster_of(
-    configuration: Configuration, documents: Iterable[Object], *, is_whole: bool = True
-) -> Cluster:
-    """Return a cluster that contains only `documents`.
-
-    If they lack the managed topology of the dialect in force, add one with the configured levels,
-    as the leader would create it. `is_whole` tells whether objects that are not among the documents
-    don't exist. Otherwise nothing is known about them.
-    """
-    objects = DocumentObjects(documents, is_whole=is_whole)
-    name = configuration.cluster_topology.name
-    levels = configuration.levels
-    resource = dialect_of(objects).resource
-    if levels and not objects.contains(resource, name):
-        objects.add({**desired_cluster_topology(name, levels), "kind": resource.kind})
-    known = Known(is_whole, objects.names_grove)
-    cluster = Cluster(objects, configuration, known=known)
-    fill_from(cluster, objects.of)
-    return cluster
-
-
-def fill_from(cluster: Cluster, objects_of: Callable[[Resource], Iterable[Object]]) -> None:
-    """Fill every store with the objects that `objects_of` returns for its resource."""
-    for row, store in cluster.all_stores:
-        fill(store, objects_of(row.resource))
-
-
-def desired_cluster_topology(name: str, levels: Sequence[Level]) -> Object:
-    """Return the managed ClusterTopology with the configured `levels`."""
-    return {
-        "apiVersion": CLUSTER_TOPOLOGY.api_version(),
-        "kind": CLUSTER_TOPOLOGY.kind,
-        "metadata": {"name": name},
-        "spec": {"levels": desired_levels(levels)},
-    }
-
-
-async def cluster_around(
-    documents: Sequence[Object], client: Client, configuration: Configuration
-) -> tuple[Cluster, list[str]]:
-    """Return the facts of a cluster as if `documents` were stored in it.
-
-    Also return the resources that could not be read, each with the reason.
-    """
-    cluster = Cluster(client, configuration)
-    listing = await read_into(cluster, client, configuration.levels, None)
-    own = DocumentObjects(documents)
-    for fact, store in cluster.stores:
-        for obj in own.of(fact.resource):
-            store.note({**obj, "metadata": {**obj["metadata"], "resourceVersion": _NEWEST}})
-    return cluster, [f"{resource} ({error.message})" for resource, error in listing.unread.items()]
-
-
-class Listing(Value):
-    """The result of `read_into`."""
-
-    unread: Mapping[Resource, ClusterError] = field(default_factory=dict)
-    """The reason for each resource that could not be read."""
-    stands_in: bool = False
-    """Whether the managed ClusterTopology was added, because it doesn't exist."""
-
-
-async def read_into(
-    cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
-) -> Listing:
-    """Fill each store of `cluster` once (`stores/listed`).
-
-    If the managed ClusterTopology doesn't exist although its API is in force, add one with
-    `levels`.
-    """
-    unread = await listed.read(cluster.stores, client, namespace)
-    topologies = cluster.stores[TOPOLOGIES]
-    in_force = cluster.facts.dialect().resource is CLUSTER_TOPOLOGY
-    missing = in_force and topologies.synced and topologies.get("", cluster.topology_name) is None
-    if missing and levels:
-        fill(topologies, [desired_cluster_topology(cluster.topology_name, levels)])
-
-    return Listing(unread, bool(missing and levels))

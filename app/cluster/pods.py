@@ -11,15 +11,14 @@ from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct, field
 
-from app.facts.kubernetes.pod import PodForm
+from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.labels import PODGANG
 from app.facts.nvidia.computedomain import claims_used_by
-from app.kube.api import Key, Object, Reader, Selection, pages
+from app.kube.api import Key, Reader, Selection, pages
 from app.kube.backoff import Backoff
 from app.objects.resource import POD
-from app.objects.shape import key_of
 from app.objects.time import Clock
-from app.rules.mnnvl.missing import clique_of_pod, is_ending, reserving_pods, runs_without_claim
+from app.rules.mnnvl.missing import clique_of_pod, runs_without_claim
 
 
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
@@ -35,32 +34,6 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
                 key = (namespace, clique_of_pod(pod))
                 found.setdefault(key, []).append(pod["metadata"]["name"])
     return found
-
-
-async def claims_held_in_deletion(
-    client: Reader, claims: Iterable[Object]
-) -> list[tuple[Object, list[str]]]:
-    """Return those of `claims` that are being deleted while Pods hold them, each with these Pods.
-
-    Pods that are being deleted don't count, because they release the claim soon. Raise
-    ClusterError.
-    """
-    held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
-    lasting = {
-        namespace: await _lasting_pods(client, namespace)
-        for namespace in sorted({key_of(claim)[0] for claim, _ in held})
-    }
-    in_use = ((claim, sorted(pods & lasting[key_of(claim)[0]])) for claim, pods in held)
-    return [(claim, pods) for claim, pods in in_use if pods]
-
-
-async def _lasting_pods(client: Reader, namespace: str) -> set[str]:
-    return {
-        pod["metadata"]["name"]
-        async for page in pages(client, Selection(POD, namespace, form=PodForm))
-        for pod in page.items
-        if not is_ending(pod)
-    }
 
 
 SHARED_SECONDS = 5.0

@@ -8,7 +8,7 @@ from app.base.value import Value, Versioned
 from app.facts import carrier, kinds
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
-from app.facts.kubernetes.pod import PodForm
+from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.named import read_key, read_name
 from app.facts.table import BY_SET, Row, in_namespace

@@ -11,7 +11,7 @@ from app.audit.auditor import Auditor
 from app.audit.progress import Progress
 from app.base import logs
 from app.base.visible import visible_json
-from app.cluster.connect import looking_client
+from app.cluster.looking import looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
     Command,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import uvloop
 
 from app.base.visible import visible
-from app.cluster.cluster import Cluster, cluster_around, cluster_of
+from app.cluster.cluster import Cluster
+from app.cluster.filled import cluster_around, cluster_of
 from app.commands.files import documents_of, objects_in
 from app.commands.options import (
     LIKE_KUBECTL,
@@ -107,8 +108,8 @@ async def _check_with_cluster(
 ) -> tuple[list[Judgement], list[str]]:
     """Return verdicts on `objects` with the facts of a cluster, and what could not be read."""
     # these load aiohttp, which a check without a cluster doesn't need
-    from app.cluster.connect import looking_client
-    from app.kube.client import ReadOnlyClient
+    from app.cluster.looking import looking_client
+    from app.kube.read_only import ReadOnlyClient
 
     async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:
         await client.discovery.refresh()

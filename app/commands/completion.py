@@ -4,9 +4,6 @@ import argparse
 
 from app.commands.options import Command, needs_extra
 
-COMPLETING = "_ARGCOMPLETE"
-"""The variable that a shell sets to ask for completions. The line so far is in COMP_LINE."""
-
 _PROGRAMS = ("grove-admission", "kubectl-grove_admission")
 _SHELLS = ("bash", "zsh", "fish")
 

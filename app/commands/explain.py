@@ -13,8 +13,9 @@ import uvloop
 from msgspec.structs import replace
 
 from app.base import logs
+from app.base.unusable import UnusableInput
 from app.base.visible import visible, visible_json
-from app.cluster.connect import reading_client
+from app.cluster.looking import reading_client
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -25,7 +26,6 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import add_record_options, facts_in, write_record
-from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.waiting import rows, waiting_alone, workloads
 from app.explain.known.index import Index
@@ -37,8 +37,8 @@ from app.explain.shown.names import meant
 from app.explain.shown.rights import may_not_read, refusal
 from app.explain.shown.text import text, unseen_words
 from app.explain.shown.waiting_text import exit_code, list_document, list_text
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import Ref, read_key
-from app.facts.unit_owners import WORKLOAD_KINDS
 from app.kube.api import ClusterError, Reader, Selection
 from app.kube.contexts import namespace_of
 from app.stores.around import ASKED

@@ -7,7 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from app.dry_run.budget import OF_FILE, Budget, NoDocument, ReadingLimits, UnusableInput
+from app.base.unusable import NoDocument, UnusableInput
+from app.dry_run.budget import OF_FILE, Budget, ReadingLimits
 from app.dry_run.documents import read_documents, stream_documents
 from app.kube.api import Object
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from app.base.fitted import fitted
+from app.base.unusable import UnusableInput
 from app.base.value import Value
 from app.base.visible import visible, visible_json
-from app.dry_run.budget import UnusableInput
 
 # importing pydantic takes a tenth of a second; commands without a configuration skip it
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ REFUSED = 1
 """Exit code: something was rejected or failed."""
 UNUSABLE = 2
 """Exit code: unusable input."""
+
+
+COMPLETING = "_ARGCOMPLETE"
+"""The variable that a shell sets to ask for completions. The line so far is in COMP_LINE."""
 
 
 class Command(Value):
@@ -190,7 +194,7 @@ def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) 
     If the user's credentials were rejected, also print how to renew them.
     """
     # loads aiohttp, which commands without a cluster don't need
-    from app.cluster.connect import how_to_renew
+    from app.cluster.looking import how_to_renew
 
     complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
+from app.base.unusable import UnusableInput
 from app.commands.options import Command, add_config, configured
 from app.config.schema import Configuration
-from app.dry_run.budget import UnusableInput
 from app.facts.labels import KAI_SCHEDULER
 from app.kube.api import Object
 from app.webhooks.policies import (

@@ -7,7 +7,7 @@ import time
 import uvloop
 
 from app.base import logs
-from app.cluster.connect import reading_client
+from app.cluster.looking import reading_client
 from app.commands.options import (
     Command,
     add_offline,

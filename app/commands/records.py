@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.base.record import UnusableRecord, is_record, record_of, recorded_facts
+from app.base.unusable import UnusableInput
 from app.commands.files import stream_of
 from app.commands.options import complain
-from app.dry_run.budget import UnusableInput
 from app.explain.known.read import facts_of
 from app.explain.known.snapshot import Snapshot
 from app.facts.named import Ref

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from app.base import logs
-from app.commands.files import objects_in
+from app.base.unusable import UnusableInput
 from app.commands.options import (
     REFUSED,
     Command,
@@ -21,7 +21,6 @@ from app.commands.options import (
 )
 from app.config.error import ConfigurationError
 from app.config.schema import Configuration
-from app.dry_run.budget import UnusableInput
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError
 from app.objects.resource import Resource
@@ -86,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     objects = None
     if arguments.objects is not None:
+        from app.commands.files import objects_in
+
         objects = objects_in(arguments.objects)
 
     readable = logs.is_readable(arguments.log_format, sys.stdout)

@@ -8,8 +8,9 @@ from pathlib import Path
 import uvloop
 
 from app.base import logs
+from app.base.unusable import UnusableInput
 from app.base.value import Value
-from app.cluster.connect import reading_client
+from app.cluster.looking import reading_client
 from app.commands.files import objects_in
 from app.commands.options import (
     UNUSABLE,
@@ -22,7 +23,6 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import facts_in
-from app.dry_run.budget import UnusableInput
 from app.explain.answers.survey import (
     DomainReport,
     Preview,

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from app.base.unusable import UnusableInput
 from app.certificates.certificate import split_bundle
 from app.commands.files import text_of
 from app.commands.options import Command
-from app.dry_run.budget import UnusableInput
 from app.objects.names import is_label
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
 

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 
 from app import __version__
 from app.base.value import Value
-from app.cluster.connect import how_to_renew, looking_client
+from app.cluster.looking import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
 from app.console.listing import WaitingList
@@ -30,11 +30,12 @@ from app.console.settings import ConsoleSettings
 from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.explain.live import Live
 from app.facts.kinds import ALL
-from app.kube.client import HttpClient, ReadOnlyClient
+from app.kube.client import HttpClient
+from app.kube.read_only import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.server.listener import authority, bind
 from app.stores.collector import pause_until
-from app.stores.stores import Namespaces, PermittedStores
+from app.stores.permitted import Namespaces, PermittedStores
 
 TOKEN_BYTES = 24
 HIDDEN = (SECRET, CONFIG_MAP)

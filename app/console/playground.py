@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import yaml
 
 from app.admission.verdict import Verdict
+from app.base.unusable import UnusableInput
 from app.base.value import Value
-from app.cluster.cluster import cluster_around, cluster_of
+from app.cluster.filled import cluster_around, cluster_of
 from app.config.schema import Configuration
 from app.console.page import ConsolePage, Query, Values
 from app.console.source import difference, line_of, masked, roots
-from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned

@@ -8,7 +8,8 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from app.base.groups import by_key
-from app.cluster.pods import claims_held_in_deletion, pods_without_claim
+from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.pods import pods_without_claim
 from app.cluster.rows import StoredClique
 from app.cluster.view import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
@@ -31,14 +32,8 @@ from app.objects.resource import Resource
 from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
 from app.rules.mnnvl.claimed import demands_in
-from app.rules.mnnvl.missing import (
-    PUT_BACK,
-    REPLACE,
-    Unclaimed,
-    held_in_deletion,
-    lacks_claim,
-    read_clique,
-)
+from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
+from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5

@@ -24,7 +24,7 @@ from app.doctor.service import Endpoint
 from app.doctor.targets import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.facts.kinds import CLAIM_TEMPLATE, NEIGHBOURS
-from app.facts.unit_owners import WORKLOAD_KINDS
+from app.facts.made_for import WORKLOAD_KINDS
 from app.kube.api import Client, Selection, every
 from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.selector import selects

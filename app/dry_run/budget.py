@@ -11,25 +11,11 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from app.base.unusable import UnusableInput
 from app.base.value import Value
 from app.objects.time import Clock
 
 MIB = 2**20
-
-
-class UnusableInput(ValueError):
-    """The text contains no valid documents, or too many.
-
-    The message states the reason and the place.
-    """
-
-
-class NoDocument(UnusableInput):
-    """The text has no document. If it `has_text`, that are Lists without items, or comments."""
-
-    def __init__(self, *, has_text: bool) -> None:
-        super().__init__("there is no document in it")
-        self.has_text = has_text
 
 
 class ReadingLimits(Value):

@@ -16,15 +16,8 @@ import yaml
 from msgspec import Struct
 
 from app.base.json import NotJson, from_json, to_json
-from app.dry_run.budget import (
-    OF_FILE,
-    OF_REQUEST,
-    Budget,
-    NoDocument,
-    UnusableInput,
-    spend_json,
-    spend_yaml,
-)
+from app.base.unusable import NoDocument, UnusableInput
+from app.dry_run.budget import OF_FILE, OF_REQUEST, Budget, spend_json, spend_yaml
 from app.kube.api import Object
 
 _UNFIT = (LookupError, AttributeError, TypeError, ArithmeticError)

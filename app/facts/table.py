@@ -1,8 +1,6 @@
-"""The table of what is kept: a row for each kind that is cached, or read to be explained.
+"""The table of what a server keeps: a row for each kind that verdicts or warnings need.
 
-A kind has at most two rows: a server that keeps all objects needs few of their fields, and those
-that begin with `WIDE` are for explanations. What only the leader keeps is in `cluster/rows`, and
-the PodCliques of explanations are in `explain/known/snapshot`.
+What only the leader keeps is in `cluster/rows`, and what explanations read in `facts/explained`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,35 +10,22 @@ from msgspec import field
 
 from app.base.value import Value
 from app.facts import kinds
-from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set, read_set_with_status
-from app.facts.grove.podgang import StoredGang, read_pod_gang, read_pod_gang_map, read_stored_gang
+from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
+from app.facts.grove.podgang import StoredGang, read_stored_gang
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
-from app.facts.kai.podgroup import read_kai_pod_group
-from app.facts.kai.queue import read_queue
 from app.facts.kai.topology import read_kai_topology
 from app.facts.kubernetes.claim import (
     NVIDIA_GPUS,
-    read_claim_template,
-    read_device_class,
-    read_resource_claim,
-    read_resource_slice,
     read_slice_gpus,
 )
-from app.facts.kubernetes.event import read_event
-from app.facts.kubernetes.kueue import read_kueue_workload
-from app.facts.kubernetes.node import NodeForm, read_node, read_node_labels
-from app.facts.kubernetes.pod import PodForm, read_pod
-from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
-from app.facts.kubernetes.workload import read_priority_class, read_workload, read_workload_group
+from app.facts.kubernetes.node import NodeForm, read_node_labels
 from app.facts.labels import MNNVL_MANAGED
 from app.facts.named import Key, read_name
 from app.facts.nvidia.computedomain import (
     MnnvlResource,
-    read_compute_domain,
-    read_domain_clique,
     read_mnnvl_resource,
 )
-from app.objects.resource import EVENT, NODE, POD, Resource
+from app.objects.resource import NODE, Resource
 
 T = TypeVar("T")
 
@@ -52,9 +37,6 @@ The facts of most objects take less than 1 KiB.
 
 TOO_LARGE = "TooLargeToRead"
 """The reason of the event on an object of which more would have to be kept."""
-
-MOST_OF_LARGE_GANGS = 2**18
-"""Bytes of JSON that explanations keep of a gang. It names each of its thousands of pods."""
 
 
 class Row(Value, Generic[T], dict=True, eq=False):
@@ -188,53 +170,3 @@ SLICE_GPUS = Row(
 
 FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
 """The rows that only warnings need: a server is ready without them, and may lack the rights."""
-
-WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
-PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm)
-WIDE_SETS = Row(kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets")
-WIDE_GANGS = Row(
-    kinds.POD_GANG, read_pod_gang, name="gangs", title="PodGangs", most=MOST_OF_LARGE_GANGS
-)
-GANG_MAPS = Row(kinds.POD_GANG_MAP, read_pod_gang_map, name="gang_maps", title="PodGangMaps")
-KAI_POD_GROUPS = Row(
-    kinds.POD_GROUP,
-    read_kai_pod_group,
-    name="pod_groups",
-    title="KAI's PodGroups",
-    most=MOST_OF_LARGE_GANGS,
-)
-QUEUES = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
-PRIORITIES = Row(
-    kinds.PRIORITY_CLASS, read_priority_class, name="priorities", title="PriorityClasses"
-)
-WIDE_CLAIMS = Row(kinds.RESOURCE_CLAIM, read_resource_claim, name="claims", title="ResourceClaims")
-CLAIM_TEMPLATES = Row(
-    kinds.CLAIM_TEMPLATE,
-    read_claim_template,
-    name="claim_templates",
-    title="ResourceClaimTemplates",
-)
-SLICES = Row(kinds.RESOURCE_SLICE, read_resource_slice, name="slices", title="ResourceSlices")
-WIDE_DEVICE_CLASSES = Row(
-    kinds.DEVICE_CLASS, read_device_class, name="device_classes", title="DeviceClasses"
-)
-WIDE_DOMAINS = Row(
-    kinds.COMPUTE_DOMAIN, read_compute_domain, name="compute_domains", title="ComputeDomains"
-)
-DOMAIN_CLIQUES = Row(
-    kinds.DOMAIN_CLIQUE, read_domain_clique, name="domain_cliques", title="ComputeDomainCliques"
-)
-WORKLOAD_NAMES = Row(kinds.WORKLOAD, read_workload, name="workloads", title="Workloads")
-WORKLOAD_GROUPS = Row(
-    kinds.K8S_POD_GROUP, read_workload_group, name="workload_groups", title="PodGroups of Workloads"
-)
-KUEUE_WORKLOADS = Row(
-    kinds.KUEUE_WORKLOAD, read_kueue_workload, name="kueue_workloads", title="Kueue's Workloads"
-)
-VOLUME_CLAIMS = Row(
-    kinds.VOLUME_CLAIM, read_volume_claim, name="volume_claims", title="PersistentVolumeClaims"
-)
-STORAGE_CLASSES = Row(
-    kinds.STORAGE_CLASS, read_storage_class, name="storage_classes", title="StorageClasses"
-)
-EVENTS = Row(EVENT, read_event, name="events", title="events")

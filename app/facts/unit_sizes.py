@@ -14,7 +14,7 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import MNNVL_ENABLED
-from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, NamedOwner
+from app.facts.unit_owners import RAY_GROUP, REPLICATED_JOB, NamedOwner, UnitSize
 from app.objects.resource import JOB
 from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, maps_at, text_at
 
@@ -28,13 +28,6 @@ class PodsOfTemplate(Value):
     template: JsonMap
     pods: int
     labels: Mapping[str, str] = {}
-
-
-class UnitSize(Value):
-    """The number of Pods in one unit of a workload, and of units that the workload has."""
-
-    pods: int
-    units: int
 
 
 Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]

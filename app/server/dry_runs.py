@@ -2,20 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from app.admission.decide import Route
 from app.base.json import to_json
-from app.dry_run.budget import MIB, OF_REQUEST, Budget, UnusableInput
+from app.base.unusable import UnusableInput
+from app.dry_run.budget import MIB, OF_REQUEST, Budget
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, judge
 from app.kube.api import Object
+from app.server.parameters import Parameters
 
 MAX_DRY_RUN = 2 * 1024 * 1024
 """The most bytes of a body."""
@@ -35,25 +35,10 @@ With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answ
 """
 JUDGING_SECONDS = 100.0
 """The time limit of a dry run, a little less than that of its connection."""
-DRY_RUN_USER = "dry-run"
-"""The default user name."""
 
 
 class BodyTooLarge(UnusableInput):
     """The body of a dry run is larger than the limit."""
-
-
-class Parameters(BaseModel):
-    """The query parameters of a dry run."""
-
-    operation: Literal["CREATE", "UPDATE", "DELETE"] = Field(
-        "CREATE", description="the operation of the requests"
-    )
-    user: str = Field(DRY_RUN_USER, description="the name of the user who sends the requests")
-    old: str = Field("", description="the documents that an UPDATE replaces, as YAML or JSON")
-    output: Literal["json", "text"] = Field(
-        "json", description="json for programs, text for people"
-    )
 
 
 class DryRuns:

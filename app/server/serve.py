@@ -17,7 +17,7 @@ from app.admission.serving import ConnectionLimits
 from app.base.value import Value
 from app.certificates.keeper import self_managed_source
 from app.certificates.source import CertificateSource, ClientCas, file_source, read_client_cas
-from app.cluster.cluster import Cluster, cluster_of
+from app.cluster.cluster import Cluster
 from app.cluster.connect import limits as client_limits
 from app.cluster.connect import server_client
 from app.config.schema import Configuration
@@ -34,7 +34,6 @@ from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
 from app.server.tools import ToolsDoor
-from app.server.tracing import tracing
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.stores import stores
@@ -238,12 +237,16 @@ async def _started(server: Server, duties: Duties) -> AsyncIterator[Running]:
 
 def exchange_of(configuration: Configuration, cluster: Cluster, reports: Reports) -> Exchange:
     """Return the exchange that gives, counts and logs the verdicts of all webhooks."""
-    endpoint = configuration.tracing.endpoint
+    trace = None
+    if configuration.tracing.endpoint:
+        from app.server.tracing import tracing
+
+        trace = tracing(configuration.tracing.endpoint)
     return Exchange(
         served_routes(configuration, cluster),
         reports.record,
         only_known=bool(configuration.server.client_ca_file),
-        trace=tracing(endpoint) if endpoint else None,
+        trace=trace,
     )
 
 
@@ -282,6 +285,9 @@ async def connected(
     are the facts instead of a cluster, and there is no client.
     """
     if objects is not None:
+        # this loads the readers of documents, which a server of a cluster doesn't need
+        from app.cluster.filled import cluster_of
+
         yield cluster_of(configuration, objects), None
         return
     async with server_client(configuration, kubeconfig, context, resources) as client:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from app.facts import kinds
 from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.labels import SET_SELECTORS
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import Ref
 from app.facts.table import ROOM
-from app.facts.unit_owners import WORKLOAD_KINDS
 from app.objects.resource import NODE, POD, Resource
 from app.stores.listed import Reading
 

@@ -22,15 +22,16 @@ from app.config.schema import Configuration
 from app.explain.known.index import Index
 from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.explain.live import Live
+from app.facts.explained import EVENTS
 from app.facts.grove.podcliqueset import StatusCondition
 from app.facts.named import Ref
-from app.facts.table import EVENTS
 from app.kube.backoff import Backoff
-from app.kube.client import HttpClient, ReadOnlyClient
+from app.kube.client import HttpClient
 from app.kube.events import Recorder
+from app.kube.read_only import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.time import Clock
-from app.stores.stores import PermittedStores
+from app.stores.permitted import PermittedStores
 from app.waiting.losses import PLACEMENT_LOST, Losses
 from app.waiting.overdue import Overdue, overdue
 from app.waiting.teller import PACING, PLACEMENT_BLOCKED, Pacing, Teller

@@ -23,6 +23,7 @@ import uvloop
 from msgspec.structs import replace
 
 from app.base import logs
+from app.base.unusable import UnusableInput
 from app.cli import run_command
 from app.commands.console import announced
 from app.commands.files import objects_in
@@ -37,7 +38,7 @@ from app.commands.options import (
 from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.console.settings import ConsoleSettings
-from app.dry_run.budget import OF_FILE, UnusableInput
+from app.dry_run.budget import OF_FILE
 from app.facts.table import BINDINGS, TOPOLOGIES
 from app.kube.api import ClusterError, Object
 from app.objects.shape import map_at, maps_at, text_at

@@ -19,7 +19,7 @@ import msgspec
 
 from app.admission.decide import decide
 from app.admission.review import parse
-from app.cluster.cluster import cluster_of
+from app.cluster.filled import cluster_of
 from app.config.read import configuration_or_defaults
 from app.webhooks.registry import routes_over
 from benches import attacks as bench_attacks

@@ -55,7 +55,7 @@ def constant(answer: Callable[[bytes], bytes]) -> "Exchange":
 
 def judging() -> "Exchange":
     from app.admission.exchange import Exchange
-    from app.cluster.cluster import cluster_of
+    from app.cluster.filled import cluster_of
     from app.config.schema import Configuration
     from app.webhooks.registry import routes_over
 

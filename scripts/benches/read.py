@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from app.cluster.connect import reading_client
+from app.cluster.looking import reading_client
 from app.explain.known.index import Index
 from app.explain.known.read import read_all
 from app.explain.known.snapshot import RESOURCES

@@ -223,7 +223,7 @@ def ran(arguments: list[str]) -> Ran:
 
 async def read(directory: Path) -> None:
     """Read everything once, as the console does."""
-    from app.cluster.connect import reading_client
+    from app.cluster.looking import reading_client
     from app.explain.known.index import Index
     from app.explain.known.read import read_all
     from app.explain.known.snapshot import RESOURCES

@@ -12,7 +12,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.kube.api import Object, Rejected
 from app.objects.resource import POD
-from app.rules.mnnvl.missing import PUT_BACK, REPLACE, REPLACE_POD, WITHOUT_CLAIM
+from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, REPLACE_POD, WITHOUT_CLAIM
 from app.rules.mnnvl.plan import desired_resource
 from tests import builders, pods
 from tests.audit.test_audit import admitted, changed

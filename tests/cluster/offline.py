@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from app.cluster.cluster import Cluster, desired_cluster_topology, fill_from
+from app.cluster.cluster import Cluster
+from app.cluster.filled import desired_cluster_topology, fill_from
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_GANG_MAP

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.cluster.cluster import cluster_of as documents_cluster
+from app.cluster.filled import cluster_of as documents_cluster
 from app.cluster.view import ClusterView
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from app.cluster.cluster import Cluster, cluster_around, read_into
-from app.cluster.connect import how_to_renew, is_expired, limits, looking_client
+from app.cluster.cluster import Cluster
+from app.cluster.connect import limits
+from app.cluster.filled import cluster_around, read_into
+from app.cluster.looking import how_to_renew, is_expired, looking_client
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import pytest
 
-from app.cluster.cluster import Cluster, fill_from
+from app.cluster.cluster import Cluster
+from app.cluster.filled import fill_from
 from app.config.schema import Configuration, Mnnvl
 from app.facts.grove.podgang import read_gang
 from app.facts.kinds import (

@@ -2,13 +2,8 @@
 
 from typing import Any
 
-from app.cluster.pods import (
-    MOST_UNCHANGED_SECONDS,
-    SHARED_SECONDS,
-    ClaimUsers,
-    claims_held_in_deletion,
-    pods_without_claim,
-)
+from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.pods import MOST_UNCHANGED_SECONDS, SHARED_SECONDS, ClaimUsers, pods_without_claim
 from app.kube.api import Object
 from app.objects.resource import POD
 from tests import builders

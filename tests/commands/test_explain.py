@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from app.base.unusable import UnusableInput
 from app.cli import main
-from app.cluster.connect import how_to_renew
+from app.cluster.looking import how_to_renew
 from app.commands.explain import reference, summary
-from app.dry_run.budget import UnusableInput
 from app.explain.known.snapshot import Snapshot
 from app.explain.shown.text import text
 from app.facts.named import Ref

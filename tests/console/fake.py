@@ -28,10 +28,10 @@ from app.kube.api import (
     Unavailable,
     WatchEvent,
 )
-from app.kube.client import ReadOnlyClient
 from app.kube.discovery import Discovery
+from app.kube.read_only import ReadOnlyClient
 from app.objects.resource import Resource
-from app.stores.stores import Namespaces, PermittedStores
+from app.stores.permitted import Namespaces, PermittedStores
 
 TOKEN = "token-of-the-test"
 HOST = "127.0.0.1:4711"

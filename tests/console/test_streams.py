@@ -5,7 +5,7 @@ import asyncio
 from app.console.events import MOST_STREAMS, Streams
 from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.live import Live
-from app.stores.stores import Namespaces, PermittedStores
+from app.stores.permitted import Namespaces, PermittedStores
 from tests.console.fake import Lists, console, discovered
 from tests.console.objects import objects
 from tests.kube import virtual

@@ -7,7 +7,7 @@ import pytest
 from app.config.schema import Configuration, Mnnvl
 from app.doctor.claims import check_claims, check_lost_claims
 from app.facts.kinds import DEVICE_CLASS, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.rules.mnnvl.missing import PUT_BACK
+from app.rules.mnnvl.lost_claims import PUT_BACK
 from tests.audit import test_claims as lost
 from tests.audit.test_audit import admitted
 from tests.kube.memory.client import MemoryClient

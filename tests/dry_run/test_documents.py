@@ -6,15 +6,8 @@ from itertools import count
 import pytest
 import yaml
 
-from app.dry_run.budget import (
-    MIB,
-    OF_FILE,
-    OF_REQUEST,
-    Budget,
-    ReadingLimits,
-    UnusableInput,
-    spend_yaml,
-)
+from app.base.unusable import UnusableInput
+from app.dry_run.budget import MIB, OF_FILE, OF_REQUEST, Budget, ReadingLimits, spend_yaml
 from app.dry_run.documents import read_documents
 from tests.dry_run.attacks import (
     BASE_60,

@@ -6,7 +6,7 @@ import pytest
 
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Effect, Verdict, patched
-from app.dry_run.budget import UnusableInput
+from app.base.unusable import UnusableInput
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, describe, identify, judge
 from app.dry_run.templates import MOST_TEMPLATES, TOO_MANY

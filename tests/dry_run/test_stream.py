@@ -9,8 +9,8 @@ from typing import Any, TextIO, cast
 import pytest
 import yaml
 
+from app.base.unusable import UnusableInput
 from app.dry_run import documents as reading
-from app.dry_run.budget import UnusableInput
 from app.dry_run.documents import stream_documents
 
 PODS: list[dict[str, Any]] = [

@@ -18,9 +18,9 @@ from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import Place, Ref
 from app.facts.nvidia.computedomain import ComputeDomain
-from app.facts.unit_owners import WORKLOAD_KINDS
 from tests.explain.fleet import (
     GANG,
     GANG_REF,

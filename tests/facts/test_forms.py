@@ -11,8 +11,9 @@ import pytest
 from app.base.json import to_json
 from app.cluster.rows import UNIT_PODS, read_grouped_pod
 from app.explain.known.snapshot import CLIQUES
-from app.facts.kubernetes.pod import PodForm
-from app.facts.table import NODES, PODS, WIDE_NODES, Row
+from app.facts.explained import PODS, WIDE_NODES
+from app.facts.kubernetes.pod_fields import PodForm
+from app.facts.table import NODES, Row
 from app.kube.forms import Items, decoded_list
 from app.rules.mnnvl.missing import is_ending, runs_without_claim
 from tests.explain.fleet import facts

@@ -7,7 +7,7 @@ import pytest
 from app.cluster import rows
 from app.cluster.rows import POD_GROUPS
 from app.explain.known import snapshot
-from app.facts import table
+from app.facts import explained, table
 from app.facts.grove.podgang import read_pod_gang, read_stored_gang
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import Share, read_queue
@@ -42,7 +42,7 @@ TWO_READERS = {
 def test_each_kind_has_one_reader_or_one_for_verdicts_and_one_for_explanations() -> None:
     readers: dict[str, set[str]] = {}
     kinds: dict[str, str] = {}
-    for module in (table, rows, snapshot):
+    for module in (table, explained, rows, snapshot):
         for row in vars(module).values():
             if isinstance(row, Row):
                 readers.setdefault(str(row.resource), set()).add(row.read.__qualname__)

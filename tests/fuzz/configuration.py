@@ -7,7 +7,7 @@ from random import Random
 
 import yaml
 
-from app.cluster.cluster import cluster_of
+from app.cluster.filled import cluster_of
 from app.config.error import ConfigurationError
 from app.config.read import read_configuration, with_overrides
 from app.webhooks.registry import routes_over

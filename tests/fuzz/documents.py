@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from app.base.json import pretty_json
-from app.cluster.cluster import cluster_of
+from app.base.unusable import UnusableInput
+from app.cluster.filled import cluster_of
 from app.config.read import configuration_or_defaults
-from app.dry_run.budget import OF_REQUEST, UnusableInput
+from app.dry_run.budget import OF_REQUEST
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, describe, judge
 from app.webhooks.registry import routes_over

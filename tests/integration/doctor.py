@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.cluster.connect import looking_client
+from app.cluster.looking import looking_client
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from app.cli import main
-from app.cluster.connect import reading_client
+from app.cluster.looking import reading_client
 from app.commands import explain as command
 from app.commands.explain import reference
 from app.explain.answers.answer import Answer, explain
@@ -31,8 +31,9 @@ from app.explain.shown.rights import VIEWER as VIEWER_ROLE
 from app.facts.kinds import POD_GANG
 from app.facts.named import Ref
 from app.kube.api import Object
-from app.kube.client import HttpClient, ReadOnlyClient
+from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
+from app.kube.read_only import ReadOnlyClient
 from scripts.apiserver.beside import ApiServer
 from scripts.apiserver.real import RealApiServer
 from scripts.apiserver.sandbox import Sandbox

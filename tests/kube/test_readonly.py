@@ -3,7 +3,7 @@
 import pytest
 
 from app.kube.api import ObjectRef, Rejected, Selection
-from app.kube.client import ReadOnlyClient
+from app.kube.read_only import ReadOnlyClient
 from app.objects.resource import ACCESS_REVIEW, CONFIG_MAP, NODE, POD, SECRET, SELF_ACCESS_REVIEW
 from tests.console.fake import Lists
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.cluster import Cluster, fill_from
+from app.cluster.cluster import Cluster
+from app.cluster.filled import fill_from
 from app.cluster.rows import CLIQUES
 from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE

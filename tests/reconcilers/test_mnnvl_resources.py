@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.cluster.cluster import Cluster, fill_from
+from app.cluster.cluster import Cluster
+from app.cluster.filled import fill_from
 from app.cluster.pods import ClaimUsers
 from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners

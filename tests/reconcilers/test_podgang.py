@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.cluster.cluster import Cluster, fill_from
+from app.cluster.cluster import Cluster
+from app.cluster.filled import fill_from
 from app.cluster.rows import CLIQUES
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
 from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from app.facts.explained import PODS, QUEUES, WIDE_SETS
 from app.facts.kinds import POD_CLIQUE_SET, QUEUE
-from app.facts.table import PODS, QUEUES, WIDE_SETS
 from app.kube.api import NotFound, Object, Page, Rejected, Selection
 from app.objects.resource import NAMESPACE, POD, Resource
-from app.stores.stores import Namespaces, PermittedStores
+from app.stores.permitted import Namespaces, PermittedStores
 from tests.cluster.watched import WatchedMemory, in_background, until
 
 ROWS = (PODS, QUEUES)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.admission.exchange import Exchange
-from app.cluster.cluster import cluster_of
+from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.facts.grove.podcliqueset import read_bounded_set
 from app.facts.named import read_place

@@ -15,8 +15,8 @@ from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import Reason, ago, counted, listed
 from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import Ref
-from app.facts.unit_owners import WORKLOAD_KINDS
 
 _WHOLE = {
     "PodCliqueSet",

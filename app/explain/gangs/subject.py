@@ -17,8 +17,8 @@ from app.explain.known.index import Index
 from app.explain.known.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.kubernetes.pod import Pod
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import NOWHERE, Place, Ref
-from app.facts.unit_owners import WORKLOAD_KINDS
 
 
 class Subject(Value, dict=True):

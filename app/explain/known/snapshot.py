@@ -14,7 +14,7 @@ from msgspec import field
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.known.lookup import Change, GroupedBy, Groups, NamedBy
-from app.facts import kinds, table
+from app.facts import explained, kinds, table
 from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
@@ -25,22 +25,14 @@ from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import (
-    ONLY_A_POD,
-    MetadataForm,
-    Pod,
-    PodClaim,
-    PodSpecForm,
-    Shape,
-    read_pod_claims,
-    read_shape,
-)
+from app.facts.kubernetes.pod import ONLY_A_POD, Pod, PodClaim, Shape, read_pod_claims, read_shape
+from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.named import NOWHERE, Key, Namespaced, Place, read_key, read_place
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.table import CHANNELS, ROOM, Row
-from app.facts.unit_owners import WORKLOAD_KINDS
 from app.objects.resource import EVENT, Resource
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.rules.mnnvl.missing import Unclaimed, read_clique
@@ -287,27 +279,27 @@ _ROWS: tuple[Row[Any], ...] = (
     table.TOPOLOGIES,
     table.BINDINGS,
     table.KAI_TOPOLOGIES,
-    table.WIDE_NODES,
-    table.PODS,
-    table.WIDE_SETS,
+    explained.WIDE_NODES,
+    explained.PODS,
+    explained.WIDE_SETS,
     CLIQUES,
-    table.WIDE_GANGS,
-    table.GANG_MAPS,
-    table.KAI_POD_GROUPS,
-    table.QUEUES,
-    table.PRIORITIES,
-    table.WIDE_CLAIMS,
-    table.CLAIM_TEMPLATES,
-    table.SLICES,
-    table.WIDE_DEVICE_CLASSES,
-    table.WIDE_DOMAINS,
-    table.DOMAIN_CLIQUES,
-    table.WORKLOAD_NAMES,
-    table.WORKLOAD_GROUPS,
-    table.KUEUE_WORKLOADS,
-    table.VOLUME_CLAIMS,
-    table.STORAGE_CLASSES,
-    table.EVENTS,
+    explained.WIDE_GANGS,
+    explained.GANG_MAPS,
+    explained.KAI_POD_GROUPS,
+    explained.QUEUES,
+    explained.PRIORITIES,
+    explained.WIDE_CLAIMS,
+    explained.CLAIM_TEMPLATES,
+    explained.SLICES,
+    explained.WIDE_DEVICE_CLASSES,
+    explained.WIDE_DOMAINS,
+    explained.DOMAIN_CLIQUES,
+    explained.WORKLOAD_NAMES,
+    explained.WORKLOAD_GROUPS,
+    explained.KUEUE_WORKLOADS,
+    explained.VOLUME_CLAIMS,
+    explained.STORAGE_CLASSES,
+    explained.EVENTS,
 )
 
 BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}

@@ -18,7 +18,8 @@ from app.facts.nvidia.computedomain import (
     DOMAIN_SUFFIX,
     TEMPLATE_SUFFIX,
 )
-from app.rules.mnnvl.missing import PUT_BACK, lacks_claim
+from app.rules.mnnvl.lost_claims import PUT_BACK
+from app.rules.mnnvl.missing import lacks_claim
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"

@@ -13,8 +13,8 @@ from app.explain.answers.branch import Branch, State
 from app.explain.known.snapshot import TITLES
 from app.explain.reasons.reason import Reason, Who, listed
 from app.explain.shown.rights import how_to_get
+from app.facts.made_for import WORKLOAD_KINDS
 from app.facts.table import ROOM
-from app.facts.unit_owners import WORKLOAD_KINDS
 
 MOST_LINES = 40
 MOST_WORDS = 5

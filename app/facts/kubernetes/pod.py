@@ -5,7 +5,7 @@ What decides on placement is kept; env, args and other annotations are not.
 
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, shared
@@ -36,8 +36,9 @@ from app.facts.labels import (
     SKIP_PODGROUPER,
     SUBGROUP,
 )
+from app.facts.made_for import names_of_workloads
 from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
-from app.facts.unit_owners import names_of_workloads, read_owner
+from app.facts.unit_owners import read_owner
 from app.objects.conditions import condition_of
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (
@@ -58,68 +59,6 @@ DAEMON_OF = "resource.nvidia.com/computeDomain"
 
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
-
-
-class MetadataForm(TypedDict, total=False):
-    namespace: Any
-    name: Any
-    uid: Any
-    resourceVersion: Any
-    labels: Any
-    annotations: Any
-    ownerReferences: Any
-    finalizers: Any
-    creationTimestamp: Any
-    deletionTimestamp: Any
-
-
-class _Container(TypedDict, total=False):
-    resources: Any
-    restartPolicy: Any
-
-
-class _Volume(TypedDict, total=False):
-    persistentVolumeClaim: Any
-
-
-class PodSpecForm(TypedDict, total=False):
-    nodeName: Any
-    schedulerName: Any
-    schedulingGates: Any
-    schedulingGroup: Any
-    workloadRef: Any
-    priority: Any
-    priorityClassName: Any
-    nodeSelector: Any
-    affinity: Any
-    tolerations: Any
-    containers: list[_Container] | None
-    initContainers: list[_Container] | None
-    resources: Any
-    overhead: Any
-    resourceClaims: Any
-    volumes: list[_Volume] | None
-
-
-class _ContainerStatus(TypedDict, total=False):
-    state: Any
-
-
-class _Status(TypedDict, total=False):
-    phase: Any
-    conditions: Any
-    containerStatuses: list[_ContainerStatus] | None
-    resourceClaimStatuses: Any
-
-
-class PodForm(TypedDict, total=False):
-    """The fields of a Pod that are read here and by stores. The others are most of its bytes."""
-
-    apiVersion: Any
-    kind: Any
-    metadata: MetadataForm | None
-    spec: PodSpecForm | None
-    status: _Status | None
 
 
 class Shape(Value):

@@ -12,8 +12,7 @@ from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.kubernetes.selectors import node_selector, required_affinity
 from app.facts.labels import POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
-from app.facts.unit_owners import OWNER_KINDS
-from app.facts.unit_sizes import UnitSize
+from app.facts.unit_owners import OWNER_KINDS, UnitSize
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.topology.levels import NVLINK_DOMAIN

@@ -1,36 +1,15 @@
-"""MNNVL claims that PodCliques or their pods lack, or that are in use while being deleted.
+"""PodCliques and Pods that lack an MNNVL claim.
 
 While no webhook answers, the next write of Grove's operator resets the spec of a PodClique to its
 template, without the claim. The operator sees no difference afterwards, so it does not write again.
 """
 
-from collections.abc import Sequence
-
 from app.facts.carrier import UnitMember, read_carrier, read_carrier_of_pod
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE
-from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
-from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claimed import ClaimedMember, claimed
 from app.rules.mnnvl.plan import read_plan
-
-PUT_BACK = (
-    "Make sure that the webhooks are registered: the leader then restores the claim within a"
-    " minute. If it does not, see the events of the PodCliqueSet."
-)
-
-REPLACE = (
-    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the"
-    " new Pods get the claim."
-)
-
-
-WITHOUT_CLAIM = (
-    "requests MNNVL but has no claim, because no webhook answered when it was created: it runs"
-    " outside of its NVLink domain"
-)
-
-REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the claim."
 
 
 class Unclaimed(UnitMember):
@@ -81,12 +60,6 @@ def clique_of_pod(pod: JsonMap) -> str:
     return next(names, "")
 
 
-def asks_for_claim(pod: JsonMap) -> bool:
-    """Return whether `pod`, which is not of a PodClique and not ending, requests MNNVL."""
-    asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
-    return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
-
-
 def runs_without_claim(pod: JsonMap) -> bool:
     """Return whether `pod` is alive, requests GPUs and lacks our claim."""
     if is_ending(pod):
@@ -100,24 +73,3 @@ def is_ending(pod: JsonMap) -> bool:
     phase = map_at(pod, "status").get("phase")
     deleted = map_at(pod, "metadata").get("deletionTimestamp")
     return phase in ("Succeeded", "Failed") or deleted is not None
-
-
-def reserving_pods(claim: JsonMap) -> set[str]:
-    """Return the names of the Pods that use a ResourceClaim while it is being deleted."""
-    if not map_at(claim, "metadata").get("deletionTimestamp"):
-        return set()
-
-    consumers = maps_at(claim, "status", "reservedFor")
-    return {
-        text_at(consumer, "name") for consumer in consumers if consumer.get("resource") == "pods"
-    }
-
-
-def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
-    """Return the problem and the remedy for a claim that `pods` use while it is being deleted."""
-    problem = f"is being deleted, but Pods {', '.join(pods)} still use it: no other Pod can get it"
-    remedy = (
-        f"Delete these Pods together: kubectl -n {namespace} delete pod {' '.join(pods)}. The claim"
-        " then goes away, the leader creates it again, and the new Pods start."
-    )
-    return problem, remedy

@@ -11,8 +11,7 @@ from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
-from app.facts.unit_owners import NamedOwner, is_label
-from app.facts.unit_sizes import UnitSize
+from app.facts.unit_owners import NamedOwner, UnitSize, is_label
 from app.rules.mnnvl.bounds import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from app.base.unusable import UnusableInput
 from app.commands.explain import KINDS
-from app.dry_run.budget import UnusableInput
 from app.explain.answers.answer import Answer, explain
 from app.explain.known.index import Index
 from app.explain.known.read import facts_of

@@ -12,14 +12,12 @@ from app.facts.grove.podcliqueset import (
     ScalingGroup,
 )
 from app.rules.mnnvl.claimed import ClaimedMember
+from app.rules.mnnvl.lost_claims import asks_for_claim, held_in_deletion, reserving_pods
 from app.rules.mnnvl.missing import (
     Unclaimed,
-    asks_for_claim,
     clique_of_pod,
-    held_in_deletion,
     lacks_claim,
     read_clique,
-    reserving_pods,
     runs_without_claim,
 )
 from tests import builders

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.carrier import read_carrier_of_pod
-from app.facts.unit_sizes import UnitSize
+from app.facts.unit_owners import UnitSize
 from app.rules.mnnvl.bounds import OwnGroup, read_bounds, read_own_group
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.wanted import CliqueFacts

@@ -1,0 +1,69 @@
+"""The fields of a Pod that are decoded, whoever reads it. The others are most of its bytes.
+
+All readers of Pods share them: `pod` for explanations, `facts/carrier` for webhooks, and
+`cluster/rows` for the leader. Why only these are decoded stands in `kube/forms`.
+"""
+
+from typing import Any, TypedDict
+
+
+class MetadataForm(TypedDict, total=False):
+    namespace: Any
+    name: Any
+    uid: Any
+    resourceVersion: Any
+    labels: Any
+    annotations: Any
+    ownerReferences: Any
+    finalizers: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+    restartPolicy: Any
+
+
+class _Volume(TypedDict, total=False):
+    persistentVolumeClaim: Any
+
+
+class PodSpecForm(TypedDict, total=False):
+    nodeName: Any
+    schedulerName: Any
+    schedulingGates: Any
+    schedulingGroup: Any
+    workloadRef: Any
+    priority: Any
+    priorityClassName: Any
+    nodeSelector: Any
+    affinity: Any
+    tolerations: Any
+    containers: list[_Container] | None
+    initContainers: list[_Container] | None
+    resources: Any
+    overhead: Any
+    resourceClaims: Any
+    volumes: list[_Volume] | None
+
+
+class _ContainerStatus(TypedDict, total=False):
+    state: Any
+
+
+class _Status(TypedDict, total=False):
+    phase: Any
+    conditions: Any
+    containerStatuses: list[_ContainerStatus] | None
+    resourceClaimStatuses: Any
+
+
+class PodForm(TypedDict, total=False):
+    """The fields of a Pod that are read here and by stores. The others are most of its bytes."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: MetadataForm | None
+    spec: PodSpecForm | None
+    status: _Status | None

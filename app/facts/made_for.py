@@ -1,0 +1,66 @@
+"""What a Pod was made for, for people who ask about a workload by its name."""
+
+from app.facts.kinds import (
+    DISAGGREGATED_SET,
+    JOB_SET,
+    LEADER_WORKER_SET,
+    RAY_CLUSTER,
+    RAY_JOB,
+    RAY_SERVICE,
+    TRAINING_JOBS,
+)
+from app.facts.unit_owners import LABELLED
+from app.objects.resource import DEPLOYMENT, JOB, STATEFUL_SET
+from app.objects.shape import JsonMap, text_at
+
+_RAY_MAKER = "ray.io/originated-from-cr-name"
+
+
+_RAY_MAKER_KIND = "ray.io/originated-from-crd"
+
+
+_HASH = "pod-template-hash"
+
+
+_ROW_OF_LABEL = {
+    kind.key: resource.kind
+    for kind in LABELLED
+    for resource in kind.resources
+    if kind.resources[1:] == ()
+}
+"""The kinds that a label names. The label of training jobs doesn't say of which kind they are."""
+
+
+WORKLOAD_KINDS = (
+    DISAGGREGATED_SET,
+    LEADER_WORKER_SET,
+    JOB_SET,
+    RAY_CLUSTER,
+    RAY_JOB,
+    RAY_SERVICE,
+    *TRAINING_JOBS,
+    JOB,
+    STATEFUL_SET,
+    DEPLOYMENT,
+)
+"""The kinds of workloads, besides Grove's, that have names of their own in explanations."""
+
+
+_WITH_NAMES = {resource.kind for resource in WORKLOAD_KINDS}
+
+
+def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return kind and name of the workloads that a Pod was made for, the outermost first.
+
+    `controller` is what controls the Pod, ("", "") for nothing.
+    """
+    made: list[tuple[str, str]] = []
+    if _RAY_MAKER in labels:
+        made.append((text_at(labels, _RAY_MAKER_KIND), text_at(labels, _RAY_MAKER)))
+    made += [(kind, text_at(labels, key)) for key, kind in _ROW_OF_LABEL.items() if key in labels]
+    kind, name = controller
+    if kind == "ReplicaSet":
+        kind, name = DEPLOYMENT.kind, name.removesuffix(f"-{text_at(labels, _HASH)}")
+    made.append((kind, name))
+    named = (pair for pair in made if pair[0] in _WITH_NAMES and pair[1])
+    return list(dict.fromkeys(named))

@@ -1,0 +1,57 @@
+"""What audit and doctor find about MNNVL claims, and what helps.
+
+A claim is missing, or Pods use it although it is being deleted.
+"""
+
+from collections.abc import Sequence
+
+from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
+from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
+from app.rules.mnnvl.missing import is_ending
+
+PUT_BACK = (
+    "Make sure that the webhooks are registered: the leader then restores the claim within a"
+    " minute. If it does not, see the events of the PodCliqueSet."
+)
+
+
+REPLACE = (
+    "Delete these Pods when their workload can spare them: Grove's operator replaces them, and the"
+    " new Pods get the claim."
+)
+
+
+WITHOUT_CLAIM = (
+    "requests MNNVL but has no claim, because no webhook answered when it was created: it runs"
+    " outside of its NVLink domain"
+)
+
+
+REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the claim."
+
+
+def asks_for_claim(pod: JsonMap) -> bool:
+    """Return whether `pod`, which is not of a PodClique and not ending, requests MNNVL."""
+    asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
+    return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
+
+
+def reserving_pods(claim: JsonMap) -> set[str]:
+    """Return the names of the Pods that use a ResourceClaim while it is being deleted."""
+    if not map_at(claim, "metadata").get("deletionTimestamp"):
+        return set()
+
+    consumers = maps_at(claim, "status", "reservedFor")
+    return {
+        text_at(consumer, "name") for consumer in consumers if consumer.get("resource") == "pods"
+    }
+
+
+def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
+    """Return the problem and the remedy for a claim that `pods` use while it is being deleted."""
+    problem = f"is being deleted, but Pods {', '.join(pods)} still use it: no other Pod can get it"
+    remedy = (
+        f"Delete these Pods together: kubectl -n {namespace} delete pod {' '.join(pods)}. The claim"
+        " then goes away, the leader creates it again, and the new Pods start."
+    )
+    return problem, remedy

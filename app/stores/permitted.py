@@ -1,0 +1,169 @@
+"""Stores that watches keep up to date within a user's permissions: for the console and waiting."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from app.base.value import Value
+from app.facts.table import Row
+from app.kube.api import ClusterError, Reader, Rejected, Selection, every
+from app.kube.discovery import Discovery
+from app.kube.store import WatchStore
+from app.kube.watch import Pace, run_store
+from app.objects.resource import NAMESPACE
+from app.stores.stores import selection_of
+
+Scope = tuple[Row[Any], str | None]
+"""The objects of one watch: those of all namespaces (None), or of one."""
+
+
+LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
+"""A pace at which each turn of the event loop takes few milliseconds, because a person is waiting.
+
+Lists are read in pages, because only pages have the number of objects, for the shown progress.
+"""
+
+
+MOST_FOR_PEOPLE = 2**20
+"""The most bytes of JSON that are kept of an object. Large gangs have thousands of pods."""
+
+
+class Namespaces(Value):
+    """The namespaces that are read one by one if the user may not read all namespaces at once."""
+
+    names: Sequence[str] = ()
+    """The names. If there are none, all namespaces that can be listed are read."""
+    own: str = ""
+    """The namespace of the context, which is read if namespaces can't be listed."""
+    again: float = 60.0
+    """The seconds after which a forbidden list is tried again."""
+
+
+class PermittedStores:
+    """A store for each of `rows`, or for each namespace that the user may read.
+
+    `discovery` tells which kinds the cluster serves. The caller runs it. At least `least` bytes of
+    an object are kept, or more if its row requires more. `stores` has a store for each readable
+    scope, and `denied` has the other scopes.
+    """
+
+    def __init__(
+        self,
+        client: Reader,
+        rows: Iterable[Row[Any]],
+        discovery: Discovery,
+        namespaces: Namespaces = Namespaces(),
+        pace: Pace = LIVELY,
+        least: int = MOST_FOR_PEOPLE,
+    ) -> None:
+        self.rows = tuple(rows)
+        self.stores: dict[Scope, WatchStore[Any]] = {}
+        self.denied: set[Scope] = set()
+        self._client = client
+        self._discovery = discovery
+        self._namespaces = namespaces
+        self._names = tuple(namespaces.names)
+        self._pace = pace
+        self._least = least
+        self._subscribers: list[Callable[[str], None]] = []
+
+    def subscribe(self, changed: Callable[[str], None]) -> None:
+        """Call `changed` after each change, with the name of the row whose objects have changed.
+
+        The name is "" if no object has changed, but for example a permission or a synced list.
+        """
+        self._subscribers.append(changed)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every list has been read or is forbidden."""
+        known = {row for row, _ in (*self.denied, *self.stores)}
+        return len(known) == len(self.rows) and all(
+            store.synced or scope in self.denied for scope, store in self.stores.items()
+        )
+
+    def problems(self) -> Iterator[tuple[str, ClusterError | None]]:
+        """Yield the reasons why stores or discovery are not up to date."""
+        for store in self.stores.values():
+            if store.problem:
+                yield store.problem, store.error
+        if self._discovery.problem:
+            yield self._discovery.problem, self._discovery.error
+
+    async def run(self) -> NoReturn:
+        """Read and watch everything until cancelled."""
+        await self._discovery.until_known()
+        async with asyncio.TaskGroup() as tasks:
+            for row in self.rows:
+                tasks.create_task(self._follow(row), name=f"watch {row.resource}")
+        raise AssertionError("these tasks never end")
+
+    async def _follow(self, row: Row[Any]) -> NoReturn:
+        everywhere = (row, None)
+        while True:
+            await self._keep(everywhere)
+            names = await self._visible() if row.resource.namespaced else ()
+            if names:
+                self.denied.discard(everywhere)
+                async with asyncio.TaskGroup() as tasks:
+                    for name in names:
+                        tasks.create_task(self._keep_trying((row, name)))
+            await self._deny(everywhere)
+
+    async def _keep_trying(self, scope: Scope) -> NoReturn:
+        while True:
+            await self._keep(scope)
+            await self._deny(scope)
+
+    async def _keep(self, scope: Scope) -> None:
+        """Keep a store up to date until its list is forbidden."""
+        row, namespace = scope
+        store: WatchStore[Any] = WatchStore(row.read, most=max(self._least, row.most))
+        store.subscribe(lambda key, before, after: self._changed(row.name))
+        self.stores[scope] = store
+        noted = asyncio.create_task(self._note_sync(scope, store))
+        try:
+            await run_store(
+                self._client,
+                store,
+                selection_of(row, namespace),
+                pace=self._pace,
+                served_changed=self._served_changed,
+                not_found=self._discovery.trigger,
+                needs_right=True,
+            )
+        except Rejected:
+            self.stores.pop(scope, None)
+            self._changed(row.name)
+        finally:
+            noted.cancel()
+
+    async def _note_sync(self, scope: Scope, store: WatchStore[Any]) -> None:
+        await store.until_synced()
+        self.denied.discard(scope)
+        self._changed()
+
+    async def _deny(self, scope: Scope) -> None:
+        self.denied.add(scope)
+        self._changed()
+        await asyncio.sleep(self._namespaces.again)
+
+    async def _served_changed(self) -> None:
+        """Report that the served kinds have changed, and wait for the next change of discovery."""
+        self._changed()
+        await self._discovery.changed()
+
+    async def _visible(self) -> tuple[str, ...]:
+        """Return the namespaces to read one by one."""
+        if self._names:
+            return self._names
+        try:
+            found = await every(self._client, Selection(NAMESPACE))
+        except ClusterError:
+            return (self._namespaces.own,) if self._namespaces.own else ()
+        self._names = tuple(obj["metadata"]["name"] for obj in found)
+        return self._names
+
+    def _changed(self, name: str = "") -> None:
+        for changed in self._subscribers:
+            changed(name)
