@@ -99,7 +99,7 @@ async def test_a_rejection_says_which_webhook_it_comes_from() -> None:
 def test_the_release_notes_have_the_rule_for_subgroups() -> None:
     changes = (ROOT / "README.md").read_text().partition("## Changes")[2]
     assert "SubGroup names must be lowercase" in changes
-    page = (ROOT / "manifests" / "guide" / "beside-grove.md").read_text()
+    page = (ROOT / "manifests" / "guide" / "grove-and-kai.md").read_text()
     assert "SubGroup names must be lowercase" in page
     assert "grove-admission audit" in page
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.cluster import rows
-from app.facts import explained, table
-from app.facts.table import Row
+from app.cluster import leader_rows
+from app.facts import explain_rows, rows
+from app.facts.rows import Row
 from tests.effort import tries
 from tests.fuzz.clusters import NUMBERS, TEXTS, objects_in, read_cluster, stored
 from tests.fuzz.mutation import dump
@@ -44,9 +44,9 @@ EXAMPLES = {
 ROWS: dict[str, Row[Any]] = {
     str(row.resource): row
     for row in (
-        *table.FOR_VERDICTS,
-        *vars(rows).values(),
-        rows.pods_of_scheduler("kai-scheduler"),
+        *rows.FOR_VERDICTS,
+        *vars(leader_rows).values(),
+        leader_rows.pods_of_scheduler("kai-scheduler"),
     )
     if isinstance(row, Row)
 }
@@ -63,7 +63,7 @@ OURS: Object = {
 """What we write for ourselves, which no other cluster here has."""
 
 FOR_PEOPLE = [
-    row for row in (vars(table) | vars(explained)).values() if isinstance(row, Row) and row.title
+    row for row in (vars(rows) | vars(explain_rows)).values() if isinstance(row, Row) and row.title
 ]
 """The rows that commands read from files too, whose metadata no API server has checked."""
 

@@ -41,8 +41,8 @@ SAMPLES: dict[str, str] = {
     "objects/time.py _DURATION": "1.5h30ms",
     "objects/time.py _SIGNED": "-1.5h30ms",
     "explain/answers/whatif/edits.py _VALUE": "rack-a.1_b",
-    "explain/known/guesses.py _NUMBER": "node-a1-22",
-    "explain/line/shares.py _MIG": "nvidia.com/mig-1g.10gb",
+    "explain/state/label_guesses.py _NUMBER": "node-a1-22",
+    "explain/queue_order/shares.py _MIG": "nvidia.com/mig-1g.10gb",
     "facts/kubernetes/gpu_sharing.py _DECIMAL": "-10.25e-3",
     "facts/kubernetes/gpu_sharing.py _INTEGER": "-1024",
     "objects/resource.py _VERSION": "v1beta12",
@@ -54,10 +54,10 @@ SAMPLES: dict[str, str] = {
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
     "server/tools.py _END": "\n\r\n",
     "waiting/overdue.py _AGE": " (2 minutes ago)",
-    "explain/reasons/refusals.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
-    "explain/reasons/refusals.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
-    "base/fitted.py _HEAD": "  warning  a node",
-    "base/visible.py _IN_JSON": "a\x00\u202eb\n",
+    "explain/reasons/scheduler_messages.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
+    "explain/reasons/scheduler_messages.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
+    "base/wrapping.py _HEAD": "  warning  a node",
+    "base/safe_text.py _IN_JSON": "a\x00\u202eb\n",
 }
 """A text for each expression; parts of it are repeated."""
 

@@ -47,7 +47,7 @@ QUESTIONS = (
     ),
     Question(
         "a cluster without ComputeDomains",
-        (GUIDE, "guide/beside-grove.md"),
+        (GUIDE, "guide/grove-and-kai.md"),
         "Without NVIDIA's ComputeDomains",
     ),
     Question(
@@ -93,7 +93,7 @@ QUESTIONS = (
     ),
     Question(
         "Grove's operator ends at its start",
-        (SYMPTOMS, "beside-grove.md"),
+        (SYMPTOMS, "grove-and-kai.md"),
         "Switch Grove's topology feature on",
     ),
     # rights

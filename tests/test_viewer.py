@@ -1,7 +1,7 @@
 """The ClusterRole for people, as it is rendered."""
 
-from app.explain.known.snapshot import RESOURCES
-from app.explain.shown.rights import VIEWER
+from app.explain.output.rights import VIEWER
+from app.explain.state.snapshot import RESOURCES
 from app.objects.resource import NAMESPACE
 from tests.rendered import Object, rendered
 

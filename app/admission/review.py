@@ -13,7 +13,7 @@ import msgspec
 
 from app.admission.verdict import Verdict
 from app.base.json import NotJson, decode_with, to_json
-from app.base.visible import visible
+from app.base.safe_text import visible
 from app.objects.fields import (
     FieldPath,
     Findings,

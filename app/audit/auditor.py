@@ -21,6 +21,7 @@ from app.config.schema import Configuration
 from app.dry_run.judge import Asker, judge
 from app.facts.grove.podgang import SlimPodGang, StoredGang
 from app.facts.grove.template import read_template
+from app.facts.identity import read_place
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -33,9 +34,8 @@ from app.facts.kinds import (
     QUEUE,
     RESOURCE_CLAIM,
 )
-from app.facts.named import read_place
 from app.facts.nvidia.computedomain import MnnvlResource
-from app.facts.table import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
+from app.facts.rows import CLAIMS, DEVICE_CLASSES, DOMAINS, GANGS, SETS
 from app.kube.api import Client, ClusterError, Key, NotFound, Object, Selection, Unavailable, pages
 from app.objects.resource import POD, Resource
 from app.objects.shape import key_of, labels_of
@@ -43,7 +43,7 @@ from app.objects.time import timestamp
 from app.rules.dialects.epochs import EPOCHS
 from app.rules.mnnvl.claim import unallocatable
 from app.rules.mnnvl.lost_claims import REPLACE_POD, WITHOUT_CLAIM, asks_for_claim
-from app.rules.mnnvl.missing import runs_without_claim
+from app.rules.mnnvl.missing_claims import runs_without_claim
 from app.webhooks.policies import exempt_namespaces
 from app.webhooks.registry import routes_over
 

@@ -14,15 +14,15 @@ from app.facts.kubernetes.node import GPUS
 from app.facts.kubernetes.pod import Pod, read_pod
 from app.facts.labels import GPU_COUNT
 from app.facts.nvidia.computedomain import ComputeDomain, read_compute_domain
-from app.facts.table import CLAIMS, DOMAINS
+from app.facts.rows import CLAIMS, DOMAINS
 from app.kube.api import Client, Key, Object, ObjectRef, Selection, every, find
 from app.objects.resource import POD
 from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS
-from app.rules.mnnvl.claimed import ClaimedMember
+from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.rules.mnnvl.held_channels import held_channels
 from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
-from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
+from app.rules.mnnvl.missing_claims import Unclaimed, lacks_claim, read_clique
 from app.stores.stores import Stores
 
 LACKS = (

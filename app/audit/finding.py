@@ -6,8 +6,9 @@ from typing import Any, Literal
 from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 
+from app.base.safe_text import visible
 from app.base.value import Value
-from app.base.visible import visible
+from app.facts.identity import Key
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,
@@ -17,7 +18,6 @@ from app.facts.kinds import (
     POD_GROUP,
     QUEUE,
 )
-from app.facts.named import Key
 from app.objects.resource import POD
 
 Outcome = Literal["refused", "warning", "undecided"]

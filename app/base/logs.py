@@ -10,7 +10,7 @@ import time
 import traceback
 from typing import TextIO
 
-from app.base.visible import visible
+from app.base.safe_text import visible
 
 _SHOWN = 160
 """The length to which messages below the level warning are truncated on a terminal."""

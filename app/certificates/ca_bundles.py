@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.certificates.certificate import split_bundle
 from app.kube.api import Client, ClusterError, NotFound, Object, ObjectRef
-from app.kube.rewrites import Rewrites, same
+from app.kube.competing_writers import Rewrites, same
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.objects.shape import JsonMap
 from app.objects.time import Clock

@@ -30,7 +30,7 @@ from app.certificates.certificate import (
     split_bundle,
 )
 from app.certificates.groups import restrict_groups
-from app.certificates.rotate import Terms, new_leaf
+from app.certificates.rotation import Terms, new_leaf
 from app.objects.time import Now, utc_now
 
 DEVELOPMENT_NAMES = ("localhost", "127.0.0.1", "::1", "grove-admission.grove-system.svc")

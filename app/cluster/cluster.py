@@ -10,14 +10,14 @@ from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
 from app.cluster.view import OWNER_RULES, WHOLE, ClusterView, Known
 from app.config.schema import Configuration
-from app.facts.carrier import Carrier
 from app.facts.kinds import NEIGHBOURS
-from app.facts.table import FOR_VERDICTS, FOR_WARNINGS, Row
+from app.facts.rows import FOR_VERDICTS, FOR_WARNINGS, Row
+from app.facts.unit_member import Carrier
 from app.kube.api import Object, Objects
 from app.kube.discovery import Discovery, unknown_version
 from app.kube.store import WatchStore
 from app.objects.fields import FieldError
-from app.rules.mnnvl.bounds import OwnGroup
+from app.rules.mnnvl.colocation import OwnGroup
 from app.rules.mnnvl.warnings import NvlinkDomains
 from app.rules.topology.coverage import Nodes
 from app.stores.stores import Stores

@@ -13,12 +13,12 @@ from app.cluster.view import Known, dialect_of
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY
-from app.facts.table import TOPOLOGIES
+from app.facts.rows import TOPOLOGIES
 from app.kube.api import Client, ClusterError, Object
 from app.objects.resource import Resource
 from app.rules.topology.levels import desired_levels
 from app.stores import listed
-from app.stores.documents import DocumentObjects
+from app.stores.offline import DocumentObjects
 from app.stores.stores import fill
 
 _NEWEST = str(2**62)

@@ -7,7 +7,7 @@ from app.kube.api import Object, Reader, Selection, pages
 from app.objects.resource import POD
 from app.objects.shape import key_of
 from app.rules.mnnvl.lost_claims import reserving_pods
-from app.rules.mnnvl.missing import is_ending
+from app.rules.mnnvl.missing_claims import is_ending
 
 
 async def claims_held_in_deletion(

@@ -21,7 +21,7 @@ from app.facts.nvidia.computedomain import (
     MnnvlResource,
     read_mnnvl_resource,
 )
-from app.facts.table import CLAIMS, DOMAINS, GANGS, OF_GANG
+from app.facts.rows import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import (
     Conflict,
     NotFound,

@@ -18,7 +18,7 @@ from app.kube.api import Key, Reader, Selection, pages
 from app.kube.backoff import Backoff
 from app.objects.resource import POD
 from app.objects.time import Clock
-from app.rules.mnnvl.missing import clique_of_pod, runs_without_claim
+from app.rules.mnnvl.missing_claims import clique_of_pod, runs_without_claim
 
 
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:

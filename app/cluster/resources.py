@@ -14,13 +14,13 @@ from app.facts.grove.podgang import StoredGang
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
-from app.facts.table import CLAIMS, DOMAINS, GANGS
+from app.facts.rows import CLAIMS, DOMAINS, GANGS
 from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find, find_living
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
+from app.rules.mnnvl.annotations import asks_for
 from app.rules.mnnvl.plan import Plan, desired_resource
-from app.rules.mnnvl.wanted import asks_for
 from app.stores.stores import Stores
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import Any
 
 from app.cluster.view import WHOLE, Known
-from app.facts.carrier import Carrier
 from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
+from app.facts.unit_member import Carrier
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
 from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
 from app.kube.owners import Owners
@@ -19,8 +19,8 @@ from app.objects.names import is_subdomain
 from app.objects.owners import controller_of
 from app.objects.resource import JOB, POD, STATEFUL_SET, Resource
 from app.objects.shape import JsonMap, labels_of, list_of, map_at, map_of, maps_of, text_at
-from app.rules.mnnvl.bounds import OwnGroup, name_of_own_group, read_own_group
 from app.rules.mnnvl.claim import CHANNEL_CLASS
+from app.rules.mnnvl.colocation import OwnGroup, name_of_own_group, read_own_group
 from app.rules.mnnvl.plan import Plan
 
 CONTROLLERS = (

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 
 from app.base.value import Value
-from app.facts import table
+from app.facts import rows
 from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
 from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, LevelsByName
 from app.facts.kai.topology import KaiTopology
@@ -22,7 +22,7 @@ from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.wanted import CliqueFacts
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains
 from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import NVLINK_DOMAIN
@@ -75,7 +75,7 @@ class NodeGroups:
             labels = self._store.get("", name)
             old = self._seen(name, labels)
 
-            gpus = gpus_in(self._slices.by_index(table.OF_NODE, ("", name)))
+            gpus = gpus_in(self._slices.by_index(rows.OF_NODE, ("", name)))
             self._gpus.pop(name, None)
             if gpus:
                 self._gpus[name] = str(gpus)
@@ -196,11 +196,11 @@ class ClusterView:
         self.nvlink = nvlink
         self._client = client
         self._stores = stores
-        self._sets = stores[table.SETS]
-        self._device_classes = stores[table.DEVICE_CLASSES]
-        self.queues: Collection[str] = names_in(hints[table.QUEUE_NAMES])
+        self._sets = stores[rows.SETS]
+        self._device_classes = stores[rows.DEVICE_CLASSES]
+        self.queues: Collection[str] = names_in(hints[rows.QUEUE_NAMES])
         """The names of KAI's Queues. It is empty while they are not known."""
-        self._node_groups = NodeGroups(stores[table.NODES], hints[table.SLICE_GPUS])
+        self._node_groups = NodeGroups(stores[rows.NODES], hints[rows.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled
 
@@ -223,7 +223,7 @@ class ClusterView:
         if not self._topology_enabled:
             return ClusterTopology(CLUSTER_TOPOLOGY.kind, name, enabled=False)
 
-        stored = self._stores[table.TOPOLOGIES].ready("ClusterTopologies").get("", name)
+        stored = self._stores[rows.TOPOLOGIES].ready("ClusterTopologies").get("", name)
         if stored is None:
             self.known.check(
                 CLUSTER_TOPOLOGY, name, ", or give --config with clusterTopology.levels"
@@ -241,7 +241,7 @@ class ClusterView:
 
         Raise Unavailable also if discovery has found their API and they are not listed yet.
         """
-        store = self._stores[table.BINDINGS].ready("ClusterTopologyBindings")
+        store = self._stores[rows.BINDINGS].ready("ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):
             raise Unavailable(
                 "the cache of ClusterTopologyBindings is not filled yet; try again in a few seconds"
@@ -249,17 +249,17 @@ class ClusterView:
         return {binding.name: binding.levels for binding in store.values()}
 
     def kai_topology(self, name: str) -> KaiTopology | None:
-        return self._stores[table.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
+        return self._stores[rows.KAI_TOPOLOGIES].ready("KAI Topologies").get("", name)
 
     def users_of(self, binding: str) -> list[PodCliqueSet]:
-        sets = self._sets.ready("PodCliqueSets").by_index(table.OF_BINDING, ("", binding))
+        sets = self._sets.ready("PodCliqueSets").by_index(rows.OF_BINDING, ("", binding))
         return sorted(sets, key=lambda pcs: pcs.key)
 
     def nodes(self) -> Nodes:
         return self.nodes_with((*self.level_keys(), GPU_COUNT, GPUS, NVLINK_DOMAIN))
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        return self._node_groups.by(keys) if self._stores[table.NODES].synced else Nodes()
+        return self._node_groups.by(keys) if self._stores[rows.NODES].synced else Nodes()
 
     def level_problems(self) -> dict[str, list[LevelProblem]]:
         """Return the problems of each topology that workloads can use, by its name.
@@ -280,7 +280,7 @@ class ClusterView:
             managed = self.topology().keys
         except Unavailable:
             managed = ()
-        bindings = self._stores[table.BINDINGS].values()
+        bindings = self._stores[rows.BINDINGS].values()
         bound = (level.key for binding in bindings for level in binding.levels)
         return tuple(dict.fromkeys((*managed, *bound)))
 
@@ -290,7 +290,7 @@ class ClusterView:
 
     def sets_with_groups(self, namespace: str) -> list[PodCliqueSet]:
         """Return the cached sets of `namespace` with MNNVL groups of Grove."""
-        sets = self._sets.ready("PodCliqueSets").by_index(table.OF_NAMESPACE, (namespace, ""))
+        sets = self._sets.ready("PodCliqueSets").by_index(rows.OF_NAMESPACE, (namespace, ""))
         return sorted(sets, key=lambda pcs: pcs.name)
 
     def cached_set(self, namespace: str, name: str, uid: str = "") -> PodCliqueSet | None:
@@ -329,5 +329,5 @@ class ClusterView:
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the cached labels of a node, or None if the cache lacks it."""
-        labels = self._stores[table.NODES].ready("Nodes").get("", name)
+        labels = self._stores[rows.NODES].ready("Nodes").get("", name)
         return None if labels is None else labels.as_map()

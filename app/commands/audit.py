@@ -10,8 +10,8 @@ import uvloop
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
 from app.base import logs
-from app.base.visible import visible_json
-from app.cluster.looking import looking_client
+from app.base.safe_text import visible_json
+from app.cluster.command_clients import looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
     Command,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.base.unusable import UnusableInput
 from app.certificates.certificate import Pair, address_of, check_pair
-from app.certificates.rotate import Terms, new_holdings
+from app.certificates.rotation import Terms, new_holdings
 from app.certificates.source import write_pair
 from app.commands.options import Command, show
 from app.objects.names import is_subdomain

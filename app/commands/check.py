@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import uvloop
 
-from app.base.visible import visible
+from app.base.safe_text import visible
 from app.cluster.cluster import Cluster
 from app.cluster.filled import cluster_around, cluster_of
 from app.commands.files import documents_of, objects_in
@@ -108,7 +108,7 @@ async def _check_with_cluster(
 ) -> tuple[list[Judgement], list[str]]:
     """Return verdicts on `objects` with the facts of a cluster, and what could not be read."""
     # these load aiohttp, which a check without a cluster doesn't need
-    from app.cluster.looking import looking_client
+    from app.cluster.command_clients import looking_client
     from app.kube.read_only import ReadOnlyClient
 
     async with looking_client(ALL, arguments.kubeconfig, arguments.context) as client:

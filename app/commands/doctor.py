@@ -9,7 +9,7 @@ import uvloop
 
 from app.base import logs
 from app.base.record import record_of
-from app.cluster.looking import is_of_pod, looking_client
+from app.cluster.command_clients import is_of_pod, looking_client
 from app.commands.options import (
     LIKE_KUBECTL,
     Command,

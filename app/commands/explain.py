@@ -13,9 +13,9 @@ import uvloop
 from msgspec.structs import replace
 
 from app.base import logs
+from app.base.safe_text import visible, visible_json
 from app.base.unusable import UnusableInput
-from app.base.visible import visible, visible_json
-from app.cluster.looking import reading_client
+from app.cluster.command_clients import reading_client
 from app.commands.options import (
     UNUSABLE,
     Command,
@@ -27,21 +27,21 @@ from app.commands.options import (
 )
 from app.commands.records import add_record_options, facts_in, write_record
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.waiting import rows, waiting_alone, workloads
-from app.explain.known.index import Index
-from app.explain.known.read import read_list
-from app.explain.known.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
+from app.explain.answers.pending import rows, waiting_alone, workloads
+from app.explain.output.json import document
+from app.explain.output.names import meant
+from app.explain.output.rights import may_not_read, refusal
+from app.explain.output.text import text, unseen_words
+from app.explain.output.waiting_text import exit_code, list_document, list_text
 from app.explain.reasons.reason import listed
-from app.explain.shown.json import document
-from app.explain.shown.names import meant
-from app.explain.shown.rights import may_not_read, refusal
-from app.explain.shown.text import text, unseen_words
-from app.explain.shown.waiting_text import exit_code, list_document, list_text
-from app.facts.made_for import WORKLOAD_KINDS
-from app.facts.named import Ref, read_key
+from app.explain.state.index import Index
+from app.explain.state.read import read_list
+from app.explain.state.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
+from app.facts.identity import Ref, read_key
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.kube.api import ClusterError, Reader, Selection
 from app.kube.contexts import namespace_of
-from app.stores.around import ASKED
+from app.stores.related_lists import ASKED
 
 # Which object a command line names, and what to say if it doesn't exist.
 

@@ -19,8 +19,8 @@ from pydantic import Field
 
 from app import __version__
 from app.base.json import from_json
+from app.base.safe_text import visible_json
 from app.base.value import Value
-from app.base.visible import visible_json
 from app.commands.options import LIKE_KUBECTL, Command, add_cluster, needs_extra
 from app.commands.schema import SCHEMAS, schema_of
 from app.explain.answers.whatif.edits import is_file

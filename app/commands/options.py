@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from app.base.fitted import fitted
+from app.base.safe_text import visible, visible_json
 from app.base.unusable import UnusableInput
 from app.base.value import Value
-from app.base.visible import visible, visible_json
+from app.base.wrapping import fitted
 
 # importing pydantic takes a tenth of a second; commands without a configuration skip it
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def unreadable(failure: str, problem: Exception, arguments: argparse.Namespace) 
     If the user's credentials were rejected, also print how to renew them.
     """
     # loads aiohttp, which commands without a cluster don't need
-    from app.cluster.looking import how_to_renew
+    from app.cluster.command_clients import how_to_renew
 
     complain(f"{failure}: {problem}")
     command = how_to_renew(problem, arguments.kubeconfig, arguments.context)

@@ -7,7 +7,7 @@ import time
 import uvloop
 
 from app.base import logs
-from app.cluster.looking import reading_client
+from app.cluster.command_clients import reading_client
 from app.commands.options import (
     Command,
     add_offline,
@@ -18,10 +18,10 @@ from app.commands.options import (
 )
 from app.commands.records import facts_in
 from app.explain.answers.queues import queue_rows
-from app.explain.known.index import Index
-from app.explain.known.read import read_list
-from app.explain.known.snapshot import RESOURCES, Snapshot
-from app.explain.shown.queues_text import queues_document, queues_exit_code, queues_text
+from app.explain.output.queues_text import queues_document, queues_exit_code, queues_text
+from app.explain.state.index import Index
+from app.explain.state.read import read_list
+from app.explain.state.snapshot import RESOURCES, Snapshot
 from app.kube.api import ClusterError
 
 

@@ -10,9 +10,9 @@ from app.base.record import UnusableRecord, is_record, record_of, recorded_facts
 from app.base.unusable import UnusableInput
 from app.commands.files import stream_of
 from app.commands.options import complain
-from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Snapshot
-from app.facts.named import Ref
+from app.explain.state.read import facts_of
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
 
 T = TypeVar("T")
 

@@ -11,20 +11,20 @@ from typing import Any, NotRequired, TypedDict
 from msgspec.json import schema_components
 
 from app.audit.finding import AuditCounts, Finding, Outcome
-from app.base.visible import visible_json
+from app.base.safe_text import visible_json
 from app.commands.options import Command
 from app.commands.trial import Counts, ReportedMessage
 from app.doctor.report import Check, Status
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import AS_JSON, State
+from app.explain.answers.positions import InLine
 from app.explain.answers.queues import QueueRow
-from app.explain.answers.survey import ConstraintChange
-from app.explain.answers.turns import InLine
+from app.explain.answers.topology import ConstraintChange
 from app.explain.answers.whatif.effects import Fate, Worse
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import Unknown
 from app.facts.grove.topology import Level
-from app.facts.named import Ref
+from app.facts.identity import Ref
 
 Gpus = int | float | None
 """A number of GPUs, possibly fractional; null if it is not known."""

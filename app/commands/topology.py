@@ -10,7 +10,7 @@ import uvloop
 from app.base import logs
 from app.base.unusable import UnusableInput
 from app.base.value import Value
-from app.cluster.looking import reading_client
+from app.cluster.command_clients import reading_client
 from app.commands.files import objects_in
 from app.commands.options import (
     UNUSABLE,
@@ -23,7 +23,7 @@ from app.commands.options import (
     unreadable,
 )
 from app.commands.records import facts_in
-from app.explain.answers.survey import (
+from app.explain.answers.topology import (
     DomainReport,
     Preview,
     RoomSearch,
@@ -35,22 +35,22 @@ from app.explain.answers.survey import (
 )
 from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
 from app.explain.answers.whatif.effects import Effects, effects
-from app.explain.known.index import Index
-from app.explain.known.levels import Topology, topology_of
-from app.explain.known.read import read_all
-from app.explain.known.snapshot import BY_RESOURCE, RESOURCES, Snapshot
-from app.explain.reasons.reason import listed
-from app.explain.shown.json import preview_document, search_document, survey_document
-from app.explain.shown.rights import how_to_get
-from app.explain.shown.text import not_seen
-from app.explain.shown.topology_text import (
+from app.explain.output.json import preview_document, search_document, survey_document
+from app.explain.output.rights import how_to_get
+from app.explain.output.text import not_seen
+from app.explain.output.topology_text import (
     domains_text,
     nodes_text,
     preview_text,
     search_text,
     survey_text,
 )
-from app.explain.shown.whatif_text import effects_document, effects_text
+from app.explain.output.whatif_text import effects_document, effects_text
+from app.explain.reasons.reason import listed
+from app.explain.state.index import Index
+from app.explain.state.levels import Topology, topology_of
+from app.explain.state.read import read_all
+from app.explain.state.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.facts.grove.topology import (
     ClusterTopology,
     read_cluster_topology,
@@ -64,7 +64,7 @@ from app.objects.shape import Object, list_of
 from app.rules.dialects.bindings.levels import validate_binding
 from app.rules.dialects.design.levels import validate_cluster_topology
 from app.rules.topology.levels import validate_levels
-from app.stores.around import TOPOLOGY
+from app.stores.related_lists import TOPOLOGY
 
 _ROOM = re.compile(r"(\d{1,6})x(\d{1,4})")
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, field
 from msgspec.structs import asdict, astuple
 
-from app.base.fitted import table
 from app.base.json import from_json
+from app.base.safe_text import visible
 from app.base.value import Value
-from app.base.visible import visible
+from app.base.wrapping import table
 from app.commands.files import lines_of
 from app.commands.options import REFUSED, UNUSABLE, Command, add_output, show_answer
 from app.kube.api import Object

@@ -20,21 +20,21 @@ from starlette.types import ASGIApp
 
 from app import __version__
 from app.base.value import Value
-from app.cluster.looking import how_to_renew, looking_client
+from app.cluster.command_clients import how_to_renew, looking_client
 from app.console.events import Streams
 from app.console.findings import Examination
 from app.console.listing import WaitingList
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
 from app.console.settings import ConsoleSettings
-from app.explain.known.snapshot import BY_RESOURCE, RESOURCES
 from app.explain.live import Live
+from app.explain.state.snapshot import BY_RESOURCE, RESOURCES
 from app.facts.kinds import ALL
 from app.kube.client import HttpClient
 from app.kube.read_only import ReadOnlyClient
 from app.objects.resource import CONFIG_MAP, NAMESPACE, SECRET
 from app.server.listener import authority, bind
-from app.stores.collector import pause_until
+from app.stores.gc_pause import pause_until
 from app.stores.permitted import Namespaces, PermittedStores
 
 TOKEN_BYTES = 24

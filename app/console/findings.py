@@ -25,9 +25,9 @@ from app.doctor.apis import Read
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import Check
-from app.explain.known.index import Index
 from app.explain.live import Live
 from app.explain.reasons.reason import Reason, counted
+from app.explain.state.index import Index
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.kube.api import Client, ClusterError
 from app.objects.fields import listed

@@ -14,17 +14,17 @@ from operator import attrgetter
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
-from app.explain.answers.waiting import (
+from app.explain.answers.pending import (
     WorkloadRow,
     place,
     row_of,
     waiting_alone,
     workloads,
 )
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
-from app.explain.line.cycle import line_of
-from app.facts.named import Ref
+from app.explain.queue_order.cycle import line_of
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
 
 SECONDS = 0.05
 """The CPU seconds that a page may take to explain workloads of the list."""

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from app.base.groups import by_key
 from app.base.value import Value
 from app.console.page import Values
-from app.explain.answers.survey import DomainReport, RoomAnswer, domain_reports
-from app.explain.known.domains import Path
-from app.explain.known.levels import Topology
+from app.explain.answers.topology import DomainReport, RoomAnswer, domain_reports
 from app.explain.reasons.reason import counted, plain
+from app.explain.state.domains import Path
+from app.explain.state.levels import Topology
 from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.base.value import Value
-from app.explain.known.index import Index
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.objects.resource import Resource
 
 Query = Mapping[str, str]

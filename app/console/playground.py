@@ -19,10 +19,10 @@ from app.console.source import difference, line_of, masked, roots
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
-from app.explain.known.index import Index
 from app.explain.live import Live
 from app.explain.reasons.reason import counted
 from app.explain.reasons.table import examine
+from app.explain.state.index import Index
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
 from app.webhooks.registry import routes_over

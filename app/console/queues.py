@@ -7,16 +7,16 @@ from app.base.groups import by_key
 from app.console.listing import WaitingList
 from app.console.page import ConsolePage, Query, Values, named
 from app.explain.answers.queues import QueueRow, queue_rows
-from app.explain.known.index import Index
-from app.explain.known.snapshot import TITLES
-from app.explain.shown.queues_text import (
+from app.explain.output.queues_text import (
     NUMBERS,
     front_words,
     queue_cells,
     queue_problems,
     queues_headline,
 )
-from app.explain.shown.whatif_text import called
+from app.explain.output.whatif_text import called
+from app.explain.state.index import Index
+from app.explain.state.snapshot import TITLES
 
 PATH = "queues"
 MOST_ROWS = 300

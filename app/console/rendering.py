@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from app.base.logs import time_of_day
-from app.base.visible import visible
+from app.base.safe_text import visible
 from app.console.page import named
 from app.explain.reasons.reason import ago, counted
 

@@ -16,8 +16,8 @@ from fastapi.staticfiles import StaticFiles
 from msgspec import field
 from starlette.types import ASGIApp
 
+from app.base.safe_text import visible_json
 from app.base.value import Value
-from app.base.visible import visible_json
 from app.console import findings, playground, queues, stored, topology, what_if, workloads
 from app.console.events import Streams
 from app.console.guard import Guard
@@ -25,10 +25,10 @@ from app.console.listing import WaitingList
 from app.console.page import ConsolePage, Query, Values, ignored
 from app.console.rendering import environment
 from app.explain.answers.answer import Answer
-from app.explain.known.index import Index
 from app.explain.live import Live
-from app.explain.shown.json import document
-from app.explain.shown.text import text
+from app.explain.output.json import document
+from app.explain.output.text import text
+from app.explain.state.index import Index
 from app.kube.api import Reader
 
 _STATIC = Path(__file__).parent / "static"

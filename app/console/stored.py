@@ -10,13 +10,13 @@ from collections.abc import Sequence
 import yaml
 
 from app.console.page import ConsolePage, Query, Values, reference
-from app.explain.known.index import Index
-from app.explain.known.snapshot import OF_KIND
+from app.explain.state.index import Index
+from app.explain.state.snapshot import OF_KIND
+from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.facts.named import Ref
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Reader, Rejected
 from app.objects.resource import EVENT, Resource
-from app.stores.around import ASKED
+from app.stores.related_lists import ASKED
 
 MOST_EVENTS = 50
 KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not EVENT}

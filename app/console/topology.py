@@ -8,18 +8,18 @@ from urllib.parse import urlencode
 
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
-from app.explain.answers.survey import RoomSearch, Survey, domain_reports, search_room, survey
+from app.explain.answers.topology import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
-from app.explain.known.amounts import gpus_of
-from app.explain.known.domains import Path
-from app.explain.known.index import Index
-from app.explain.known.levels import Topology, topology_of
-from app.explain.known.snapshot import TITLES
+from app.explain.output.topology_text import free_words, search_text
 from app.explain.reasons.reason import counted, listed, plain
-from app.explain.shown.topology_text import free_words, search_text
+from app.explain.state.amounts import gpus_of
+from app.explain.state.domains import Path
+from app.explain.state.index import Index
+from app.explain.state.levels import Topology, topology_of
+from app.explain.state.snapshot import TITLES
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
-from app.stores.around import ASKED
+from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
 MOST_NODES = 256

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from app.console.page import ConsolePage, Query, Values
 from app.explain.answers.whatif.edits import Supposition, UnusableEdit, is_file, parse
 from app.explain.answers.whatif.effects import effects
-from app.explain.known.index import Index
-from app.explain.known.snapshot import TITLES, Snapshot
-from app.explain.shown.whatif_text import effects_headline, effects_text
+from app.explain.output.whatif_text import effects_headline, effects_text
+from app.explain.state.index import Index
+from app.explain.state.snapshot import TITLES, Snapshot
 
 SECONDS = 60.0
 """The time for one answer. A larger question is for the command, which has no limit."""

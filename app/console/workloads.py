@@ -12,15 +12,15 @@ from app.console.listing import NOT_EXAMINED, WaitingList, answered
 from app.console.page import ConsolePage, Query, Values, named, reference
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
-from app.explain.answers.waiting import WorkloadRow
-from app.explain.known.index import Index
-from app.explain.known.snapshot import TITLES, Snapshot
+from app.explain.answers.pending import WorkloadRow
+from app.explain.output.text import folded, without_pods
+from app.explain.output.waiting_text import COLUMNS, STATES, cells, first_reason
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.reason import listed
-from app.explain.shown.text import folded, without_pods
-from app.explain.shown.waiting_text import COLUMNS, STATES, cells, first_reason
-from app.facts.named import Ref
-from app.stores.around import ASKED
+from app.explain.state.index import Index
+from app.explain.state.snapshot import TITLES, Snapshot
+from app.facts.identity import Ref
+from app.stores.related_lists import ASKED
 
 T = TypeVar("T")
 

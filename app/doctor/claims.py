@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from app.base.groups import by_key
 from app.cluster.held_claims import claims_held_in_deletion
+from app.cluster.leader_rows import StoredClique
 from app.cluster.pods import pods_without_claim
-from app.cluster.rows import StoredClique
 from app.cluster.view import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, problem, warning
@@ -31,9 +31,9 @@ from app.objects.fields import listed
 from app.objects.resource import Resource
 from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
-from app.rules.mnnvl.claimed import demands_in
+from app.rules.mnnvl.claim_holders import demands_in
 from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
-from app.rules.mnnvl.missing import Unclaimed, lacks_claim, read_clique
+from app.rules.mnnvl.missing_claims import Unclaimed, lacks_claim, read_clique
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5

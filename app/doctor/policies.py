@@ -30,7 +30,7 @@ from app.objects.resource import (
 )
 from app.objects.shape import JsonMap, map_at, maps_at, text_at, texts_at
 from app.reconcilers.queue_names import listable
-from app.stores.documents import resource_of
+from app.stores.offline import resource_of
 from app.webhooks.configurations import APP_LABEL, NAME
 from app.webhooks.policies import (
     COMPONENT_LABEL,

@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.doctor.certificate import Bundle, Shake, Shown, bundles_of, check_bundle
-from app.doctor.installed import (
+from app.doctor.report import Check, Checks, ok, unknown, warning
+from app.doctor.service import Endpoint
+from app.doctor.webhook_configurations import (
     Installed,
     StoredWebhook,
     Surroundings,
     read_installed,
     read_services,
 )
-from app.doctor.report import Check, Checks, ok, unknown, warning
-from app.doctor.service import Endpoint
-from app.doctor.targets import check_targets, endpoints_of, fault_of
+from app.doctor.webhook_services import check_targets, endpoints_of, fault_of
 from app.doctor.webhooks import while_down
 from app.facts.kinds import CLAIM_TEMPLATE, NEIGHBOURS
-from app.facts.made_for import WORKLOAD_KINDS
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.kube.api import Client, Selection, every
 from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.selector import selects

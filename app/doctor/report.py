@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from app.base.safe_text import visible
 from app.base.value import Value
-from app.base.visible import visible
 
 Status = Literal["ok", "warning", "problem", "unknown"]
 

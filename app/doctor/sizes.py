@@ -2,7 +2,7 @@
 
 from app.doctor.report import Checks, ok, warning
 from app.facts.grove.podcliqueset import MOST_PARTS
-from app.facts.table import TOO_LARGE
+from app.facts.rows import TOO_LARGE
 from app.kube.api import Client, Selection, every
 from app.objects.fields import listed
 from app.objects.resource import EVENT

@@ -21,9 +21,9 @@ from app.admission.decide import Route, decided
 from app.admission.review import Request
 from app.admission.verdict import ALLOWED, Verdict, patched
 from app.base.json import to_json
+from app.base.safe_text import visible
 from app.base.spelling import nearest
 from app.base.value import Value
-from app.base.visible import visible
 from app.dry_run.templates import (
     MAKERS,
     MOST_TEMPLATES,

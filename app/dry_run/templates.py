@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from app.admission.verdict import Effect, Verdict, judged, patched
 from app.base.spelling import Comparisons
 from app.base.value import Value
-from app.facts.carrier import Carrier, read_carrier_of_pod
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     DISAGGREGATED_SET,
@@ -24,16 +23,17 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
+from app.facts.unit_member import Carrier, read_carrier_of_pod
 from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden
 from app.objects.resource import JOB, Resource
 from app.objects.shape import annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.mnnvl.bounds import OwnGroup, read_bounds
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import Injection, inject
+from app.rules.mnnvl.colocation import OwnGroup, read_bounds
 from app.rules.mnnvl.plan import desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
 from app.rules.set_mistakes import SCHEDULERS, misspelt_annotations, unknown_scheduler
 from app.rules.topology.coverage import Nodes

@@ -15,10 +15,10 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.cluster.looking import is_expired
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
+from app.cluster.command_clients import is_expired
 from app.explain.reasons.reason import listed
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.kube.api import ClusterError
 from app.stores.listed import OF_ALL_NAMESPACES
 from app.stores.permitted import PermittedStores

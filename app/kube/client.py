@@ -23,8 +23,8 @@ from app.kube.api import (
     error_from_status,
 )
 from app.kube.credentials import Credentials
+from app.kube.decoders import Items, decoded_event
 from app.kube.discovery import Discovery
-from app.kube.forms import Items, decoded_event
 from app.kube.transport import JSON, ApiRequest, Call, CallLimits, Params, Transport
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap

@@ -24,9 +24,9 @@ from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.base.value import Value
 from app.kube.api import ClusterError, Object, TooLong, Unavailable, error_from
 from app.kube.credentials import Credentials
-from app.kube.forms import decoded, decoded_list
-from app.kube.reach import Reach
-from app.kube.trust import ServerTrust
+from app.kube.decoders import decoded, decoded_list
+from app.kube.reachability import Reach
+from app.kube.tls_context import ServerTrust
 from app.objects.resource import LEASE
 
 Params = dict[str, str]

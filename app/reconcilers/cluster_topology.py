@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.cluster.rows import TopologyStatus
+from app.cluster.leader_rows import TopologyStatus
 from app.cluster.view import ClusterView
 from app.facts.grove.topology import Level, levels_for_kai
 from app.facts.kinds import CLUSTER_TOPOLOGY

@@ -12,11 +12,11 @@ from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet, read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology
 from app.facts.kinds import POD_CLIQUE_SET
-from app.facts.table import BINDINGS, NODES, SETS, TOPOLOGIES
+from app.facts.rows import BINDINGS, NODES, SETS, TOPOLOGIES
 from app.kube.api import Client, Key, NotFound, Object, ObjectRef, Rejected, Unavailable
+from app.kube.competing_writers import Rewrites, same
 from app.kube.events import Recorder, Regarding
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.objects.conditions import Condition, condition_patch, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now

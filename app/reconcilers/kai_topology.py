@@ -13,8 +13,8 @@ from app.base.value import Value
 from app.facts.kai.topology import level_labels
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
 from app.kube.api import ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected, find
+from app.kube.competing_writers import same
 from app.kube.events import Regarding
-from app.kube.rewrites import same
 from app.objects.conditions import Condition, status_patch, with_condition
 from app.objects.time import Now, timestamp, utc_now
 from app.reconcilers.writing import Writing, soonest

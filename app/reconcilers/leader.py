@@ -14,9 +14,7 @@ from uuid import uuid4
 from app.base.sample import Part, Sample, counter, gauge
 from app.base.value import Value
 from app.cluster.cluster import Cluster, too_large
-from app.cluster.pods import ClaimUsers
-from app.cluster.resources import MnnvlResources
-from app.cluster.rows import (
+from app.cluster.leader_rows import (
     BINDING_STATUSES,
     CLIQUES,
     LISTED_QUEUES,
@@ -24,18 +22,20 @@ from app.cluster.rows import (
     UNIT_PODS,
     WorkloadCaches,
 )
+from app.cluster.pods import ClaimUsers
+from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
 from app.cluster.view import DIALECTS
 from app.config.schema import Configuration, LeaderElection
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY
-from app.facts.table import BINDINGS, GANGS, KAI_TOPOLOGIES, QUEUE_NAMES, SETS, TOPOLOGIES, Row
+from app.facts.rows import BINDINGS, GANGS, KAI_TOPOLOGIES, QUEUE_NAMES, SETS, TOPOLOGIES, Row
 from app.kube.api import Client, Key
 from app.kube.client import HttpClient
+from app.kube.competing_writers import TOLERATED, WINDOW_SECONDS, Rewrites
 from app.kube.events import Recorder
 from app.kube.lease import Elector, LeaseTiming
 from app.kube.loop import Loop, Observe, Reconciler
 from app.kube.owners import Kinds, Owners
-from app.kube.rewrites import TOLERATED, WINDOW_SECONDS, Rewrites
 from app.objects.resource import Resource
 from app.reconcilers import (
     conditions,
@@ -47,7 +47,7 @@ from app.reconcilers import (
 )
 from app.reconcilers.cluster_topology import ClusterTopologyReconciler
 from app.reconcilers.kai_topology import KaiTopologyReconciler
-from app.reconcilers.too_large import AnyStore, TooLargeReconciler
+from app.reconcilers.oversized_objects import AnyStore, TooLargeReconciler
 from app.reconcilers.writing import Writing
 from app.rules.workload.kai_podgroup import Conventions, LabelKeys
 from app.stores.stores import Stores, run_from_empty

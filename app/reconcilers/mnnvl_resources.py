@@ -13,10 +13,10 @@ from itertools import chain
 
 from msgspec import Struct
 
+from app.cluster.leader_rows import BY_BASE, StoredClique
 from app.cluster.owners import MnnvlOwners
 from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources, NotOurs
-from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.units import CONTROLLERS, UnitOwners
 from app.cluster.view import ClusterView
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
@@ -29,7 +29,7 @@ from app.facts.nvidia.computedomain import (
     is_made_by_us,
     is_reserved,
 )
-from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, OF_GANG, SETS
+from app.facts.rows import BY_SET, CLAIMS, DOMAINS, GANGS, OF_GANG, SETS
 from app.kube.api import Key, Object, ObjectRef, Rejected, find
 from app.kube.discovery import Discovery
 from app.kube.events import Regarding
@@ -39,7 +39,7 @@ from app.objects.owners import controller_of
 from app.objects.resource import Resource
 from app.objects.time import Clock
 from app.reconcilers.writing import Writing, named, regarding_set, soonest
-from app.rules.mnnvl.claimed import ClaimedMember, demands_in, plan_for
+from app.rules.mnnvl.claim_holders import ClaimedMember, demands_in, plan_for
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.stores.stores import Stores
 

@@ -15,23 +15,23 @@ from typing import Any
 from msgspec import Struct
 
 from app.base.value import Value
+from app.cluster.leader_rows import BY_BASE, StoredClique
 from app.cluster.owners import MnnvlOwners
-from app.cluster.rows import BY_BASE, StoredClique
 from app.cluster.view import ClusterView
 from app.facts.grove.podgang import OpenGang, SlimPodGang, StoredGang
 from app.facts.kinds import POD_GANG
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import MnnvlResource
-from app.facts.table import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
+from app.facts.rows import BY_SET, CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import Key, NotFound, ObjectRef, Unavailable
+from app.kube.competing_writers import same
 from app.kube.events import Regarding
 from app.kube.loop import Loop
-from app.kube.rewrites import same
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
 from app.reconcilers.writing import Writing, named
 from app.rules.dialects.dialect import State
-from app.rules.mnnvl.claimed import ClaimedMember
+from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.stores.stores import Stores
 
 UNTIL_GIVEN_BACK_SECONDS = 1.0

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.cluster.rows import (
+from app.cluster.leader_rows import (
     BY_GROUP,
     BY_POD_GROUP,
     BY_WORKLOAD,
@@ -24,11 +24,11 @@ from app.cluster.rows import (
 )
 from app.facts.kinds import POD_GROUP
 from app.kube.api import Client, ClusterError, Key, NotFound, NotServed, Object, ObjectRef, Rejected
+from app.kube.competing_writers import Rewrites
 from app.kube.discovery import Discovery
 from app.kube.events import Notices, Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
-from app.kube.rewrites import Rewrites
 from app.objects.names import is_subdomain
 from app.objects.owners import OwnerRef
 from app.objects.resource import POD

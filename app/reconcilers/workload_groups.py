@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from app.cluster.rows import StoredPod, WorkloadCaches
+from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP
 from app.rules.workload.groups import DefinedGroup, group_of_pod_group, groups_of_workload
 from app.rules.workload.kai_podgroup import Remark

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 from app.base.value import Value
-from app.cluster.rows import StoredPod, WorkloadCaches
+from app.cluster.leader_rows import StoredPod, WorkloadCaches
 from app.facts.kinds import POD_GROUP
 from app.facts.labels import IGNORE_WORKLOADS, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef, Rejected
+from app.kube.competing_writers import Rewrites, same
 from app.kube.events import Notices, Regarding
-from app.kube.rewrites import Rewrites, same
 from app.objects.resource import POD
 from app.objects.shape import JsonMap, map_at
 from app.reconcilers.writing import soonest

@@ -9,8 +9,8 @@ from app.base.value import Value
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Client, Object
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Notices, Recorder, Regarding
-from app.kube.rewrites import Rewrites
 
 
 class Writing(Value, dict=True):

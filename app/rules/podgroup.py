@@ -5,7 +5,7 @@ Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/pkg/apis/sc
 
 from app.objects.fields import MOST_ITEMS, FieldPath
 from app.objects.shape import JsonMap, list_of, map_of, text_at
-from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
+from app.rules.topology.unsatisfiable import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 _SPEC = FieldPath("spec")
 

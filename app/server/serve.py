@@ -15,7 +15,7 @@ from typing import Any
 from app.admission.exchange import Exchange
 from app.admission.serving import ConnectionLimits
 from app.base.value import Value
-from app.certificates.keeper import self_managed_source
+from app.certificates.reconciler import self_managed_source
 from app.certificates.source import CertificateSource, ClientCas, file_source, read_client_cas
 from app.cluster.cluster import Cluster
 from app.cluster.connect import limits as client_limits

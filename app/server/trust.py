@@ -32,8 +32,8 @@ from app.base.sample import Part, Sample, gauge
 from app.certificates.ca_bundles import CONFIGURATIONS
 from app.config.schema import Certificates
 from app.kube.api import Client, Key, Object, ObjectRef, Selection
+from app.kube.competing_writers import Rewrites, same
 from app.kube.loop import Loop, Observe
-from app.kube.rewrites import Rewrites, same
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
 from app.objects.resource import POD, Resource

@@ -14,8 +14,8 @@ from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.base.json import to_json
 from app.base.logs import time_of_day, timestamp
+from app.base.safe_text import visible
 from app.base.sample import Sample, counter
-from app.base.visible import visible
 
 MOST_CHARACTERS = 1000
 """The most characters of each text in a line, because any client can choose names in a review."""

@@ -1,1 +1,1 @@
-"""Typed stores for the rows of `facts/table`, filled by watches, by lists or from documents."""
+"""Typed stores for the rows of `facts/rows`, filled by watches, by lists or from documents."""

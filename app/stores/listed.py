@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.facts import kinds
-from app.facts.table import CHANNELS, ROOM, Row
+from app.facts.rows import CHANNELS, ROOM, Row
 from app.kube.api import Client, ClusterError, NotFound, Object, Reader, Selection, pages
 from app.kube.store import WatchStore
 from app.objects.resource import POD, Resource

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from app.base.value import Value
-from app.facts.table import Row
+from app.facts.rows import Row
 from app.kube.api import ClusterError, Reader, Rejected, Selection, every
 from app.kube.discovery import Discovery
 from app.kube.store import WatchStore

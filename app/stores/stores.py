@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, NoReturn, TypeVar
 
-from app.facts.table import Row
+from app.facts.rows import Row
 from app.kube.api import Client, Object, Selection
 from app.kube.discovery import Discovery, watch_crds
 from app.kube.store import WatchStore
 from app.kube.watch import run_store
-from app.stores.collector import pause_until
+from app.stores.gc_pause import pause_until
 
 T = TypeVar("T")
 

@@ -8,14 +8,14 @@ from msgspec import field
 from app.base.value import Value
 from app.explain.gangs.assembly import gang_to_come, gangs_of_pods, gangs_of_set
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index
-from app.explain.reasons.line import ALONE
+from app.explain.reasons.messages import words_of_kai
+from app.explain.reasons.queue_order import ALONE
 from app.explain.reasons.reason import Reason, Who
-from app.explain.reasons.said import words_of_kai
 from app.explain.reasons.table import EFFECTS, RULES, examine
+from app.explain.state.index import Index
+from app.facts.identity import Key, Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.named import Key, Ref
 
 _AGE = re.compile(
     r", there for [0-9]{1,9} [a-z]{1,9}| \([0-9]{1,9} [a-z]{1,9} ago\)"

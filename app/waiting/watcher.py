@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from app.base.sample import Sample, counter, gauge
 from app.cluster.connect import limits
 from app.config.schema import Configuration
-from app.explain.known.index import Index
-from app.explain.known.snapshot import BY_RESOURCE, Snapshot
 from app.explain.live import Live
-from app.facts.explained import EVENTS
+from app.explain.state.index import Index
+from app.explain.state.snapshot import BY_RESOURCE, Snapshot
+from app.facts.explain_rows import EVENTS
 from app.facts.grove.podcliqueset import StatusCondition
-from app.facts.named import Ref
+from app.facts.identity import Ref
 from app.kube.backoff import Backoff
 from app.kube.client import HttpClient
 from app.kube.events import Recorder
@@ -32,9 +32,9 @@ from app.kube.read_only import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.time import Clock
 from app.stores.permitted import PermittedStores
-from app.waiting.losses import PLACEMENT_LOST, Losses
+from app.waiting.evictions import PLACEMENT_LOST, Losses
 from app.waiting.overdue import Overdue, overdue
-from app.waiting.teller import PACING, PLACEMENT_BLOCKED, Pacing, Teller
+from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Teller
 
 RESOURCES = tuple(BY_RESOURCE)
 """What is read. Of events, only evictions: there are many, and PodGroups have KAI's words too."""

@@ -28,15 +28,15 @@ from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned
 from app.cluster.view import ClusterView, NotGiven
-from app.facts.carrier import Carrier, read_carrier, read_carrier_of_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
+from app.facts.unit_member import Carrier, read_carrier, read_carrier_of_pod
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
-from app.rules.mnnvl.bounds import read_bounds
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
+from app.rules.mnnvl.colocation import read_bounds
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import CliqueFacts
 from app.rules.mnnvl.warnings import unit_warnings
 
 # Shared by PodCliques and Pods.

@@ -39,13 +39,13 @@ from app.config.read import load_configuration, with_overrides
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.console.settings import ConsoleSettings
 from app.dry_run.budget import OF_FILE
-from app.facts.table import BINDINGS, TOPOLOGIES
+from app.facts.rows import BINDINGS, TOPOLOGIES
 from app.kube.api import ClusterError, Object
 from app.objects.shape import map_at, maps_at, text_at
 from app.reconcilers.cluster_topology import CreationFailed
 from app.server.process import signalled
 from app.server.serve import alone
-from scripts.apiserver.beside import READY_SECONDS, ApiServer, beside, until
+from scripts.apiserver.admission_server import READY_SECONDS, ApiServer, admission_server, until
 from scripts.apiserver.objects.errors import ApiError
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.real import RealApiServer, find_binaries
@@ -142,7 +142,7 @@ async def _until_signalled(
     objects: list[Object],
 ) -> None:
     readable = logs.is_readable(arguments.log_format, sys.stdout)
-    async with beside(api, configuration, arguments.state_dir, readable) as served:
+    async with admission_server(api, configuration, arguments.state_dir, readable) as served:
         url = f"https://localhost:{served.listener.port}"
         if objects and configuration.cluster_topology.enabled:
             # Until the levels are in the cache, webhooks reject objects that need them.

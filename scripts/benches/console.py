@@ -24,10 +24,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.answers.survey import survey
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot, projected
-from app.facts.named import Ref
+from app.explain.answers.topology import survey
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot, projected
+from app.facts.identity import Ref
 from benches.cluster import (
     CLIQUES,
     NAMESPACE,

@@ -23,7 +23,6 @@ from typing import Any
 
 import yaml
 
-from app.facts.carrier import read_carrier, read_carrier_of_pod
 from app.facts.kinds import (
     ALL,
     COMPUTE_DOMAIN,
@@ -31,13 +30,14 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
+from app.facts.unit_member import read_carrier, read_carrier_of_pod
 from app.kube.api import Selection, every
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
 from benches.common import (
     ServerInPod,
     api_calls,

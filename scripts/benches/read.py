@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
-from app.cluster.looking import reading_client
-from app.explain.known.index import Index
-from app.explain.known.read import read_all
-from app.explain.known.snapshot import RESOURCES
+from app.cluster.command_clients import reading_client
+from app.explain.state.index import Index
+from app.explain.state.read import read_all
+from app.explain.state.snapshot import RESOURCES
 
 
 async def counts(kubeconfig: Path) -> dict[str, int]:

@@ -223,10 +223,10 @@ def ran(arguments: list[str]) -> Ran:
 
 async def read(directory: Path) -> None:
     """Read everything once, as the console does."""
-    from app.cluster.looking import reading_client
-    from app.explain.known.index import Index
-    from app.explain.known.read import read_all
-    from app.explain.known.snapshot import RESOURCES
+    from app.cluster.command_clients import reading_client
+    from app.explain.state.index import Index
+    from app.explain.state.read import read_all
+    from app.explain.state.snapshot import RESOURCES
 
     async with reading_client(RESOURCES, directory / "kubeconfig", None) as client:
         facts = await read_all(client, now=time.time())

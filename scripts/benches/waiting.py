@@ -29,7 +29,7 @@ import httpx
 
 from app.cluster.connect import limits
 from app.config.schema import Configuration
-from app.explain.known.snapshot import BY_RESOURCE, Snapshot
+from app.explain.state.snapshot import BY_RESOURCE, Snapshot
 from app.kube.api import Object, WatchEvent
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.certificates.certificate import Pair, check_pair, inspect
-from app.certificates.holdings import Holdings, read_holdings, written_holdings
-from app.certificates.keeper import CertificateReconciler
-from app.certificates.rotate import Terms
+from app.certificates.reconciler import CertificateReconciler
+from app.certificates.rotation import Terms
+from app.certificates.secret import Holdings, read_holdings, written_holdings
 from app.certificates.source import ServingCertificate
 from app.config.schema import Certificates
 from app.kube.api import Client, Conflict, Object, ObjectRef

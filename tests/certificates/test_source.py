@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.certificates.certificate import make_ca, make_leaf
-from app.certificates.keeper import LOOK_SECONDS, self_managed_source
-from app.certificates.rotate import Terms
+from app.certificates.reconciler import LOOK_SECONDS, self_managed_source
+from app.certificates.rotation import Terms
 from app.certificates.source import FileSource, ServingCertificate, file_source
 from app.config.schema import Certificates, Configuration
 from app.kube.api import ObjectRef, Unavailable

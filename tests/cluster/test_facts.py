@@ -10,7 +10,7 @@ from app.cluster.view import ClusterView
 from app.config.schema import ClusterTopology, Configuration, TopologyLevel
 from app.facts.grove.topology import Level
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET, POD_GANG_MAP
-from app.facts.table import (
+from app.facts.rows import (
     BINDINGS,
     FOR_VERDICTS,
     FOR_WARNINGS,

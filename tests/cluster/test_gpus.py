@@ -11,12 +11,12 @@ import pytest
 from app.admission.review import Request
 from app.admission.verdict import Verdict
 from app.cluster.cluster import Cluster
-from app.explain.answers.survey import domain_reports, search_room
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.known.read import facts_of
-from app.explain.shown.topology_text import search_text
-from app.facts.table import NODES, SLICE_GPUS
+from app.explain.answers.topology import domain_reports, search_room
+from app.explain.output.topology_text import search_text
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
+from app.explain.state.read import facts_of
+from app.facts.rows import NODES, SLICE_GPUS
 from app.kube.api import Object, WatchEvent
 from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from tests.builders import node, pod_clique_set

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from app.cluster.cluster import Cluster
+from app.cluster.command_clients import how_to_renew, is_expired, looking_client
 from app.cluster.connect import limits
 from app.cluster.filled import cluster_around, read_into
-from app.cluster.looking import how_to_renew, is_expired, looking_client
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
-from app.facts.table import SETS, TOPOLOGIES
+from app.facts.rows import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from tests import builders
 from tests.cluster.offline import configured

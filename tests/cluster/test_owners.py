@@ -17,7 +17,7 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.nvidia.computedomain import read_mnnvl_resource
-from app.facts.table import DOMAINS
+from app.facts.rows import DOMAINS
 from app.kube.api import Conflict, NotFound, ObjectRef, WatchEvent
 from app.objects.resource import Resource
 from tests.cluster.mnnvl import (

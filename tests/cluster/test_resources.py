@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.cluster.resources import NotOurs
+from app.facts.identity import Place
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.named import Place
-from app.facts.table import CLAIMS, DOMAINS, SETS
+from app.facts.rows import CLAIMS, DOMAINS, SETS
 from app.kube.api import Conflict, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
 from app.rules.mnnvl.plan import Plan

@@ -6,12 +6,12 @@ import pytest
 
 from app.cluster.units import MOST_CLAIMS, UnitOwners, not_owned
 from app.cluster.view import Known, NotGiven
-from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
+from app.facts.unit_member import read_carrier_of_pod
 from app.kube.api import Object
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import Plan, desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
 from tests import pods
 from tests.kube.memory.client import MemoryClient
 from tests.pods import UNITS, pod

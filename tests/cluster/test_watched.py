@@ -11,7 +11,7 @@ import pytest
 from app.cluster.cluster import Cluster
 from app.facts.grove.topology import Level
 from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, POD_CLIQUE_SET
-from app.facts.table import TOPOLOGIES
+from app.facts.rows import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef, Page, Selection, Unavailable
 from app.objects.resource import CRD, NODE, Resource
 from app.stores import stores

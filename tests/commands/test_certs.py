@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.certificates.certificate import inspect
-from app.certificates.holdings import read_holdings
+from app.certificates.secret import read_holdings
 from app.certificates.source import file_source
 from app.cli import main
 

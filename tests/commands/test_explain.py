@@ -10,11 +10,11 @@ import yaml
 
 from app.base.unusable import UnusableInput
 from app.cli import main
-from app.cluster.looking import how_to_renew
+from app.cluster.command_clients import how_to_renew
 from app.commands.explain import reference, summary
-from app.explain.known.snapshot import Snapshot
-from app.explain.shown.text import text
-from app.facts.named import Ref
+from app.explain.output.text import text
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
 from app.kube.api import Rejected
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, fill, pods

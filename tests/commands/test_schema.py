@@ -14,14 +14,14 @@ from app.commands.schema import SCHEMAS, schema_of
 from app.doctor.report import document as doctor_document
 from app.doctor.report import ok, problem
 from app.explain.answers.answer import explain
+from app.explain.answers.pending import rows, workloads
 from app.explain.answers.queues import queue_rows
-from app.explain.answers.survey import domain_reports, survey
-from app.explain.answers.waiting import rows, workloads
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.shown.json import document, survey_document
-from app.explain.shown.queues_text import queues_document
-from app.explain.shown.waiting_text import list_document
+from app.explain.answers.topology import domain_reports, survey
+from app.explain.output.json import document, survey_document
+from app.explain.output.queues_text import queues_document
+from app.explain.output.waiting_text import list_document
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
 from tests.commands.test_explain import written
 from tests.commands.test_trial import logged, report
 from tests.explain.fleet import SET_REF, facts, fill, nodes, placed, pods

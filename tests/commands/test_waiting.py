@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from app.cli import main
 from app.explain.answers.answer import explain
-from app.explain.answers.waiting import WorkloadRow, rows, workloads
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
+from app.explain.answers.pending import WorkloadRow, rows, workloads
+from app.explain.output.rights import VIEWER
+from app.explain.output.text import text
+from app.explain.output.waiting_text import exit_code, list_document, list_text
 from app.explain.reasons.reason import short
-from app.explain.shown.rights import VIEWER
-from app.explain.shown.text import text
-from app.explain.shown.waiting_text import exit_code, list_document, list_text
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Place, Ref
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
 from tests.explain.fleet import NOW, facts

@@ -16,8 +16,8 @@ from app.console.findings import Examination
 from app.console.listing import WaitingList
 from app.console.playground import Judge
 from app.console.routes import Console, build_app
-from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.live import Live
+from app.explain.state.snapshot import BY_RESOURCE
 from app.kube.api import (
     NotFound,
     Object,

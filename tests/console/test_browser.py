@@ -20,7 +20,7 @@ from app.console.settings import ConsoleSettings
 from app.kube.api import ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import NODE
-from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.admission_server import ApiServer, admission_server
 from scripts.apiserver.command import create, default_configuration
 from scripts.apiserver.processes import free_port
 from scripts.fleet import fleet
@@ -101,7 +101,7 @@ async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
     server = api_server(kind, folder, None, own_rules())
     try:
         await server.start()
-        async with beside(server, configuration, folder, readable=False):
+        async with admission_server(server, configuration, folder, readable=False):
             admin = await connect(server, "admin")
             await eventually(lambda: _has_topology(admin))
             await create(server, fleet())

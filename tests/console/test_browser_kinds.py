@@ -19,7 +19,7 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.command import default_configuration
 from tests.console.chromium import tab
 from tests.console.test_rights import ONE_NAMESPACE, RULES, fill, printed, rights

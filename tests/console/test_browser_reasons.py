@@ -17,9 +17,9 @@ import pytest_asyncio
 from app.console.app import Opened, opened
 from app.console.settings import ConsoleSettings
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
 from app.explain.reasons.reason import Reason
-from scripts.apiserver.beside import ApiServer
+from app.explain.state.index import Index
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.command import default_configuration
 from tests.console.chromium import Tab, chromium, tab
 from tests.explain.fleet import SET_REF, facts

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.explain.answers.answer import explain
-from app.explain.answers.survey import survey
-from app.explain.answers.waiting import rows, workloads
-from app.explain.known.index import Index
-from app.explain.known.read import read_all
-from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
-from app.facts.named import Ref
+from app.explain.answers.pending import rows, workloads
+from app.explain.answers.topology import survey
+from app.explain.output.waiting_text import COLUMNS, cells, first_reason
+from app.explain.state.index import Index
+from app.explain.state.read import read_all
+from app.facts.identity import Ref
 from tests.console.changing import shown
 from tests.console.chromium import tab
 from tests.console.fake import NOW, Lists

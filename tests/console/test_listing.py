@@ -7,10 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.console.listing import NOT_EXAMINED, WaitingList
-from app.explain.answers.waiting import WorkloadRow
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot, projected
-from app.facts.named import Ref
+from app.explain.answers.pending import WorkloadRow
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot, projected
+from app.facts.identity import Ref
 from app.kube.api import Object
 from scripts.fleet import Workload, fleet
 from tests.console.fake import NOW

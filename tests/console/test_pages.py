@@ -17,15 +17,15 @@ from app.explain.answers.answer import explain
 from app.explain.answers.queues import queue_rows
 from app.explain.answers.whatif.edits import Cordon, Drain, Supposition
 from app.explain.answers.whatif.effects import effects
-from app.explain.known.index import Index
-from app.explain.known.read import read_list
-from app.explain.known.snapshot import Snapshot
 from app.explain.live import Trouble
+from app.explain.output.queues_text import queue_cells
+from app.explain.output.text import text
+from app.explain.output.whatif_text import effects_text
 from app.explain.reasons.reason import counted
-from app.explain.shown.queues_text import queue_cells
-from app.explain.shown.text import text
-from app.explain.shown.whatif_text import effects_text
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.explain.state.read import read_list
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
 from app.kube.api import Page, Selection
 from scripts.apiserver.command import default_configuration
 from scripts.fleet import Workload, fleet

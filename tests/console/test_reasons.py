@@ -6,9 +6,9 @@ from app.console import workloads
 from app.console.listing import WaitingList
 from app.console.rendering import environment
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.shown.text import text
-from app.explain.shown.waiting_text import COLUMNS, cells, first_reason
+from app.explain.output.text import text
+from app.explain.output.waiting_text import COLUMNS, cells, first_reason
+from app.explain.state.index import Index
 from tests.console.parsed import Parsed
 from tests.explain.fleet import NOW, SET_REF, facts
 from tests.explain.table.row import Row

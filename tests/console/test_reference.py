@@ -3,8 +3,8 @@
 import pytest
 
 from app.console.page import named, reference
+from app.facts.identity import Ref
 from app.facts.kinds import QUEUE
-from app.facts.named import Ref
 from app.objects.resource import POD
 
 KINDS = {"Pod": POD, "Queue": QUEUE}

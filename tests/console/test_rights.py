@@ -20,7 +20,7 @@ from app.console.settings import ConsoleSettings
 from app.facts.kinds import CLUSTER_TOPOLOGY
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import SELF_ACCESS_REVIEW
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.command import default_configuration
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox

@@ -3,8 +3,8 @@
 import asyncio
 
 from app.console.events import MOST_STREAMS, Streams
-from app.explain.known.snapshot import BY_RESOURCE
 from app.explain.live import Live
+from app.explain.state.snapshot import BY_RESOURCE
 from app.stores.permitted import Namespaces, PermittedStores
 from tests.console.fake import Lists, console, discovered
 from tests.console.objects import objects

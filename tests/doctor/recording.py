@@ -1,7 +1,7 @@
 """What an API server answers for a cluster in memory, and records of what the doctor hears."""
 
 from app.base.record import record_of
-from app.cluster.looking import looking_client
+from app.cluster.command_clients import looking_client
 from app.config.schema import Configuration
 from app.doctor.certificate import Shake
 from app.doctor.examination import Patient, examine

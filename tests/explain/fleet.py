@@ -11,8 +11,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.explain.known.snapshot import PodClique, Snapshot
+from app.explain.state.index import Index
+from app.explain.state.snapshot import PodClique, Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.constraint import StoredConstraint
 from app.facts.grove.podcliqueset import (
@@ -24,6 +24,7 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
@@ -31,7 +32,6 @@ from app.facts.kubernetes.claim import DeviceClass
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.named import Place, Ref
 from app.objects.owners import OwnerRef
 
 ZONE = "topology.kubernetes.io/zone"

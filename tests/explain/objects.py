@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.explain.known.snapshot import PodClique, Snapshot
+from app.explain.state.snapshot import PodClique, Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import LastError, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
+from app.facts.identity import Place
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
 from app.facts.kai.topology import KaiTopology
@@ -25,7 +26,6 @@ from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.labels import KAI_QUEUE, NODE_POOL
-from app.facts.named import Place
 from app.facts.nvidia.computedomain import ComputeDomain
 
 Object = dict[str, Any]

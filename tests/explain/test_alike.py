@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 from tests.effort import tries
 from tests.explain.decisions.recording import NOW, Object, Recording, recordings
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.gangs.assembly import gangs_of_set
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podgang import GangPart, MapEntry, PodGangMap
 from tests.explain.fleet import NAMESPACE, PLACE, ROUTER, SET, answer, cliques, facts, gang, pod
 

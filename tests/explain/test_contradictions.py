@@ -11,8 +11,8 @@ import pytest
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import Branch
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue, Share

@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.answers.waiting import rows, workloads
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.explain.shown.text import text
+from app.explain.answers.pending import rows, workloads
+from app.explain.output.text import text
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
 from app.objects.time import seconds_since_1970
 
 FOLDER = Path(__file__).parents[1] / "testdata" / "grove-states"

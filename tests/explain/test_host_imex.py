@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.branch import Branch
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.kubernetes.claim import DeviceClass
 from tests.explain.fleet import CLASSES, NOW, answer, facts
 from tests.explain.table.row import domain

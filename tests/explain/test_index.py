@@ -10,14 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.answers.survey import domain_reports, find_room, survey
+from app.explain.answers.topology import domain_reports, find_room, survey
 from app.explain.gangs.assembly import gangs_of_set
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.known.lookup import GroupedBy, change
-from app.explain.known.snapshot import Snapshot
 from app.explain.placing.demand import Demand, Ground
-from app.explain.placing.trial import Trial
+from app.explain.placing.trial_placement import Trial
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
+from app.explain.state.lookup import GroupedBy, change
+from app.explain.state.snapshot import Snapshot
 from app.facts.kubernetes.node import Node
 from app.facts.labels import NODE_POOL
 from tests.explain import fleet

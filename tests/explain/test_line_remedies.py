@@ -9,9 +9,9 @@ import itertools
 import pytest
 
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 from tests.explain.lines.recording import NOW, Object, line_recordings
 
 

@@ -6,15 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
 from app.explain.reasons.reason import Reason
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
-from app.facts.named import Ref
 from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
 
 JOB = Ref("Job", NAMESPACE, "train")

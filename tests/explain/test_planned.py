@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from app.explain.gangs.planned import PLACEMENT, planned
-from app.explain.known.index import Index
 from app.explain.reasons.table import RULES
+from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import PodGangMap
 from tests.explain.fleet import NAMESPACE, RACK, ZONE, facts

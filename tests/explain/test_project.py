@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.explain.known.snapshot import Snapshot, projected
-from app.explain.shown.json import document
+from app.explain.output.json import document
+from app.explain.state.snapshot import Snapshot, projected
 from tests.explain.fleet import answer, facts
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Row

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
-from app.explain.known.snapshot import TITLES, Snapshot
+from app.explain.output.json import document
 from app.explain.reasons.table import RULES
-from app.explain.shown.json import document
-from app.facts.table import CHANNELS, ROOM
+from app.explain.state.snapshot import TITLES, Snapshot
+from app.facts.rows import CHANNELS, ROOM
 from tests.effort import tries
 from tests.explain import fleet
 from tests.explain.fleet import answer, facts, placed

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 
 Object = dict[str, Any]
 FREE: Object = {"quota": -1, "limit": -1, "overQuotaWeight": 1}

@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from app.explain.answers.answer import explain
+from app.explain.answers.positions import InLine
 from app.explain.answers.queues import MOST_IN_FRONT, QueueRow, queue_rows
-from app.explain.answers.turns import InLine
-from app.explain.line.cycle import line_of
-from app.explain.shown.queues_text import (
+from app.explain.output.queues_text import (
     queues_document,
     queues_exit_code,
     queues_headline,
     queues_text,
 )
+from app.explain.queue_order.cycle import line_of
+from app.facts.identity import Ref
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.labels import NODE_POOL
-from app.facts.named import Ref
-from app.facts.table import ROOM
-from tests.explain.line.test_cycle import QUEUES, Gangs, node
+from app.facts.rows import ROOM
+from tests.explain.queue_order.test_cycle import QUEUES, Gangs, node
 
 
 def rows_of(gangs: Gangs, *nodes: str, **more: Any) -> dict[str, QueueRow]:

@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of, read_all, read_list
-from app.explain.known.snapshot import Snapshot
-from app.explain.shown.text import text
+from app.explain.output.text import text
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of, read_all, read_list
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Place, Ref
 from app.facts.kinds import POD_CLIQUE
 from app.facts.kubernetes.pod import Pod, PodClaim
-from app.facts.named import Place, Ref
-from app.facts.table import ROOM
+from app.facts.rows import ROOM
 from app.kube.api import (
     NotFound,
     NotServed,
@@ -28,8 +28,8 @@ from app.kube.api import (
     WatchEvent,
 )
 from app.objects.resource import NODE, POD, Resource
-from app.stores.around import ASKED
 from app.stores.listed import cause
+from app.stores.related_lists import ASKED
 from tests import builders
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
 from tests.explain.objects import objects_of

@@ -52,7 +52,9 @@ def test_reasons_with_an_id_are_made_in_one_file() -> None:
                 files[text].add(path.stem)
     assert files.keys() == IDS
     several = {id: names for id, names in files.items() if len(names) > 1}
-    assert several == {"LevelUnknown": {"constraints", "refused"}}  # the row has two functions
+    assert several == {
+        "LevelUnknown": {"constraints", "rejected_constraints"}
+    }  # the row has two functions
 
 
 def test_lists_of_ids_have_only_ids() -> None:

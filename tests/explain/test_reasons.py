@@ -21,17 +21,17 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.claims import CLAIMS
 from tests.explain.table.constraints import CONSTRAINTS
+from tests.explain.table.creation import MADE
 from tests.explain.table.devices import DEVICES
+from tests.explain.table.evictions import STALE
 from tests.explain.table.gates import GATES
-from tests.explain.table.line import LINE
-from tests.explain.table.made import MADE
+from tests.explain.table.gpu_sharing import SHARING
 from tests.explain.table.placement import PLACEMENT
+from tests.explain.table.queue_order import LINE
 from tests.explain.table.queues import QUEUES
-from tests.explain.table.refused import REFUSED
+from tests.explain.table.rejected_constraints import REFUSED
 from tests.explain.table.row import Changes, Row, changed
 from tests.explain.table.scaling import SCALING
-from tests.explain.table.sharing import SHARING
-from tests.explain.table.stale import STALE
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
 from tests.explain.table.words import WORDS

@@ -10,11 +10,11 @@ from app import __version__
 from app.base.record import record_of, recorded_facts
 from app.cli import main
 from app.commands.records import HAS_NAMES, KIND
-from app.explain.answers.waiting import rows, workloads
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Snapshot
-from app.explain.shown.waiting_text import list_document
+from app.explain.answers.pending import rows, workloads
+from app.explain.output.waiting_text import list_document
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.explain.state.snapshot import Snapshot
 from tests.explain.fleet import facts
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Row

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.known.index import Index
-from app.explain.shown.text import tree_lines
-from app.facts.carrier import CLAIM
+from app.explain.output.text import tree_lines
+from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.identity import Place, Ref
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, Consumer, Device, ResourceClaim
@@ -19,7 +19,7 @@ from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
 from app.facts.labels import KAI_CORDONED
-from app.facts.named import Place, Ref
+from app.facts.unit_member import CLAIM
 from tests.explain.fleet import (
     GANG_REF,
     GPU,
@@ -46,7 +46,7 @@ from tests.explain.fleet import (
 )
 from tests.explain.table.placement import tolerating
 from tests.explain.table.queues import SHARED, batch
-from tests.explain.table.refused import IGNORED, dotted
+from tests.explain.table.rejected_constraints import IGNORED, dotted
 from tests.explain.table.row import CHANNEL, TEMPLATED, Changes, channels, claiming, queues, using
 from tests.explain.table.words import UNBOUND, warned
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.explain.known.snapshot import OF_KIND
-from app.explain.shown.rights import how_to_get
+from app.explain.output.rights import how_to_get
+from app.explain.state.snapshot import OF_KIND
 from app.facts.kinds import POD_GROUP
 
 NO_RIGHT = "no right to list"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.explain.known.snapshot import PodClique
+from app.explain.state.snapshot import PodClique
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangGroup, GangPart
 from app.facts.kai.podgroup import SubGroup
@@ -36,7 +36,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
-from tests.explain.table.refused import dotted
+from tests.explain.table.rejected_constraints import dotted
 
 pytestmark = pytest.mark.untraced
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.explain.gangs.assembly import MOST_DEPTH, gang_of_pod_group
 from app.explain.gangs.gang import Member, Unit
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE
 from tests.explain.fleet import NAMESPACE, facts

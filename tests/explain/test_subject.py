@@ -9,18 +9,18 @@ from msgspec.structs import replace
 from app.commands.explain import KINDS
 from app.explain.answers.answer import explain
 from app.explain.gangs.subject import subject
-from app.explain.known.index import Index
-from app.explain.known.snapshot import PodClique, Snapshot
-from app.explain.shown.text import tree_lines
+from app.explain.output.text import tree_lines
+from app.explain.state.index import Index
+from app.explain.state.snapshot import PodClique, Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
-from app.facts.made_for import WORKLOAD_KINDS
-from app.facts.named import Place, Ref
 from app.facts.nvidia.computedomain import ComputeDomain
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 from tests.explain.fleet import (
     GANG,
     GANG_REF,

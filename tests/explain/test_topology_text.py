@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.explain.answers.survey import survey
-from app.explain.known.index import Index
-from app.explain.shown.json import survey_document
-from app.explain.shown.topology_text import survey_text
+from app.explain.answers.topology import survey
+from app.explain.output.json import survey_document
+from app.explain.output.topology_text import survey_text
+from app.explain.state.index import Index
 from tests.explain.fleet import RACK, ZONE, facts
 
 NODES = {"nodes": "no right to list"}

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.branch import Branch
-from app.explain.known.index import Index
+from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import PodClaim
-from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique, DomainNode
 from tests.explain.fleet import GANG, NAMESPACE, NOW, ROUTER, SET_REF, WORKERS, facts, placed, pods
 

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import SubGroup
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Node
-from app.facts.named import Ref
-from tests.explain.line.test_cycle import Gangs, node
+from tests.explain.queue_order.test_cycle import Gangs, node
 
 LEAF = SubGroup("net", minimum=2, told=SchedulerConstraint("leaf"), topology="network")
 RACK = SubGroup("room", minimum=1, told=SchedulerConstraint("rack"), topology="rooms")

@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
-from app.explain.shown.text import text
+from app.explain.output.text import text
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.kubernetes.pod import Pod
 from tests.effort import tries
 from tests.explain.fleet import SET_REF, answer, facts, pods

@@ -7,12 +7,12 @@ import pytest
 from app.commands.explain import KINDS, names_of
 from app.console.listing import WaitingList
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.waiting import WorkloadRow, rows, waiting_alone, workloads
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.explain.shown.text import text
-from app.explain.shown.waiting_text import exit_code, list_text
-from app.facts.named import Ref
+from app.explain.answers.pending import WorkloadRow, rows, waiting_alone, workloads
+from app.explain.output.text import text
+from app.explain.output.waiting_text import exit_code, list_text
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 from tests.explain.fleet import NAMESPACE, facts
 from tests.explain.table.words import NO_QUOTA, kueue
 from tests.kube.memory.client import MemoryClient

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from app.base.json import to_json
-from app.cluster.rows import UNIT_PODS, read_grouped_pod
-from app.explain.known.snapshot import CLIQUES
-from app.facts.explained import PODS, WIDE_NODES
+from app.cluster.leader_rows import UNIT_PODS, read_grouped_pod
+from app.explain.state.snapshot import CLIQUES
+from app.facts.explain_rows import PODS, WIDE_NODES
 from app.facts.kubernetes.pod_fields import PodForm
-from app.facts.table import NODES, Row
-from app.kube.forms import Items, decoded_list
-from app.rules.mnnvl.missing import is_ending, runs_without_claim
+from app.facts.rows import NODES, Row
+from app.kube.decoders import Items, decoded_list
+from app.rules.mnnvl.missing_claims import is_ending, runs_without_claim
 from tests.explain.fleet import facts
 from tests.explain.objects import objects_of
 from tests.explain.test_reasons import CASES, start

@@ -4,21 +4,21 @@ from typing import Any
 
 import pytest
 
-from app.cluster import rows
-from app.cluster.rows import POD_GROUPS
-from app.explain.known import snapshot
-from app.facts import explained, table
+from app.cluster import leader_rows
+from app.cluster.leader_rows import POD_GROUPS
+from app.explain.state import snapshot
+from app.facts import explain_rows, rows
 from app.facts.grove.podgang import read_pod_gang, read_stored_gang
+from app.facts.identity import read_name
 from app.facts.kai.podgroup import Said, read_kai_pod_group
 from app.facts.kai.queue import Share, read_queue
 from app.facts.kubernetes.claim import read_resource_claim
 from app.facts.kubernetes.node import read_node
 from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.workload import PriorityClass, read_priority_class
-from app.facts.named import read_name
 from app.facts.nvidia.computedomain import DomainNode, read_domain_clique
 from app.facts.quantity import MOST_THOUSANDTHS
-from app.facts.table import GANGS, Row
+from app.facts.rows import GANGS, Row
 from app.kube.api import WatchEvent
 from app.stores.stores import Stores
 
@@ -42,7 +42,7 @@ TWO_READERS = {
 def test_each_kind_has_one_reader_or_one_for_verdicts_and_one_for_explanations() -> None:
     readers: dict[str, set[str]] = {}
     kinds: dict[str, str] = {}
-    for module in (table, explained, rows, snapshot):
+    for module in (rows, explain_rows, leader_rows, snapshot):
         for row in vars(module).values():
             if isinstance(row, Row):
                 readers.setdefault(str(row.resource), set()).add(row.read.__qualname__)

@@ -8,7 +8,7 @@ from io import StringIO
 
 from app.audit.auditor import Auditor
 from app.audit.progress import Progress
-from app.base.visible import visible_json
+from app.base.safe_text import visible_json
 from app.facts.kinds import ALL
 from app.kube.api import Object
 from tests.audit.test_audit import CONFIGURED, clique, domain, gang, train

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import httpx
 
-from app.base.visible import visible
+from app.base.safe_text import visible
 from tests.console.fake import Lists, console
 from tests.console.objects import plural
 from tests.effort import tries

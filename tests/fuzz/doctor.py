@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from app.base.visible import visible_json
+from app.base.safe_text import visible_json
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake
 from app.doctor.examination import Patient, examine

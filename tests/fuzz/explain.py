@@ -3,29 +3,29 @@
 import json
 from typing import Any
 
-from app.base.visible import visible_json
+from app.base.safe_text import visible_json
 from app.console.page import reference
 from app.explain.answers.answer import explain
-from app.explain.answers.survey import domain_reports, preview, search_room, survey
-from app.explain.answers.waiting import rows, workloads
+from app.explain.answers.pending import rows, workloads
+from app.explain.answers.topology import domain_reports, preview, search_room, survey
 from app.explain.gangs.planned import planned
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Snapshot
-from app.explain.reasons.table import examine
-from app.explain.shown.json import document, preview_document, search_document, survey_document
-from app.explain.shown.text import text
-from app.explain.shown.topology_text import (
+from app.explain.output.json import document, preview_document, search_document, survey_document
+from app.explain.output.text import text
+from app.explain.output.topology_text import (
     domains_text,
     nodes_text,
     preview_text,
     search_text,
     survey_text,
 )
-from app.explain.shown.waiting_text import list_document, list_text
+from app.explain.output.waiting_text import list_document, list_text
+from app.explain.reasons.table import examine
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
+from app.explain.state.read import facts_of
+from app.explain.state.snapshot import Snapshot
 from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
-from app.stores.around import ASKED
+from app.stores.related_lists import ASKED
 from tests.explain.fleet import NOW
 from tests.fuzz.clusters import Object, corpus, mutation_of, objects_in, read_cluster
 from tests.fuzz.target import Target

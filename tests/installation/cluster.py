@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from app.server.listener import authority
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.installation.balancer import Balancer
 from tests.installation.kubernetes import Kubernetes, Object

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 from tests.installation.cluster import Cluster, cluster_of

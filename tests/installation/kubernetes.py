@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import yaml
 
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 
 Object = dict[str, Any]

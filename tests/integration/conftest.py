@@ -18,11 +18,11 @@ import yaml
 from app.config.read import read_configuration
 from app.config.schema import Configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.facts.table import TOPOLOGIES
+from app.facts.rows import TOPOLOGIES
 from app.kube.api import NotFound, Object, ObjectRef
 from app.objects.resource import CRD, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import READY_SECONDS, ApiServer, beside, until
+from scripts.apiserver.admission_server import READY_SECONDS, ApiServer, admission_server, until
 from scripts.apiserver.manifests import BUILT_IN, load
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.real import RealApiServer, find_binaries
@@ -168,7 +168,7 @@ async def served(
     and rejects PodGangs until then.
     """
     topology = configuration.cluster_topology
-    async with beside(
+    async with admission_server(
         api, configuration, tmp_path_factory.mktemp("served"), readable=False
     ) as served:
         async with asyncio.timeout(READY_SECONDS):

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.cluster.looking import looking_client
+from app.cluster.command_clients import looking_client
 from app.config.read import read_configuration
 from app.doctor.certificate import Handshake, handshake
 from app.doctor.examination import Patient, examine
 from app.doctor.report import document
 from app.facts.kinds import ALL
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import command
 
 

@@ -16,7 +16,7 @@ from yarl import URL
 from app.kube.api import Object, error_from
 from app.kube.client import HttpClient
 from app.kube.credentials import Credentials
-from app.kube.forms import decoded
+from app.kube.decoders import decoded
 from app.kube.transport import ApiRequest, CallLimits, Transport
 from app.objects.resource import Resource
 

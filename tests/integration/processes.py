@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 
 ROOT = Path(__file__).parents[2]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.explain.known.snapshot import RESOURCES, Snapshot
+from app.explain.state.snapshot import RESOURCES, Snapshot
 from app.facts.kinds import WORKLOAD
 from app.facts.kubernetes.workload import Workload
 from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, Resource
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 from tests.effort import IS_THOROUGH

@@ -17,7 +17,7 @@ from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
 from app.objects.resource import Resource
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.integration.inprocess import InProcessClient
 

@@ -25,7 +25,7 @@ from app.objects.resource import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.test_account import ALLOWED, REFUSED, at_url
 from tests.policies.ways import pod, ways

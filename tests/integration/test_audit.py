@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GROUP
 from app.objects.resource import Resource
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, command, create_all
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import NODE, POD
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import Users, eventually
 
 ZONE = "topology.kubernetes.io/zone"

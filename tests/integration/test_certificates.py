@@ -12,7 +12,7 @@ from app.facts.kinds import POD_GROUP
 from app.kube.api import Object, ObjectRef, Rejected
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.admission_server import ApiServer, configurations_of, unregistered
 from scripts.apiserver.processes import free_port
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.system import Users, eventually

@@ -17,12 +17,12 @@ from app.audit.progress import Progress
 from app.config.schema import Configuration
 from app.doctor.claims import check_lost_claims
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
-from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.admission_server import ApiServer, configurations_of, unregistered
 from tests import builders
 from tests.integration.system import Users, eventually
 from tests.integration.tried import tried

@@ -9,7 +9,7 @@ from app.facts.kinds import ALL
 from app.kube.api import Client
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.integration.system import FAST
 from tests.kube.contract import ClientContract

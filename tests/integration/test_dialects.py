@@ -26,7 +26,7 @@ from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, NODE
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.admission_server import ApiServer, admission_server
 from scripts.apiserver.manifests import BUILT_IN
 from scripts.apiserver.processes import free_port
 from tests import builders
@@ -106,7 +106,7 @@ async def running(
     api: ApiServer, clients: Users, configuration: Configuration, tmp_path: Path
 ) -> AsyncIterator[Running]:
     """Our server in the dialect of the designs, with nothing left over afterwards."""
-    async with beside(api, configuration, tmp_path, readable=False) as served:
+    async with admission_server(api, configuration, tmp_path, readable=False) as served:
         await eventually(lambda: exists(clients.operator, CLUSTER_TOPOLOGY))
         yield served
         await to_design(clients, served)

@@ -16,7 +16,7 @@ from app.objects.resource import DEPLOYMENT, MUTATING_WEBHOOKS, POD, SECRET, VAL
 from app.objects.tokens import split_token
 from app.server.serve import Running
 from app.webhooks.paths import path_of
-from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.admission_server import ApiServer, configurations_of, unregistered
 from scripts.apiserver.processes import free_port
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor

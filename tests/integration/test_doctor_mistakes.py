@@ -27,7 +27,7 @@ from app.objects.resource import (
 )
 from app.server.serve import Running
 from app.webhooks.configurations import ServiceTarget, webhook_configurations
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.integration.conftest import CONFIGURATION
 from tests.integration.doctor import Doctor, Finding

@@ -20,21 +20,21 @@ import pytest
 import pytest_asyncio
 
 from app.cli import main
-from app.cluster.looking import reading_client
+from app.cluster.command_clients import reading_client
 from app.commands import explain as command
 from app.commands.explain import reference
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.explain.known.read import read_list
-from app.explain.known.snapshot import RESOURCES
-from app.explain.shown.rights import VIEWER as VIEWER_ROLE
+from app.explain.output.rights import VIEWER as VIEWER_ROLE
+from app.explain.state.index import Index
+from app.explain.state.read import read_list
+from app.explain.state.snapshot import RESOURCES
+from app.facts.identity import Ref
 from app.facts.kinds import POD_GANG
-from app.facts.named import Ref
 from app.kube.api import Object
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.read_only import ReadOnlyClient
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.real import RealApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.explain import fleet

@@ -5,7 +5,7 @@ import pytest
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import SECRET
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

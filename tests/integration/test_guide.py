@@ -20,7 +20,7 @@ from app.facts.labels import KAI_SCHEDULER, SKIP_PODGROUPER
 from app.kube.api import Object, ObjectRef
 from app.objects.resource import POD
 from app.objects.shape import annotations_of
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.commands.test_explain import FULL
 from tests.explain import fleet
 from tests.explain.fleet import facts

@@ -10,7 +10,7 @@ import yaml
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object
 from app.objects.resource import Resource
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, command
 

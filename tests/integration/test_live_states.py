@@ -12,7 +12,7 @@ import pytest_asyncio
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.commands.test_mcp import answer
 from tests.explain.fleet import NAMESPACE, SET, facts
 from tests.explain.table.row import Row

@@ -12,12 +12,12 @@ import pytest_asyncio
 
 from app.config.read import read_configuration
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.facts.table import DOMAINS, SETS
+from app.facts.rows import DOMAINS, SETS
 from app.kube.api import ClusterError, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.server.serve import Running
 from app.webhooks.paths import path_of
-from scripts.apiserver.beside import ApiServer, unregistered
+from scripts.apiserver.admission_server import ApiServer, unregistered
 from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.conftest import CONFIGURATION

@@ -19,11 +19,11 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.table import DEVICE_CLASSES, SETS
+from app.facts.rows import DEVICE_CLASSES, SETS
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.conftest import CONFIGURATION

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.table import SETS, TOPOLOGIES
+from app.facts.rows import SETS, TOPOLOGIES
 from app.kube.api import Object, ObjectRef, Selection
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, names
 

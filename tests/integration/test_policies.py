@@ -27,7 +27,7 @@ from app.objects.resource import CRD
 from app.server.serve import Running
 from app.webhooks.configurations import UrlTarget, webhook_configurations
 from app.webhooks.policies import admission_policies
-from scripts.apiserver.beside import ApiServer, configurations_of
+from scripts.apiserver.admission_server import ApiServer, configurations_of
 from scripts.apiserver.manifests import BUILT_IN
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.sandbox import Sandbox

@@ -15,7 +15,7 @@ from app.doctor.report import Check
 from app.kube.api import Object, Selection
 from app.objects.resource import CRD, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
 from app.webhooks.configurations import NAME
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.installation.readme import commands
 from tests.integration.system import Users
 from tests.rendered import rendered

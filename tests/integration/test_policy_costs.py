@@ -24,7 +24,7 @@ from app.facts.kinds import (
 from app.kube.api import ObjectRef
 from app.objects.resource import CRD, Resource
 from app.webhooks.policies import admission_policies, queue_policies
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import Users, eventually, is_gone, raw_client
 from tests.integration.test_policies import former_crds, todays_crds
 from tests.policies.largest import VALUE, Large, largest, levels

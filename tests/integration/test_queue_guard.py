@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from app.objects.resource import POD
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.ways import (
     GROUP,

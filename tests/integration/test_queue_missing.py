@@ -14,7 +14,7 @@ from app.kube.api import ObjectRef, Selection
 from app.objects.resource import POD, VALIDATING_POLICIES
 from app.objects.resource import VALIDATING_POLICY_BINDINGS as BINDINGS
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.admission_server import ApiServer, admission_server
 from tests.integration.system import Users, eventually, raw_client
 from tests.policies.ways import QUEUE as LABEL
 from tests.policies.ways import Way, pod, ways
@@ -63,7 +63,7 @@ async def leading(
     api: ApiServer, configuration: Configuration, installed: None, tmp_path_factory: Any
 ) -> AsyncIterator[Running]:
     """Our server, after the policies."""
-    async with beside(
+    async with admission_server(
         api, configuration, tmp_path_factory.mktemp("served"), readable=False
     ) as served:
         yield served

@@ -31,11 +31,11 @@ from app.facts.kinds import (
     QUEUE_NAMES,
     WORKLOAD,
 )
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import ObjectRef, Selection
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer, configurations_of, unregistered
+from scripts.apiserver.admission_server import ApiServer, configurations_of, unregistered
 from scripts.apiserver.sandbox import Sandbox
 from tests import builders, pods
 from tests.integration.conftest import own_rules

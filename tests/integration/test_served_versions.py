@@ -24,11 +24,11 @@ from app.facts.kinds import (
     POD_GROUP,
     RESOURCE_CLAIM,
 )
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import NotFound, Object, ObjectRef, Rejected
 from app.objects.resource import Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.manifests import BUILT_IN, definitions
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox

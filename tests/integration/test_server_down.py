@@ -10,7 +10,7 @@ from app.kube.api import ClusterError, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.webhooks.configurations import NAME, ServiceTarget, UrlTarget, webhook_configurations
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone
 

@@ -18,13 +18,13 @@ import pytest_asyncio
 
 from app.config.read import read_configuration
 from app.facts.kinds import CLUSTER_TOPOLOGY, KAI_TOPOLOGY, POD_CLIQUE_SET, POD_GANG
-from app.facts.table import SETS, TOPOLOGIES
+from app.facts.rows import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Rejected, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, EVENT, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.server.serve import Running
 from app.webhooks.configurations import NAME as CONFIGURATIONS
-from scripts.apiserver.beside import ApiServer, beside
+from scripts.apiserver.admission_server import ApiServer, admission_server
 from scripts.apiserver.processes import free_port
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone
@@ -63,7 +63,7 @@ async def start(api: ApiServer, clients: Users, tmp_path: Path) -> AsyncIterator
             server: {{host: 127.0.0.1, port: {port}, toolsPort: 0, drainSeconds: 0}}
             client: {{queriesPerSecond: 10000, burst: 10000}}
         """
-        async with beside(
+        async with admission_server(
             api, read_configuration(text, "test"), tmp_path, readable=False
         ) as served:
             yield served

@@ -27,9 +27,9 @@ from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection, every
 from app.objects.resource import EVENT, JOB, MUTATING_WEBHOOKS, POD, Resource
 from app.objects.shape import labels_of
-from app.stores.documents import resource_of
+from app.stores.offline import resource_of
 from scripts.apiserver import pki
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.real import RealApiServer, find_binaries
 from tests import pods

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("served", "workloads")]
 

@@ -6,11 +6,11 @@ import httpx
 import pytest
 
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import NotFound, Object, ObjectRef, Selection
 from app.objects.resource import CRD, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests import builders
 from tests.integration.system import PATIENCE, Users, eventually, is_gone

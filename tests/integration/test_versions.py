@@ -8,10 +8,10 @@ import pytest_asyncio
 
 from app.config.schema import Configuration
 from app.facts.kinds import POD_CLIQUE, POD_CLIQUE_SET, RESOURCE_CLAIM
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import ObjectRef
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 from tests import builders

@@ -15,19 +15,19 @@ from msgspec.structs import replace
 from app.base.sample import Sample
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.events import Recorder
 from app.waiting import watcher
-from app.waiting.losses import PLACEMENT_LOST
+from app.waiting.evictions import PLACEMENT_LOST
 from app.waiting.overdue import Blocked, Overdue, overdue
-from app.waiting.teller import PLACEMENT_BLOCKED, Pacing
+from app.waiting.reporter import PLACEMENT_BLOCKED, Pacing
 from app.waiting.watcher import RESOURCES, WaitingDuty
-from scripts.apiserver.beside import NAMESPACE, ApiServer
+from scripts.apiserver.admission_server import NAMESPACE, ApiServer
 from scripts.apiserver.processes import free_port
 from tests.explain import fleet
 from tests.explain.fleet import SET_REF, facts, placed

@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, POD_CLIQUE_SET, POD_GANG, POD_GROUP, QUEUE
-from app.facts.table import TOPOLOGIES
+from app.facts.rows import TOPOLOGIES
 from app.kube.api import Conflict, Object, ObjectRef, Rejected
 from app.objects.resource import NODE, POD, Resource
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests import builders
 from tests.integration.system import Users, eventually, is_gone, names
 

@@ -23,7 +23,7 @@ from app.facts.kinds import ALL
 from app.kube.api import ObjectRef, Unavailable
 from app.kube.client import HttpClient
 from app.kube.credentials import PodCredentials, from_kubeconfig
-from app.kube.reach import Reach
+from app.kube.reachability import Reach
 from app.kube.transport import CallLimits
 from app.objects.resource import NODE
 from tests.kube.credentials import PlainCredentials

@@ -10,7 +10,7 @@ import yaml
 from app.certificates.certificate import make_ca
 from app.kube.api import ClusterError
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
-from app.kube.trust import ServerTrust
+from app.kube.tls_context import ServerTrust
 
 
 def kubeconfig(path: Path, **users: dict[str, str]) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cluster.looking import how_to_renew
+from app.cluster.command_clients import how_to_renew
 from app.kube import kubeconfig
 from app.kube.api import ClusterError
 from app.kube.kubeconfig import KubeconfigCredentials, renewal_of

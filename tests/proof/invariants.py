@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, levels_of_cluster_topology
 from app.facts.kinds import (
@@ -15,11 +14,12 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
+from app.facts.unit_member import read_carrier
 from app.kube.api import ClusterError, Object, Selection, every
 from app.kube.client import HttpClient
 from app.objects.shape import labels_of
 from app.rules.dialects.design.podgangs import constraint_changes
-from app.rules.mnnvl.claimed import ClaimedMember, claimed
+from app.rules.mnnvl.claim_holders import ClaimedMember, claimed
 from tests.builders import managed
 from tests.proof.grove import MEMBERS, DesiredSet
 

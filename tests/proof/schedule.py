@@ -28,7 +28,7 @@ from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, LEASE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.sandbox import Sandbox
 from tests.integration.system import connect
 from tests.proof.clock import TICK, Clock

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from app.cluster.rows import read_topology_status
+from app.cluster.leader_rows import read_topology_status
 from app.cluster.view import ClusterView, dialect_of
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, Level, read_cluster_topology
 from app.facts.kai.topology import KaiTopology
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
 from app.kube.api import Conflict, NotFound, NotServed, ObjectRef, Rejected, Unavailable
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
-from app.kube.rewrites import Rewrites
 from app.kube.store import WatchStore
 from app.objects.resource import EVENT
 from app.reconcilers.cluster_topology import (

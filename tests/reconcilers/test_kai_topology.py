@@ -9,8 +9,8 @@ import pytest
 from app.cluster.view import dialect_of
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, KAI_TOPOLOGY
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
-from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT
 from app.reconcilers.kai_topology import AGAIN_SECONDS, KaiTopologyReconciler
 from app.reconcilers.writing import Writing

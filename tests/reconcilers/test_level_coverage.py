@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
-from app.facts.table import BINDINGS, NODES
+from app.facts.rows import BINDINGS, NODES
 from app.kube.api import NotFound, Object, ObjectRef, Rejected
+from app.kube.competing_writers import TOLERATED, Rewrites
 from app.kube.events import Recorder
-from app.kube.rewrites import TOLERATED, Rewrites
 from app.objects.resource import EVENT
 from app.reconcilers.conditions import LevelCoverageReconciler, subscribe_coverage
 from tests import builders

@@ -18,9 +18,9 @@ from app.admission.decide import Handler
 from app.admission.review import Request
 from app.admission.verdict import Later, Verdict
 from app.cluster.cluster import Cluster
+from app.cluster.leader_rows import CLIQUES, UNIT_PODS
 from app.cluster.pods import ClaimUsers
 from app.cluster.resources import MnnvlResources
-from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
@@ -29,11 +29,11 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.facts.table import GANGS, NODES
+from app.facts.rows import GANGS, NODES
 from app.kube.api import Object, ObjectRef, Selection, WatchEvent
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers import mnnvl_resources, podgang

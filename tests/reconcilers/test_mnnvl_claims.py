@@ -9,14 +9,14 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
-from app.cluster.rows import CLIQUES
+from app.cluster.leader_rows import CLIQUES
 from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import Object, ObjectRef, Patch, Rejected, Unavailable
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_claims import (
     OFF_SECONDS,

@@ -11,8 +11,8 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
+from app.cluster.leader_rows import CLIQUES, UNIT_PODS
 from app.cluster.pods import ClaimUsers
-from app.cluster.rows import CLIQUES, UNIT_PODS
 from app.cluster.units import UnitOwners
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY_BINDING,
@@ -24,7 +24,7 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS
+from app.facts.rows import CLAIMS, DOMAINS, GANGS, SETS
 from app.kube.api import (
     Conflict,
     Object,
@@ -35,10 +35,10 @@ from app.kube.api import (
     Unavailable,
     WatchEvent,
 )
+from app.kube.competing_writers import Rewrites
 from app.kube.discovery import Discovery
 from app.kube.events import Recorder
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, POD
 from app.objects.shape import labels_of
 from app.reconcilers.mnnvl_resources import (

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import pytest
 
 from app.cluster.cluster import Cluster
-from app.cluster.rows import CLIQUES
+from app.cluster.leader_rows import CLIQUES
 from app.facts.grove.podgang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.table import GANGS, NODES
+from app.facts.rows import GANGS, NODES
 from app.kube.api import (
     Client,
     ClusterError,
@@ -30,9 +30,9 @@ from app.kube.api import (
     Unavailable,
     WatchEvent,
 )
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.kube.watch import run_store
 from app.objects.resource import Resource
 from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources

@@ -10,9 +10,9 @@ import pytest
 
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
-from app.cluster.rows import CLIQUES
+from app.cluster.leader_rows import CLIQUES
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
-from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
+from app.facts.rows import CLAIMS, DOMAINS, GANGS, SETS, TOPOLOGIES
 from app.kube.api import (
     ClusterError,
     Conflict,
@@ -22,9 +22,9 @@ from app.kube.api import (
     Selection,
     Unavailable,
 )
+from app.kube.competing_writers import Rewrites
 from app.kube.events import Recorder
 from app.kube.loop import Loop
-from app.kube.rewrites import Rewrites
 from app.objects.resource import EVENT, Resource
 from app.reconcilers.podgang import (
     CONTESTED_SECONDS,

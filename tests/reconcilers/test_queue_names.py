@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.cluster.rows import LISTED_QUEUES
+from app.cluster.leader_rows import LISTED_QUEUES
 from app.facts.kinds import QUEUE_NAMES
-from app.facts.table import QUEUE_NAMES as NAMES
+from app.facts.rows import QUEUE_NAMES as NAMES
 from app.kube.api import Object
 from app.kube.store import WatchStore
 from app.reconcilers.queue_names import PAUSE_SECONDS, QueueNamesReconciler

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
-from app.facts.table import DOMAINS
+from app.facts.rows import DOMAINS
+from app.facts.unit_member import read_carrier_of_pod
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, subscribe
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
 from tests import pods
 from tests.pods import UNITS, owner, pod
 from tests.reconcilers.test_mnnvl_resources import AFTER, Added, World, changed

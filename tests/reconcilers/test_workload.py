@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from app.cluster.rows import WorkloadCaches
+from app.cluster.leader_rows import WorkloadCaches
 from app.facts.kinds import K8S_POD_GROUP, KAI_TOPOLOGY, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.facts.labels import POD_GROUP_NAME
-from app.facts.table import KAI_TOPOLOGIES
+from app.facts.rows import KAI_TOPOLOGIES
 from app.kube.api import Conflict, NotServed, Object, ObjectRef, Rejected
+from app.kube.competing_writers import TOLERATED, Rewrites
 from app.kube.events import Recorder
 from app.kube.loop import Loop
 from app.kube.owners import FRESH_SECONDS, Owners
-from app.kube.rewrites import TOLERATED, Rewrites
 from app.kube.transport import TokenBucket
 from app.objects.resource import EVENT, JOB, POD, Resource
 from app.reconcilers.workload import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.explained import PODS, QUEUES, WIDE_SETS
+from app.facts.explain_rows import PODS, QUEUES, WIDE_SETS
 from app.facts.kinds import POD_CLIQUE_SET, QUEUE
 from app.kube.api import NotFound, Object, Page, Rejected, Selection
 from app.objects.resource import NAMESPACE, POD, Resource

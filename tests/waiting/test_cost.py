@@ -15,7 +15,7 @@ import app.commands.serve
 from app.commands.serve import further_duties
 from app.config.schema import Configuration, Waiting
 further_duties(Configuration(waiting=Waiting(enabled={enabled})))
-print(*(name for name in ("app.waiting", "app.explain.known.index", "app.explain.live") if name in sys.modules))
+print(*(name for name in ("app.waiting", "app.explain.state.index", "app.explain.live") if name in sys.modules))
 """
 
 
@@ -30,7 +30,7 @@ def imported(enabled: bool) -> list[str]:
 
 def test_without_the_option_nothing_of_it_is_imported() -> None:
     assert imported(False) == []
-    assert imported(True) == ["app.waiting", "app.explain.known.index", "app.explain.live"]
+    assert imported(True) == ["app.waiting", "app.explain.state.index", "app.explain.live"]
 
 
 def test_without_the_option_there_is_no_duty_and_no_further_resource() -> None:

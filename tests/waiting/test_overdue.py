@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from app.facts.grove.podcliqueset import LastError, StatusCondition
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
-from app.facts.named import Ref
 from app.waiting.overdue import NOT_KNOWN, UNEXPLAINED, Blocked, Overdue, overdue
-from app.waiting.teller import PLACEMENT_BLOCKED
+from app.waiting.reporter import PLACEMENT_BLOCKED
 from app.waiting.watcher import Looker
 from tests.explain.fleet import (
     GANG_REF,
@@ -26,7 +26,7 @@ from tests.explain.fleet import (
     pods,
     shape,
 )
-from tests.explain.table.line import rival
+from tests.explain.table.queue_order import rival
 
 FULL: dict[str, Any] = {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2"))}
 AFTER = 300.0

@@ -10,7 +10,7 @@ from app.admission.exchange import Exchange
 from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.facts.grove.podcliqueset import read_bounded_set
-from app.facts.named import read_place
+from app.facts.identity import read_place
 from app.objects.fields import MOST_ITEMS
 from app.rules.dialects.bindings.podgangs import gang_warnings
 from app.rules.set_size import size_findings

@@ -9,7 +9,7 @@ from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
-from app.facts.table import SETS
+from app.facts.rows import SETS
 from app.kube.api import ClusterError, ObjectRef, Rejected, Unavailable
 from app.stores.stores import fill
 from tests.kube import virtual

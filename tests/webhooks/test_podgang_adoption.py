@@ -6,7 +6,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG, RESOURCE_CLAIM
-from app.facts.table import (
+from app.facts.rows import (
     CLAIMS,
     DOMAINS,
 )

@@ -14,7 +14,7 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.table import CLAIMS, DOMAINS, GANGS, SETS
+from app.facts.rows import CLAIMS, DOMAINS, GANGS, SETS
 from app.kube.api import ClusterError, Conflict, NotServed, Rejected, Unavailable
 from app.kube.discovery import Discovery
 from app.stores.stores import fill

@@ -9,7 +9,7 @@ from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, PodBinding
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG_MAP
-from app.facts.table import (
+from app.facts.rows import (
     DOMAINS,
     KAI_TOPOLOGIES,
     NODES,

@@ -6,17 +6,17 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.answers.branch import AS_JSON, Branch, State, together
+from app.explain.answers.positions import InLine, in_line
 from app.explain.answers.tree import grow
-from app.explain.answers.turns import InLine, in_line
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.subject import Subject, subject
-from app.explain.known.index import Index
 from app.explain.placing.room import DomainRoom
+from app.explain.reasons.messages import said_of, silence
 from app.explain.reasons.reason import Reason, ago, counted, listed
-from app.explain.reasons.said import said_of, silence
 from app.explain.reasons.table import Unknown, examine
-from app.facts.made_for import WORKLOAD_KINDS
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.facts.identity import Ref
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 _WHOLE = {
     "PodCliqueSet",

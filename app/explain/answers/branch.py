@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from app.base.value import Value
-from app.explain.known.domains import shared_depth
-from app.explain.known.levels import Topology
 from app.explain.reasons.reason import counted
+from app.explain.state.domains import shared_depth
+from app.explain.state.levels import Topology
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
 
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 

@@ -10,15 +10,15 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.answers.answer import explain
 from app.explain.answers.branch import AS_JSON
-from app.explain.answers.turns import InLine, Next
-from app.explain.known.index import Index
-from app.explain.known.queues import INNER, chain, unusable_because
-from app.explain.line.cycle import Turn, line_of, unread_for_line
-from app.explain.line.shares import Account, divide
-from app.explain.line.usage import new_accounts, nodes_of_pool, pods_are_known, total_of
+from app.explain.answers.positions import InLine, Next
+from app.explain.queue_order.cycle import Turn, line_of, unread_for_line
+from app.explain.queue_order.shares import Account, divide
+from app.explain.queue_order.usage import new_accounts, nodes_of_pool, pods_are_known, total_of
+from app.explain.state.index import Index
+from app.explain.state.queues import INNER, chain, unusable_because
+from app.facts.identity import Ref
 from app.facts.kai.queue import Queue
-from app.facts.named import Ref
-from app.facts.table import ROOM
+from app.facts.rows import ROOM
 
 MOST_IN_FRONT = 3
 """Of each queue, this many gangs are named."""

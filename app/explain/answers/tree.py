@@ -21,17 +21,17 @@ from app.explain.answers.branch import (
 )
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.gangs.subject import Subject
-from app.explain.known.amounts import gpus_of
-from app.explain.known.queues import chain, unusable_because
 from app.explain.reasons.compute_domains import compute_domains_of, host_managed, ready_nodes
 from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import over_limits, over_quota, use_words
 from app.explain.reasons.reason import Reason, amount, counted, listed, plain
-from app.facts.carrier import CLAIM
+from app.explain.state.amounts import gpus_of
+from app.explain.state.queues import chain, unusable_because
 from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.identity import Ref
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
+from app.facts.unit_member import CLAIM
 
 
 class _Grower:

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang, Member, Pods, Unit
-from app.explain.known.amounts import asked_gpus
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.known.snapshot import PodClique
+from app.explain.state.amounts import asked_gpus
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
+from app.explain.state.snapshot import PodClique
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
-from app.facts.named import Ref
 
 MOST_DEPTH = 16
 """The most levels of SubGroups that are read. KAI's own workloads have three levels.

@@ -11,7 +11,7 @@ Grove's release decides which gangs these are, and when they count as scheduled:
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from app.facts.grove.podgang import PodGang
 
 ANCHOR = "Anchor"

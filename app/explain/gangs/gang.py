@@ -11,19 +11,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.explain.known.amounts import PREFIX, resources_of
-from app.explain.known.domains import Domains
-from app.explain.known.index import Index
-from app.explain.known.levels import Topology
-from app.explain.known.snapshot import PodClique, Snapshot
 from app.explain.placing.demand import Demand, Run
 from app.explain.placing.placements import Own, Placements
+from app.explain.state.amounts import PREFIX, resources_of
+from app.explain.state.domains import Domains
+from app.explain.state.index import Index
+from app.explain.state.levels import Topology
+from app.explain.state.snapshot import PodClique, Snapshot
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.named import Ref
 
 Pods = tuple[Pod, ...]
 

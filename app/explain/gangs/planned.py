@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
-from app.explain.known.snapshot import PodClique
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
+from app.explain.state.snapshot import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import (
     Clique,
@@ -17,8 +17,8 @@ from app.facts.grove.podcliqueset import (
     UserConstraint,
     read_set_with_status,
 )
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Shape, read_shape
-from app.facts.named import Ref
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 
 PLACEMENT = (

@@ -13,12 +13,12 @@ from app.explain.gangs.assembly import (
 )
 from app.explain.gangs.bases import bases_of
 from app.explain.gangs.gang import Gang, Unit
-from app.explain.known.index import Index
-from app.explain.known.levels import topology_of
+from app.explain.state.index import Index
+from app.explain.state.levels import topology_of
 from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.identity import NOWHERE, Place, Ref
 from app.facts.kubernetes.pod import Pod
-from app.facts.made_for import WORKLOAD_KINDS
-from app.facts.named import NOWHERE, Place, Ref
+from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 
 class Subject(Value, dict=True):

@@ -19,10 +19,10 @@ from itertools import zip_longest
 from types import MappingProxyType
 
 from app.base.value import Value
-from app.explain.known.domains import Domain, Domains
-from app.explain.known.sharing import Shares
 from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first, sum_of
 from app.explain.placing.packer import Packer, Rules
+from app.explain.state.domains import Domain, Domains
+from app.explain.state.gpu_sharing import Shares
 from app.facts.kubernetes.pod import Shape
 
 # Search for any placement.

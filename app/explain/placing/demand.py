@@ -10,9 +10,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.explain.known.amounts import gpus_of, is_gpu
-from app.explain.known.domains import Domains, Path
-from app.explain.known.sharing import Shares, capacity_for, choice_of, without_shares
+from app.explain.state.amounts import gpus_of, is_gpu
+from app.explain.state.domains import Domains, Path
+from app.explain.state.gpu_sharing import Shares, capacity_for, choice_of, without_shares
 from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Shape

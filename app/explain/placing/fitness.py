@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.explain.known.amounts import PREFIX, is_gpu
+from app.explain.state.amounts import PREFIX, is_gpu
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 
 from app.base.value import Value
-from app.explain.known.amounts import PREFIX
-from app.explain.known.domains import Domain, Domains, Path, shared_depth
 from app.explain.placing.demand import Demand, Ground, Run, Vector
-from app.explain.placing.trial import Scores, Tree, Trial
+from app.explain.placing.trial_placement import Scores, Tree, Trial
+from app.explain.state.amounts import PREFIX
+from app.explain.state.domains import Domain, Domains, Path, shared_depth
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
 """Resources that all pods request in some amount, so that they do not make pods unlike."""

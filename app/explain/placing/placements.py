@@ -8,16 +8,16 @@ from msgspec.structs import replace
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.explain.known import amounts
-from app.explain.known.amounts import is_device, resources_of
-from app.explain.known.domains import Domains
-from app.explain.known.index import Index
-from app.explain.known.levels import Topology
-from app.explain.known.sharing import Shares, shares_of
 from app.explain.placing.demand import Demand, Ground, Vector, capacity_of
 from app.explain.placing.fitness import asks_gpus, is_selected, refused_by, unfit_because
 from app.explain.placing.packer import AS_KAI, Packer, Rules
 from app.explain.placing.room import DomainRoom, RoomCounter
+from app.explain.state import amounts
+from app.explain.state.amounts import is_device, resources_of
+from app.explain.state.domains import Domains
+from app.explain.state.gpu_sharing import Shares, shares_of
+from app.explain.state.index import Index
+from app.explain.state.levels import Topology
 from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.quantity import Amounts
 

@@ -8,8 +8,8 @@ counted pods really fit. In rare mixes of sizes, more pods would fit than are co
 from collections.abc import Sequence
 
 from app.base.value import Value
-from app.explain.known.domains import Domain
 from app.explain.placing.demand import Board, Demand, Run, fullest_first
+from app.explain.state.domains import Domain
 from app.facts.kubernetes.pod import Shape
 
 

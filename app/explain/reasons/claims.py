@@ -3,23 +3,23 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
-from app.explain.known.index import Index
-from app.explain.known.snapshot import PodClique
 from app.explain.placing.placements import Assumption
+from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gates import grouped, refs
-from app.explain.reasons.holders import together, what_frees
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
-from app.facts.carrier import CLAIM, GROVE_CLAIM
+from app.explain.state.index import Index
+from app.explain.state.snapshot import PodClique
+from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim
-from app.facts.named import Ref
 from app.facts.nvidia.computedomain import (
     DOMAIN_SUFFIX,
     TEMPLATE_SUFFIX,
 )
+from app.facts.unit_member import CLAIM, GROVE_CLAIM
 from app.rules.mnnvl.lost_claims import PUT_BACK
-from app.rules.mnnvl.missing import lacks_claim
+from app.rules.mnnvl.missing_claims import lacks_claim
 
 CHANNEL_DRIVER = "compute-domain.nvidia.com"
 CHANNEL = "channel-0"

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index
 from app.explain.reasons.gates import refs
+from app.explain.reasons.messages import is_about_a_domain, kubelet_words
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
-from app.explain.reasons.said import is_about_a_domain, kubelet_words
+from app.explain.state.index import Index
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, ComputeDomain, base_of
-from app.facts.table import ROOM
+from app.facts.rows import ROOM
 from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from app.rules.topology.levels import NVLINK_DOMAIN

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Unit
-from app.explain.known.levels import Topology, topology_of
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
+from app.explain.state.levels import Topology, topology_of
 from app.facts.constraint import UNBOUND
 from app.facts.grove.podcliqueset import (
     CONSTRAINTS_SATISFIED,
@@ -16,9 +16,9 @@ from app.facts.grove.podcliqueset import (
 )
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
 from app.facts.grove.topology import ClusterTopology
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.labels import TOPOLOGY_NAME
-from app.facts.named import Ref
 from app.rules.topology.members import PodGroupCliques
 
 _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "False"))

@@ -7,14 +7,14 @@ from app.base.groups import by_key
 from app.explain.gangs.assembly import gang_of
 from app.explain.gangs.bases import Bases, bases_of
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index
+from app.explain.reasons.messages import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
-from app.explain.reasons.said import DEFAULT_SCHEDULER, did_you_mean, is_of_kai, schedulers
+from app.explain.state.index import Index
 from app.facts.grove.podgang import PodGang
+from app.facts.identity import Ref
 from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
-from app.facts.named import Ref
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
+from app.explain.reasons.messages import one_line
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, clock, counted, with_age
-from app.explain.reasons.said import one_line
 from app.facts.kubernetes.kueue import GATES, KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from app.base.groups import by_key
 from app.explain.gangs.assembly import pods_of_part
 from app.explain.gangs.gang import Gang, Member
-from app.explain.known.index import Index
+from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
-from app.explain.reasons.made import said_when
+from app.explain.reasons.messages import maker_words, makers_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
-from app.explain.reasons.said import maker_words, makers_of
+from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.named import Ref
 from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 

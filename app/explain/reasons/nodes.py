@@ -8,12 +8,17 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import is_device
-from app.explain.known.domains import Domain
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected
 from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
-from app.explain.reasons.holders import together, what_frees
+from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.obstacle import (
+    Obstacle,
+    closed_because,
+    obstacle_of,
+    selection_words,
+    selector_words,
+)
 from app.explain.reasons.placement import level_of, parts, resolves_itself
 from app.explain.reasons.queue import fair_share, queue_missing
 from app.explain.reasons.reason import (
@@ -26,13 +31,8 @@ from app.explain.reasons.reason import (
     counted,
     listed,
 )
-from app.explain.reasons.room import (
-    Obstacle,
-    closed_because,
-    obstacle_of,
-    selection_words,
-    selector_words,
-)
+from app.explain.state.amounts import is_device
+from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement

@@ -5,13 +5,20 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of, is_device, is_gpu
-from app.explain.known.domains import shared_depth
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
 from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
-from app.explain.reasons.holders import together, what_frees
+from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.gpu_sharing import part_words
+from app.explain.reasons.messages import did_you_mean
+from app.explain.reasons.obstacle import (
+    Obstacle,
+    obstacle_of,
+    selection_words,
+    selector_words,
+    selects,
+)
 from app.explain.reasons.queue import evicting, losing_against
 from app.explain.reasons.reason import (
     Evidence,
@@ -25,9 +32,8 @@ from app.explain.reasons.reason import (
     listed,
     pods_of,
 )
-from app.explain.reasons.room import Obstacle, obstacle_of, selection_words, selector_words, selects
-from app.explain.reasons.said import did_you_mean
-from app.explain.reasons.sharing import part_words
+from app.explain.state.amounts import gpus_of, is_device, is_gpu
+from app.explain.state.domains import shared_depth
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 

@@ -13,18 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of, is_gpu
-from app.explain.known.index import Index
-from app.explain.known.queues import (
-    NOT_PREEMPTIBLE,
-    SEMI_PREEMPTIBLE,
-    chain,
-    group_is_preemptible,
-    priority_of,
-    unusable_because,
-)
-from app.explain.line.cycle import line_of
-from app.explain.line.shares import (
+from app.explain.placing.placements import Assumption
+from app.explain.queue_order.cycle import line_of
+from app.explain.queue_order.shares import (
     NOTHING,
     UNITS,
     Account,
@@ -33,14 +24,13 @@ from app.explain.line.shares import (
     quantities_of,
     quantities_of_pod,
 )
-from app.explain.line.usage import (
+from app.explain.queue_order.usage import (
     accounts_of,
     gpus_of_claims,
     memory_in_pool,
     nodes_of_pool,
     pods_are_known,
 )
-from app.explain.placing.placements import Assumption
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -52,6 +42,16 @@ from app.explain.reasons.reason import (
     counted,
     listed,
     plain,
+)
+from app.explain.state.amounts import gpus_of, is_gpu
+from app.explain.state.index import Index
+from app.explain.state.queues import (
+    NOT_PREEMPTIBLE,
+    SEMI_PREEMPTIBLE,
+    chain,
+    group_is_preemptible,
+    priority_of,
+    unusable_because,
 )
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of, is_gpu
 from app.explain.placing.demand import Run
-from app.facts.named import Ref
+from app.explain.state.amounts import gpus_of, is_gpu
+from app.facts.identity import Ref
 
 Who = Literal["you", "platform", "wait"]
 """Who can act: the owner of the workload, the platform team, or nobody (`wait`)."""

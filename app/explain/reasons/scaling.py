@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
+from app.explain.reasons.messages import is_of_autoscaler
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted
-from app.explain.reasons.said import is_of_autoscaler
+from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
 
 _COMING = ("TriggeredScaleUp", "Nominated")
 _HELPLESS = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")

@@ -8,10 +8,6 @@ from msgspec.structs import replace
 from app.base.groups import by_key
 from app.base.spelling import nearest
 from app.explain.gangs.gang import Gang
-from app.explain.known.amounts import gpus_of
-from app.explain.known.domains import Domains
-from app.explain.known.guesses import guessed_labels
-from app.explain.known.levels import Topology, topology_of
 from app.explain.placing.fitness import is_selected
 from app.explain.reasons.reason import (
     Evidence,
@@ -23,10 +19,14 @@ from app.explain.reasons.reason import (
     counted,
     listed,
 )
+from app.explain.state.amounts import gpus_of
+from app.explain.state.domains import Domains
+from app.explain.state.label_guesses import guessed_labels
+from app.explain.state.levels import Topology, topology_of
 from app.facts.grove.topology import HOSTNAME_KEY, ClusterTopology, Level
+from app.facts.identity import Ref
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
-from app.facts.named import Ref
 from app.objects.owners import OwnerRef
 from app.rules.topology.coverage import broadest_first
 from app.rules.topology.levels import instead, pasted, suggested_levels

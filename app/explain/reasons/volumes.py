@@ -3,12 +3,12 @@
 import shlex
 
 from app.explain.gangs.gang import Gang
-from app.explain.known.index import Index
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, listed
+from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
-from app.facts.named import Ref
 
 
 def _named(gang: Gang) -> list[tuple[str, list[Pod]]]:

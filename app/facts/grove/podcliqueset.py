@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
+from app.facts.identity import Namespaced, Place
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.facts.named import Namespaced, Place
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
 from app.objects.shape import (

@@ -6,6 +6,7 @@ from typing import Any
 from app.base.json import from_json, to_json
 from app.base.value import Value, Versioned
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.identity import NOWHERE, Namespaced, Place, read_key, read_place
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.labels import (
     KAI_TOPOLOGY_NAME,
@@ -14,7 +15,6 @@ from app.facts.labels import (
     POD_GANG_ROLE,
     TOPOLOGY_NAME,
 )
-from app.facts.named import NOWHERE, Namespaced, Place, read_key, read_place
 from app.objects.edits import ABSENT, value_at
 from app.objects.owners import controller_uid
 from app.objects.shape import (

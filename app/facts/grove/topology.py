@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from app.base.value import Value
+from app.facts.identity import Ref
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.named import Ref
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 
 DOMAINS = ("region", "zone", "datacenter", "block", "rack", "host", "numa")

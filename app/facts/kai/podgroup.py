@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.identity import Namespaced, read_key
 from app.facts.labels import NODE_POOL
-from app.facts.named import Namespaced, read_key
 from app.facts.quantity import Amounts, amounts
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, maps_of, text_at

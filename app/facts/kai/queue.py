@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
+from app.facts.identity import ClusterScoped, read_name
 from app.facts.kubernetes.gpus import GPU
 from app.facts.labels import NODE_POOL
-from app.facts.named import ClusterScoped, read_name
 from app.facts.quantity import MOST_THOUSANDTHS, amounts
 from app.objects.shape import JsonMap, int_of, map_at, text_at
 from app.objects.time import seconds_since_1970

@@ -1,6 +1,6 @@
 """KAI's Topologies."""
 
-from app.facts.named import ClusterScoped, Ref
+from app.facts.identity import ClusterScoped, Ref
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Sequence
 from sys import intern
 
 from app.base.value import Value, shared
-from app.facts.kubernetes.selectors import Term, node_selector_terms
-from app.facts.labels import KAI_QUEUE
-from app.facts.named import (
+from app.facts.identity import (
     NOWHERE,
     ClusterScoped,
     Namespaced,
@@ -16,6 +14,8 @@ from app.facts.named import (
     read_name,
     read_place,
 )
+from app.facts.kubernetes.selectors import Term, node_selector_terms
+from app.facts.labels import KAI_QUEUE
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 

@@ -1,7 +1,7 @@
 """Events about objects."""
 
 from app.base.value import Value
-from app.facts.named import Ref, interned
+from app.facts.identity import Ref, interned
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 

@@ -4,7 +4,7 @@ Source: `apis/kueue/v1beta1/workload_types.go` of kubernetes-sigs/kueue.
 """
 
 from app.base.value import Value
-from app.facts.named import Namespaced, read_key
+from app.facts.identity import Namespaced, read_key
 from app.objects.owners import owners_of
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970

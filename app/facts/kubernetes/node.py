@@ -8,9 +8,9 @@ from typing import Any, TypedDict
 from msgspec import field
 
 from app.base.value import Value, shared
+from app.facts.identity import ClusterScoped, interned
 from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
-from app.facts.named import ClusterScoped, interned
 from app.facts.quantity import Amounts, amounts
 from app.objects.shape import JsonMap, labels_of, map_at, map_of, maps_of, text_at
 

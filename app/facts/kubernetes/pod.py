@@ -9,6 +9,7 @@ from typing import Any
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, shared
+from app.facts.identity import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
 from app.facts.kubernetes.gpu_sharing import (
     FRACTION_DEVICES,
     GPU_FRACTION,
@@ -36,9 +37,8 @@ from app.facts.labels import (
     SKIP_PODGROUPER,
     SUBGROUP,
 )
-from app.facts.made_for import names_of_workloads
-from app.facts.named import NOWHERE, Namespaced, Place, Ref, interned, read_key, read_place
 from app.facts.unit_owners import read_owner
+from app.facts.workload_of_pod import names_of_workloads
 from app.objects.conditions import condition_of
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.shape import (

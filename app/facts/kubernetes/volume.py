@@ -1,6 +1,6 @@
 """PersistentVolumeClaims and StorageClasses."""
 
-from app.facts.named import ClusterScoped, Namespaced, read_key
+from app.facts.identity import ClusterScoped, Namespaced, read_key
 from app.objects.shape import JsonMap, map_at, text_at
 from app.objects.time import seconds_since_1970
 

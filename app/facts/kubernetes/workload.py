@@ -1,6 +1,6 @@
 """The Kubernetes Workload API, and PriorityClasses."""
 
-from app.facts.named import ClusterScoped, Namespaced, read_key, read_name
+from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
 from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 
 

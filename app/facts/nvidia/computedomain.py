@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.base.value import Value
+from app.facts.identity import NOWHERE, Key, Namespaced, Place, interned, read_key, read_place
 from app.facts.kinds import COMPUTE_DOMAIN, POD_GANG
 from app.facts.kubernetes.claim import awaited_classes
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_MANAGED
-from app.facts.named import NOWHERE, Key, Namespaced, Place, interned, read_key, read_place
 from app.objects.owners import OwnerRef, owners_of
 from app.objects.resource import Resource
 from app.objects.shape import (

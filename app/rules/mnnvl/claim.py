@@ -10,13 +10,14 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.facts.carrier import CLAIM, Carrier, Entry, named
 from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet, ScalingGroup
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
+from app.facts.unit_member import CLAIM, Carrier, Entry, named
 from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
+from app.rules.mnnvl.annotations import CliqueFacts, wanted_by
 from app.rules.mnnvl.plan import (
     ClaimMode,
     Plan,
@@ -25,7 +26,6 @@ from app.rules.mnnvl.plan import (
     read_plan,
     usable_device_class,
 )
-from app.rules.mnnvl.wanted import CliqueFacts, wanted_by
 
 ConfiguredMode = Literal["auto", "shared", "template"]
 

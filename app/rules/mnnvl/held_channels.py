@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.base.value import Value
+from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.pod import Pod
-from app.facts.named import Ref
 from app.facts.nvidia.computedomain import ComputeDomain
 from app.rules.mnnvl.claim import CHANNEL_CLASS
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.facts.labels import GROVE_CLIQUE_NAME, MNNVL_ENABLED
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.mnnvl.missing import is_ending
+from app.rules.mnnvl.missing_claims import is_ending
 
 PUT_BACK = (
     "Make sure that the webhooks are registered: the leader then restores the claim within a"

@@ -13,15 +13,15 @@ https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
-from app.facts.carrier import GROVE_CLAIM
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.facts.unit_member import GROVE_CLAIM
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
+from app.rules.mnnvl.annotations import both_in_set
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
 from app.rules.mnnvl.unit import SCOPES
-from app.rules.mnnvl.wanted import both_in_set
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
 """The finalizer of Grove's ComputeDomains. Grove removes it only from those that it deletes."""

@@ -6,8 +6,8 @@ A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`
 from collections.abc import Iterable, Iterator
 
 from app.base.value import Value
-from app.facts.carrier import UnitMember
 from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.identity import Place
 from app.facts.labels import (
     CLIQUE_NAME,
     GROVE_PCS_NAME,
@@ -25,8 +25,8 @@ from app.facts.labels import (
     PCSG_NAME,
     PCSG_REPLICA,
 )
-from app.facts.named import Place
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
+from app.facts.unit_member import UnitMember
 from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
 from app.objects.fields import (
     FieldError,

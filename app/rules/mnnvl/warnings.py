@@ -12,7 +12,7 @@ from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Templ
 from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label
-from app.rules.mnnvl.bounds import Bounds
+from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import NVLINK_DOMAIN, instead

@@ -21,7 +21,7 @@ from app.facts.labels import (
     NODE_POOL,
 )
 from app.objects.shape import JsonMap, Object, annotations_of, labels_of, only, string_map
-from app.rules.topology.placing import TopologyOf, is_broader_level
+from app.rules.topology.unsatisfiable import TopologyOf, is_broader_level
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 
 WORKLOAD_GROUP = "grove.io/workload-group"

@@ -16,9 +16,9 @@ from typing import Any
 from app.base.unusable import UnusableInput
 from app.commands.explain import KINDS
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.facts.named import Ref
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.facts.identity import Ref
 from tests.effort import tries
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-decisions"

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.value import Value
 from app.explain.answers.answer import Answer, explain
-from app.explain.known.index import Index
-from app.facts.named import Key, Ref
+from app.explain.state.index import Index
+from app.facts.identity import Key, Ref
 from tests.explain.decisions.judge import HARMLESS, PASSING
 from tests.explain.lines.recording import LineRecording, Moment
 

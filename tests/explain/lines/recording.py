@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
 
 RECORDINGS = Path(__file__).parents[2] / "testdata" / "kai-lines"
 GPU_GROUP = "runai-gpu-group"

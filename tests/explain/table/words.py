@@ -8,12 +8,12 @@ from app.explain.reasons.reason import clock
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.identity import Ref
 from app.facts.kai.podgroup import Said, SubGroup
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.selectors import Taint
-from app.facts.named import Ref
 from tests.explain.fleet import (
     GANG,
     NAMESPACE,

@@ -6,7 +6,7 @@ It knows nothing of the code that it judges: only facts, and what a required lev
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod

@@ -5,7 +5,7 @@ import random
 from msgspec.structs import replace
 
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kai.queue import Queue

@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
+from app.explain.answers.whatif.edited_snapshot import suppose
 from app.explain.answers.whatif.edits import Addition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
-from app.explain.answers.whatif.supposed import suppose
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from tests.effort import tries
 from tests.explain.whatif import brute
 from tests.explain.whatif.clusters import cluster, edits

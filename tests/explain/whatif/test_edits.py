@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.explain.answers.whatif.edited_snapshot import suppose
 from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
@@ -13,8 +14,7 @@ from app.explain.answers.whatif.edits import (
     is_file,
     parse,
 )
-from app.explain.answers.whatif.supposed import suppose
-from app.explain.known.index import Index
+from app.explain.state.index import Index
 from app.facts.kubernetes.claim import ResourceSlice
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape

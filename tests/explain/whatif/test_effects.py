@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 
 from app.cli import main
-from app.explain.answers.waiting import rows, workloads
+from app.explain.answers.pending import rows, workloads
+from app.explain.answers.whatif.edited_snapshot import suppose
 from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
-from app.explain.answers.whatif.seekers import MOST_ALONE
-from app.explain.answers.whatif.supposed import suppose
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
-from app.explain.shown.whatif_text import effects_document, effects_text
+from app.explain.answers.whatif.gangs_to_place import MOST_ALONE
+from app.explain.output.whatif_text import effects_document, effects_text
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.claim import Consumer, Device, DeviceClass, ResourceClaim, ResourceSlice
@@ -33,7 +33,7 @@ from tests.explain.fleet import (
     pod_group,
 )
 from tests.explain.objects import objects_of, pod_clique_set
-from tests.explain.table.line import rival
+from tests.explain.table.queue_order import rival
 
 ROUTER_AND_WORKERS = ("gpu-08", "gpu-08", "gpu-09", "gpu-10")
 RUNNING = {"pods": placed(*ROUTER_AND_WORKERS)}

@@ -4,9 +4,9 @@ import pytest
 
 from app.explain.answers.whatif.edits import Addition, Drain, Labelling, Supposition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
-from app.explain.known.index import Index
-from app.explain.known.read import facts_of
-from app.explain.known.snapshot import Snapshot
+from app.explain.state.index import Index
+from app.explain.state.read import facts_of
+from app.explain.state.snapshot import Snapshot
 from tests.explain.decisions.recording import NOW, Recording, some_recordings
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from app.facts.identity import Ref
 from app.facts.kubernetes.node import read_node
 from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
-from app.facts.named import Ref
 
 IGNORE = "kai.scheduler/ignore-workload-api"
 SKIP = "kai.scheduler/skip-podgrouper"

@@ -14,7 +14,7 @@ import yaml
 from app.kube.api import NotFound, Object, ObjectRef
 from app.kube.client import HttpClient
 from app.objects.resource import MUTATING_WEBHOOKS, SECRET, VALIDATING_WEBHOOKS, Resource
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 
 NAMESPACE = "grove-system"

@@ -11,7 +11,7 @@ from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.server.serve import Running
 from app.webhooks.configurations import NAME
-from scripts.apiserver.beside import ApiServer, configurations_of
+from scripts.apiserver.admission_server import ApiServer, configurations_of
 from tests.integration.grove.claims import claims_of_pods
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.grove.test_mnnvl_examples import annotated, example

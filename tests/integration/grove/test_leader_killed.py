@@ -17,7 +17,7 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from app.webhooks.configurations import NAME, UrlTarget, webhook_configurations
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 from tests.installation.balancer import Balancer
 from tests.integration.grove.conftest import CONFIGURATION, LEVELS

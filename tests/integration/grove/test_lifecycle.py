@@ -21,7 +21,7 @@ from app.facts.kinds import (
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import POD
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.grove import mistakes
 from tests.integration.grove.claims import claims_of_pods, owners
 from tests.integration.grove.operator import GroveOperator

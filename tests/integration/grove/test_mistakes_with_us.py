@@ -24,7 +24,7 @@ from app.facts.kinds import (
 )
 from app.kube.api import ClusterError, Object, ObjectRef
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.grove import mistakes
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names

@@ -20,7 +20,7 @@ from app.facts.kinds import (
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import CRD
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.manifests import load
 from tests.integration.grove.conftest import LEVELS
 from tests.integration.grove.operator import GroveOperator

@@ -18,8 +18,8 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
 from app.server.serve import Running
-from app.waiting.teller import PLACEMENT_BLOCKED
-from scripts.apiserver.beside import ApiServer
+from app.waiting.reporter import PLACEMENT_BLOCKED
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import free_port
 from tests.integration.grove import cluster
 from tests.integration.grove.conftest import LEVELS

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from app.config.read import read_configuration
 from app.config.schema import Configuration
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.manifests import load
 from scripts.apiserver.processes import free_port
 from scripts.apiserver.real import RealApiServer, find_binaries

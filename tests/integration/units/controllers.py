@@ -19,7 +19,7 @@ import yaml
 from app.base.value import Value
 from app.kube.api import Object
 from scripts.apiserver import pki
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.processes import feature_gates, free_port
 
 FOLDER = "UNIT_CONTROLLERS"

@@ -10,7 +10,7 @@ from app.kube.api import ClusterError, Conflict, NotFound, Object, ObjectRef, Se
 from app.objects.owners import controller_of
 from app.objects.resource import POD, Resource
 from app.objects.shape import annotations_of, labels_of, maps_at
-from app.stores.documents import resource_of
+from app.stores.offline import resource_of
 from tests.integration.system import Users, eventually
 from tests.integration.units.controllers import NVIDIA_NAMESPACE, Controller
 from tests.integration.units.kinds import Workload

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 
 from app.kube.api import Object, ObjectRef
-from app.stores.documents import resource_of
-from scripts.apiserver.beside import ApiServer
+from app.stores.offline import resource_of
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import Users, eventually, users
 from tests.integration.units.controllers import FOLDER, KUBERNETES, NVIDIA, ROWS, Controller
 from tests.integration.units.kinds import KINDS, GroupedSet, WholeJobSet, Workload, some

@@ -16,7 +16,7 @@ from app.config.schema import Configuration
 from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, PRIORITY_CLASS, WORKLOAD
 from app.kube.api import Conflict, Object, ObjectRef, Selection
 from app.objects.resource import EVENT, POD
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from scripts.apiserver.real import RealApiServer, find_binaries
 from scripts.apiserver.sandbox import Sandbox
 from tests.integration.conftest import own_rules

@@ -15,7 +15,7 @@ from app.facts.kinds import K8S_POD_GROUP, POD_GROUP, WORKLOAD
 from app.kube.api import ObjectRef, Selection
 from app.objects.resource import POD
 from app.server.serve import Running
-from scripts.apiserver.beside import ApiServer
+from scripts.apiserver.admission_server import ApiServer
 from tests.integration.system import eventually, is_gone
 from tests.integration.workload.conftest import Play
 

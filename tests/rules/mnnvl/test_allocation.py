@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.carrier import UnitMember
 from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes
-from app.facts.named import Place
+from app.facts.unit_member import UnitMember
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import Plan
-from app.rules.mnnvl.wanted import CliqueFacts
 
 DESIGN = "compute-domain.nvidia.com"
 DRIVER = ["compute-domain-daemon.nvidia.com", "compute-domain-default-channel.nvidia.com"]

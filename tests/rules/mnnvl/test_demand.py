@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.carrier import Carrier, read_carrier
 from app.facts.grove.podcliqueset import (
     NO_ANNOTATIONS,
     MnnvlAnnotations,
@@ -20,8 +19,9 @@ from app.facts.nvidia.computedomain import (
     is_made_by_us,
     is_reserved,
 )
-from app.rules.mnnvl.claimed import ClaimedMember, claimed, plan_for
-from app.rules.mnnvl.wanted import inherited_by
+from app.facts.unit_member import Carrier, read_carrier
+from app.rules.mnnvl.annotations import inherited_by
+from app.rules.mnnvl.claim_holders import ClaimedMember, claimed, plan_for
 from tests import builders
 from tests.builders import injection_into
 

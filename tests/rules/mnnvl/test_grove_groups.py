@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.facts.carrier import read_carrier
 from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_pod_clique_set
 from app.facts.grove.template import read_template
+from app.facts.unit_member import read_carrier
+from app.rules.mnnvl.annotations import has_both
 from app.rules.mnnvl.sets import (
     MOST_COLLISIONS,
     Domains,
@@ -15,7 +16,6 @@ from app.rules.mnnvl.sets import (
     ignored_annotations,
     validate_annotations,
 )
-from app.rules.mnnvl.wanted import has_both
 from tests.steps import steps
 
 GROUP = "grove.io/mnnvl-group"

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.carrier import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
+from app.facts.unit_member import read_carrier_of_pod
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
+from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import Injection, inject
-from app.rules.mnnvl.claimed import claimed
+from app.rules.mnnvl.claim_holders import claimed
 from app.rules.mnnvl.plan import Plan, desired_resource
-from app.rules.mnnvl.wanted import CliqueFacts
 from tests.pods import UNITS, pod
 
 

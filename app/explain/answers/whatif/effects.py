@@ -11,9 +11,10 @@ from typing import Literal
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.explain.answers.survey import survey
+from app.explain.answers.topology import survey
+from app.explain.answers.whatif.edited_snapshot import Supposed, set_ref, suppose, without_nodes
 from app.explain.answers.whatif.edits import Supposition
-from app.explain.answers.whatif.seekers import (
+from app.explain.answers.whatif.gangs_to_place import (
     Look,
     Seeker,
     gangs_of,
@@ -21,18 +22,17 @@ from app.explain.answers.whatif.seekers import (
     seekers_of,
     waiting_of,
 )
-from app.explain.answers.whatif.supposed import Supposed, set_ref, suppose, without_nodes
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import PLACEMENT
-from app.explain.known.amounts import is_device, resources_of
-from app.explain.known.domains import Domains
-from app.explain.known.index import Index
-from app.explain.known.snapshot import Snapshot
 from app.explain.placing.arrangement import Arrangement, Wish
 from app.explain.placing.demand import Demand, Vector, where
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import NOT_HOLDING, examine
-from app.facts.named import Key, Ref
+from app.explain.state.amounts import is_device, resources_of
+from app.explain.state.domains import Domains
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Key, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
 """What becomes of a gang.

@@ -11,8 +11,8 @@ Source: https://github.com/ai-dynamo/grove/tree/fcc3b3bb
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import LevelsByName, levels_of_binding
+from app.facts.identity import read_name
 from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING
-from app.facts.named import read_name
 from app.objects.shape import JsonMap
 from app.rules.dialects.bindings import sets
 from app.rules.dialects.bindings.levels import refusal_to_delete, validate_binding

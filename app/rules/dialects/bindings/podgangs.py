@@ -27,7 +27,7 @@ from app.objects.shape import (
     text_of,
 )
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
-from app.rules.topology.placing import WHOLE, PartLevels, TopologyOf, placing_warnings
+from app.rules.topology.unsatisfiable import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 
 def drifted_constraints(

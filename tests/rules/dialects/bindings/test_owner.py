@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.grove.podgang import SlimPodGang
-from app.facts.named import Place
+from app.facts.identity import Place
 from app.facts.nvidia.computedomain import MnnvlResource
 from app.objects.owners import OwnerRef
 from app.rules.dialects.bindings.owner import POD_CLIQUE_SET_OWNS

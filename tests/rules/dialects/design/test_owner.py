@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.grove.podgang import SlimPodGang, read_gang
-from app.facts.named import Place, read_place
+from app.facts.identity import Place, read_place
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 

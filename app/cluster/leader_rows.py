@@ -1,0 +1,377 @@
+"""The cached objects that only the leader needs, and the rows of their stores.
+
+Reading them needs rules about claims and Workloads. `WorkloadCaches` joins the caches of Workloads.
+"""
+
+from app.base.json import from_json, to_json
+from app.base.value import Value, Versioned
+from app.facts import kinds, unit_member
+from app.facts.identity import read_key, read_name
+from app.facts.kai.queue import read_queue_names
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.pod_fields import PodForm
+from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
+from app.facts.rows import BY_SET, Row, in_namespace
+from app.kube.api import Key, Object
+from app.kube.store import IndexFunction, WatchStore
+from app.objects.conditions import condition_of
+from app.objects.owners import OwnerRef, controller_of
+from app.objects.resource import POD
+from app.objects.shape import annotations_of, map_at, only, text_at
+from app.rules.mnnvl.claim_holders import ClaimedMember, claimed
+from app.rules.mnnvl.missing_claims import Unclaimed, is_ending, read_clique
+from app.rules.topology.coverage import LEVELS_COVERED
+from app.rules.topology.kai import READY
+from app.rules.workload.groups import (
+    GroupRef,
+    group_keys,
+    group_of_pod_group,
+    group_ref,
+    groups_of_workload,
+    instance_key,
+    named_group,
+    opts_out,
+    shared_key,
+)
+from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
+from app.stores.stores import Stores
+
+_METADATA = ("name", "namespace", "uid", "labels", "annotations", "ownerReferences")
+
+
+class Stored(Value):
+    """A cached object."""
+
+    namespace: str
+    """Its namespace, or ""."""
+    name: str
+    """Its name."""
+    content: bytes
+    """JSON with its metadata and, except for Pods, its apiVersion and spec."""
+
+    def view(self) -> Object:
+        """Return the decoded content."""
+        content: Object = from_json(self.content)
+        return content
+
+
+class StoredPod(Stored):
+    """A Pod that names a group.
+
+    A Pod that has opted out is kept only while it still has the mark for KAI's podgrouper.
+    """
+
+    uid: str
+    """Its uid."""
+    ref: GroupRef
+    """The group that it names."""
+    controller: OwnerRef | None
+    """Its controller."""
+    pod_group: str
+    """Its annotation `pod-group-name`, or ""."""
+    marked: bool
+    """Whether it has the annotation that makes KAI's own podgrouper skip it."""
+
+    opted_out: bool
+    """Whether its own annotation opts out of Workloads."""
+
+    bound: bool
+    """Whether it has a node."""
+
+    ending: bool
+    """Whether it has finished or is being deleted."""
+
+    priority_class: str
+    """Its priority class, or ""."""
+
+    @property
+    def settled_group(self) -> str:
+        """Its `pod-group-name` if it is marked too, otherwise ""."""
+        return self.pod_group if self.marked else ""
+
+
+def read_grouped_pod(obj: Object) -> StoredPod | None:
+    """Return the facts of a Pod, or None if it names no group, or opts out and is not marked."""
+    annotations = annotations_of(obj)
+    marked = annotations.get(SKIP_PODGROUPER) == "true"
+    ref = named_group(obj) if marked else group_ref(obj)
+    if ref is None:
+        return None
+
+    metadata = obj["metadata"]
+    content = {"metadata": only(metadata, ("labels", "annotations"))}
+
+    return StoredPod(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        content=to_json(content),
+        uid=metadata["uid"],
+        ref=ref,
+        controller=controller_of(obj),
+        pod_group=annotations.get(POD_GROUP_NAME, ""),
+        marked=marked,
+        opted_out=opts_out(obj),
+        bound=bool(text_at(map_at(obj, "spec"), "nodeName")),
+        ending=is_ending(obj),
+        priority_class=text_at(map_at(obj, "spec"), "priorityClassName"),
+    )
+
+
+def _stored(obj: Object) -> tuple[str, str, bytes]:
+    """Return the fields of `Stored`."""
+    metadata = only(obj["metadata"], _METADATA)
+    content = to_json(
+        {"apiVersion": obj["apiVersion"], "metadata": metadata, "spec": map_at(obj, "spec")}
+    )
+    return metadata.get("namespace", ""), metadata["name"], content
+
+
+class StoredWorkload(Stored):
+    """A Workload."""
+
+    basic: frozenset[str]
+    """The names of its groups with the basic policy."""
+
+
+def read_workload(obj: Object) -> StoredWorkload:
+    groups = groups_of_workload(obj)
+    return StoredWorkload(
+        *_stored(obj), frozenset(name for name, group in groups.items() if group.minimum is None)
+    )
+
+
+class StoredInstance(Stored):
+    """A PodGroup of scheduling.k8s.io."""
+
+    workload: str
+    """The Workload from which it was created, or ""."""
+    template: str
+    """The template in that Workload, or ""."""
+    basic: bool
+    """Whether it has the basic policy."""
+    composite: str
+    """The CompositePodGroup that it is part of, or ""."""
+
+    @property
+    def shared_key(self) -> str:
+        """The key of its group if its policy is basic, or "" without a Workload."""
+        return shared_key(self.workload, self.template)
+
+
+def read_instance(obj: Object) -> StoredInstance:
+    group = group_of_pod_group(obj, None)
+    return StoredInstance(
+        *_stored(obj),
+        group.workload,
+        group.name,
+        group.minimum is None,
+        group.composite,
+    )
+
+
+class StoredPodGroup(Versioned, Stored):
+    """A KAI PodGroup that grove-admission has created."""
+
+    uid: str
+    """Its uid."""
+    group_keys: tuple[str, ...]
+    """The keys that its group can have."""
+    resource_version: str
+    """Its resourceVersion."""
+
+
+def read_pod_group(obj: Object) -> StoredPodGroup:
+    metadata = obj["metadata"]
+    identity = text_at(annotations_of(obj), WORKLOAD_GROUP)
+    return StoredPodGroup(
+        *_stored(obj),
+        metadata["uid"],
+        tuple(group_keys(identity, metadata["name"])),
+        metadata["resourceVersion"],
+    )
+
+
+BY_BASE = "base"
+"""Index of PodCliques with our claim: (namespace, base name of their resources)."""
+
+BY_GROUP = "group"
+"""Index of Pods: (namespace, key of the group that they name).
+
+Index of KAI PodGroups: (namespace, each key that their group can have).
+"""
+
+BY_SHARED = "shared group"
+"""Index of Pods and of PodGroups of Kubernetes.
+
+A key is (namespace, key of their group if its policy is basic).
+"""
+
+BY_WORKLOAD = "workload"
+"""Index of Pods and of PodGroups of Kubernetes: (namespace, Workload)."""
+
+BY_POD_GROUP = "pod group"
+"""Index of Pods: (namespace, KAI PodGroup in their annotation)."""
+
+StoredClique = ClaimedMember | Unclaimed
+
+CLIQUES: Row[StoredClique] = Row(
+    kinds.POD_CLIQUE,
+    read_clique,
+    {
+        BY_SET: lambda clique: in_namespace(clique.namespace, clique.place.pcs),
+        BY_BASE: lambda clique: (
+            in_namespace(clique.namespace, clique.base_name)
+            if isinstance(clique, ClaimedMember)
+            else []
+        ),
+    },
+)
+"""The PodCliques. Only the leader needs them, to restore claims and to maintain MNNVL resources."""
+
+
+def read_unit_pod(obj: Object) -> ClaimedMember | None:
+    """Return the claim of a Pod that is in no PodClique, or None without our claim or if ending."""
+    if is_ending(obj):
+        return None
+    return claimed(unit_member.read_carrier_of_pod(obj, read_key(obj)[0]))
+
+
+UNIT_PODS = Row(
+    POD,
+    read_unit_pod,
+    {BY_BASE: lambda pod: in_namespace(pod.namespace, pod.base_name)},
+    labels=MNNVL_UNIT,
+    form=PodForm,
+)
+"""The Pods with the claim of a unit. The watch selects them by a label that our webhook sets."""
+
+WORKLOADS = Row(kinds.WORKLOAD, read_workload)
+INSTANCES: Row[StoredInstance] = Row(
+    kinds.K8S_POD_GROUP,
+    read_instance,
+    {
+        BY_SHARED: lambda instance: in_namespace(instance.namespace, instance.shared_key),
+        BY_WORKLOAD: lambda instance: in_namespace(instance.namespace, instance.workload),
+    },
+)
+POD_GROUPS: Row[StoredPodGroup] = Row(
+    kinds.POD_GROUP,
+    read_pod_group,
+    {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
+    labels=f"{MANAGED_BY}={MANAGER}",
+)
+
+
+class TopologyStatus(Value):
+    """The status of a ClusterTopology or a ClusterTopologyBinding."""
+
+    name: str
+    """The name of the topology."""
+    uid: str
+    """The uid of the topology."""
+    content: bytes
+    """JSON with the parts of the status that the leader writes."""
+    is_managed: bool
+    """Whether it has the condition Ready, which the leader writes only into the managed one."""
+
+
+_OUR_CONDITIONS = (READY, LEVELS_COVERED)
+
+
+def read_topology_status(obj: Object) -> TopologyStatus:
+    conditions = [condition_of(obj, kind) for kind in _OUR_CONDITIONS]
+    status = only(map_at(obj, "status"), ("observedGeneration", "lastErrors"))
+    metadata = obj["metadata"]
+    return TopologyStatus(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        content=to_json([conditions, status]),
+        is_managed=bool(conditions[0]),
+    )
+
+
+TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
+BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
+"""Statuses have their own caches, so that a change of a status doesn't reconcile PodGangs."""
+
+LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
+"""The names in the object that admission policies get as their parameter."""
+
+PRIORITY_CLASSES = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
+
+
+def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
+    """Return the row of the Pods of `scheduler_name` that name a group."""
+    indexes: dict[str, IndexFunction[StoredPod]] = {
+        BY_GROUP: lambda pod: in_namespace(pod.namespace, pod.ref.key),
+        BY_SHARED: lambda pod: in_namespace(pod.namespace, pod.ref.shared_key),
+        BY_WORKLOAD: lambda pod: in_namespace(pod.namespace, pod.ref.workload),
+        BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
+    }
+    selector = f"spec.schedulerName={scheduler_name}"
+    return Row(POD, read_grouped_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
+
+
+# Caches of Workloads.
+
+
+class WorkloadCaches:
+    """The caches for the PodGroups of Workloads.
+
+    They have the Pods of `scheduler_name` that name a group, Workloads, PodGroups of Kubernetes
+    (`instances`) and of KAI (`pod_groups`), and the names of PriorityClasses.
+    `stores.run_from_empty` fills them. `topologies` is the store of KAI Topologies, which is also
+    used for verdicts and is filled for these.
+    """
+
+    def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:
+        pods = pods_of_scheduler(scheduler_name)
+        self.stores = Stores((WORKLOADS, INSTANCES, POD_GROUPS, pods, PRIORITY_CLASSES))
+        self.topologies = topologies
+        self.pods = self.stores[pods]
+        self.workloads = self.stores[WORKLOADS]
+        self.instances = self.stores[INSTANCES]
+        self.pod_groups = self.stores[POD_GROUPS]
+        self.priority_classes = self.stores[PRIORITY_CLASSES]
+
+    @property
+    def synced(self) -> bool:
+        """Whether all caches are filled."""
+        return self.topologies.synced and all(store.synced for _, store in self.stores)
+
+    def key_of(self, pod: StoredPod) -> Key:
+        """Return the namespace of `pod` and the key of its group.
+
+        If the policy of the group is basic, all its replicas share one key.
+        """
+        return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
+
+    def _shared_key(self, namespace: str, ref: GroupRef) -> str:
+        if not ref.pod_group:
+            workload = self.workloads.get(namespace, ref.workload)
+            basic = workload is not None and ref.group in workload.basic
+            return ref.shared_key if basic else ""
+        instance = self.instances.get(namespace, ref.pod_group)
+        return instance.shared_key if instance is not None and instance.basic else ""
+
+    def pods_of(self, key: Key) -> list[StoredPod]:
+        """Return the Pods whose `key_of` is `key`."""
+        pods = self._of(key, BY_GROUP, key) + self._of(key, BY_SHARED, key)
+        for instance in self.instances.by_index(BY_SHARED, key):
+            pods += self._of(key, BY_GROUP, (instance.namespace, instance_key(instance.name)))
+        return pods
+
+    def has_pods(self, pod_group: StoredPodGroup) -> bool:
+        """Return whether a Pod is annotated with `pod_group` or names its group.
+
+        Finished Pods count too.
+        """
+        namespace = pod_group.namespace
+        return bool(self.pods.by_index(BY_POD_GROUP, (namespace, pod_group.name))) or any(
+            self.pods_of((namespace, key)) for key in pod_group.group_keys
+        )
+
+    def _of(self, key: Key, index: str, value: Key) -> list[StoredPod]:
+        """Return the Pods in `index` if their `key_of` is `key`. They all name the same group."""
+        pods = self.pods.by_index(index, value)
+        return pods if pods and self.key_of(pods[0]) == key else []

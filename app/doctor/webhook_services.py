@@ -1,0 +1,81 @@
+"""The checks of the Services that webhooks call."""
+
+from collections.abc import Iterator, Sequence
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.doctor.report import Check, Status
+from app.doctor.service import Endpoint, ServiceKey, port_of, ready_endpoints
+from app.doctor.webhook_configurations import StoredWebhook, Surroundings
+
+_CALLED = "Restore the Service. If the product was removed, delete the webhook configuration."
+_PORT = "Correct clientConfig.service.port, or the Service."
+_REPLICAS = "Find out why the Pods of this Service are not ready."
+_ALONE = "Run at least two replicas."
+
+
+class Fault(Value):
+    """A problem with the Service of a webhook."""
+
+    status: Status
+    cause: str
+    fate: str
+    """What happens to the requests, "" if the Service answers except during a restart."""
+    remedy: str
+
+    def message(self, configuration: str, names: Sequence[str]) -> str:
+        """Return the message about the webhooks that have this problem."""
+        webhooks = names[0]
+        whose = "its"
+        if len(names) > 1:
+            webhooks = f"{len(names)} webhooks"
+            whose = "their"
+
+        consequence = "nothing answers while it restarts"
+        if self.fate:
+            consequence = f"nothing answers, and {whose} requests {self.fate}"
+        return f"{configuration}, {webhooks}: {self.cause}: {consequence}"
+
+
+def check_targets(webhooks: Sequence[StoredWebhook], surroundings: Surroundings) -> Iterator[Check]:
+    """Yield the problems of Services, once for all webhooks of a configuration."""
+    faults = (
+        ((webhook.configuration, fault_of(webhook, surroundings)), webhook.name)
+        for webhook in webhooks
+    )
+    for (configuration, fault), names in by_key(faults).items():
+        if fault:
+            message = fault.message(configuration, names)
+            yield Check(fault.status, message, fault.remedy)
+
+
+def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None:
+    """Return the problem of the Service of a webhook, or None."""
+    target = webhook.target
+    if target.service is None:
+        return None
+    name = f"Service {'/'.join(target.service)}"
+    status: Status = "warning"
+    fate = "pass unchanged"
+    if webhook.is_fatal:
+        status = "problem"
+        fate = "are rejected"
+
+    service = surroundings.services.get(target.service)
+    if service is None:
+        return Fault(status, f"{name} does not exist", fate, _CALLED)
+    if port_of(service, target.port) is None:
+        return Fault(status, f"{name} has no port {target.port}", fate, _PORT)
+
+    count = len(endpoints_of(target.service, target.port, surroundings))
+    if count == 0:
+        return Fault(status, f"{name} has no ready endpoint", fate, _REPLICAS)
+    if count == 1 and webhook.is_fatal:
+        return Fault("warning", f"{name} has only 1 ready endpoint", "", _ALONE)
+    return None
+
+
+def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
+    """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
+    port = port_of(surroundings.services.get(key, {}), number)
+    return [] if port is None else ready_endpoints(surroundings.slices.get(key, ()), port)

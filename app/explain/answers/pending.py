@@ -1,0 +1,150 @@
+"""What waits: one row for each workload, those that wait first, in the order of KAI's line.
+
+A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or what pods with GPUs were made
+for that wait and are in neither, whoever places them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
+
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.answers.answer import Answer, explain
+from app.explain.answers.branch import State
+from app.explain.answers.positions import InLine
+from app.explain.reasons.reason import Who
+from app.explain.state.amounts import is_gpu
+from app.explain.state.index import Index
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.pod import Pod
+from app.facts.rows import ROOM
+
+_ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3, "well": 4}
+
+
+class WorkloadRow(Value):
+    """One workload.
+
+    `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked
+    for, in seconds since 1970. `reason` is the first reason, with its `id` and who can act; without
+    a known one, `id` and `who` are "". `more` is how many other reasons there are. `line` has the
+    places of its gangs in KAI's line.
+    """
+
+    ref: Ref
+    state: State
+    since: float | None
+    placed: int | None
+    total: int | None
+    reason: str = ""
+    id: str = ""
+    who: Who | str = ""
+    more: int = 0
+    line: tuple[InLine, ...] = ()
+
+    @property
+    def turn(self) -> InLine | None:
+        """Its first place in KAI's line, None if it is not in it."""
+        return next(iter(self.line), None)
+
+
+def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
+    """Return the PodCliqueSets and PodGroups in some namespaces, or in all, by name."""
+    gangs = {gang.uid for gang in index.facts.gangs if gang.uid}
+    refs = [pcs.ref for pcs in index.facts.sets]
+    refs += [
+        group.ref
+        for group in index.facts.pod_groups
+        if not gangs.intersection(group.owners) and _stands_alone(index, group)
+    ]
+    return sorted(ref for ref in refs if not namespaces or ref.namespace in namespaces)
+
+
+def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
+    """Return the pods with GPUs that wait and are in no workload, by what they were made for."""
+    pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
+    return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
+
+
+def _waits_alone(index: Index, pod: Pod) -> bool:
+    """Return whether a pod with GPUs has no node, and is in no other workload of the list."""
+    if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
+        return False
+    has_gpus = any(is_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
+    return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
+
+
+def _made_for(pod: Pod) -> Ref:
+    return pod.made_for[0] if pod.made_for else pod.ref
+
+
+def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
+    """Return whether a PodGroup has pods that have not ended, and none is of a PodCliqueSet."""
+    pods = index.pods_of_group.get(group.key, ())
+    alive = [pod for pod in pods if pod.is_alive]
+    return bool(alive) and not any(pod.place.pcs for pod in alive)
+
+
+def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
+    """Return the rows of some workloads: what waits first, in the order of KAI's line."""
+    answers = filter(None, (explain(index, ref, folded=True) for ref in refs))
+    return sorted((row_of(index, answer) for answer in answers), key=place)
+
+
+def row_of(index: Index, answer: Answer) -> WorkloadRow:
+    """Return the row of a workload that has been explained."""
+    row = WorkloadRow(
+        answer.ref,
+        answer.state,
+        _since(index, answer.ref),
+        answer.placed,
+        answer.total,
+        line=answer.line,
+    )
+    if answer.causes:
+        first = answer.causes[0]
+        more = len(answer.reasons) - 1
+        return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
+
+    if any(own.next == "next" for own in answer.line) and not answer.unknown:
+        return replace(row, reason="nothing is in its way now: KAI should place it next")
+    if answer.said:
+        return replace(row, reason=f"KAI says: {answer.said[0]}", more=len(answer.said) - 1)
+    if answer.state == "waits":
+        return replace(row, reason=_why_not_known(answer))
+
+    return row
+
+
+def _why_not_known(answer: Answer) -> str:
+    if answer.unknown:
+        return "not known: facts that decide it may not be read"
+    if answer.lacks_room and {ROOM, "nodes", "pods"}.intersection(answer.lacking):
+        return "room was not examined"
+    if answer.skipped:
+        return "not known: some kinds are not among the files"
+    return "nothing we check is blocking it"
+
+
+def _since(index: Index, ref: Ref) -> float | None:
+    """Return when the first gang of a workload was made, or the workload if it has none."""
+    key = ref.key
+    gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
+    times = [gang.created for gang in gangs if gang.created is not None]
+    workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)
+    if workload is None:
+        of_it = (pod for pod in index.facts.pods if ref in (pod.ref, *pod.made_for))
+        times += [pod.created for pod in of_it if pod.created is not None]
+    return min(times, default=None if workload is None else workload.created)
+
+
+def place(row: WorkloadRow) -> tuple[int, float, float, Ref]:
+    """Return the place of a row among others: smaller ones come first.
+
+    What waits is in the order of KAI's line, and what is in no line comes after it, by age.
+    """
+    since = row.since if row.state == "waits" and row.since is not None else inf
+    return _ORDER[row.state], row.turn.order if row.turn else inf, since, row.ref

@@ -1,0 +1,392 @@
+"""The topology of a cluster: levels and their coverage, what is free where, what is not a tree.
+
+Also where pods find room in one domain of a level, and if nowhere, in which wider level; and what
+an edit of the levels would do to stored PodCliqueSets, and to the tree of nodes.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from app.base.value import Value
+from app.explain.answers.branch import AS_JSON
+from app.explain.gangs.gang import Gang, Unit
+from app.explain.placing.demand import Demand
+from app.explain.placing.placements import Placements
+from app.explain.placing.room import DomainRoom
+from app.explain.reasons.reason import Reason, Rule
+from app.explain.reasons.table import RULES, Unknown
+from app.explain.reasons.topology import level_label_missing, not_a_tree, topology_differs
+from app.explain.state.domains import Domain, Path
+from app.explain.state.index import Index
+from app.explain.state.label_guesses import guessed_labels
+from app.explain.state.levels import Topology, topology_of
+from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.identity import Ref
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.gpus import GPU
+from app.facts.kubernetes.pod import Shape
+from app.facts.kubernetes.selectors import Toleration
+from app.facts.labels import NODE_POOL
+from app.rules.mnnvl.held_channels import HeldChannels, held_channels
+
+
+class LevelReport(Value):
+    """The coverage of a level.
+
+    `nodes` have its label; `domains` is how many domains it makes, `findings` how
+    many reasons are about it.
+    """
+
+    level: Level
+    nodes: int
+    domains: int
+    findings: int
+
+
+class DomainReport(Value):
+    """One domain.
+
+    `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held
+    by pods that are terminating. `free` and `soon` are None if not all pods can be seen. `closed`
+    nodes take no pods.
+    """
+
+    path: Path
+    nodes: int
+    closed: int
+    gpus: int
+    free: int | None
+    soon: int | None
+
+
+class Survey(Value):
+    """`outside` are the names of nodes that lack a level's label.
+
+    `held` are the NVLink channels that are held and not needed, None if not all pods and claims can
+    be seen.
+    """
+
+    cluster: ClusterTopology | None
+    kai: KaiTopology | None
+    levels: tuple[LevelReport, ...]
+    nodes: int
+    outside: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    unknown: tuple[Unknown, ...]
+    held: HeldChannels | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing to look at; 1: something; 2: not everything could be read."""
+        if self.unknown:
+            return 2
+        return 1 if self.reasons else 0
+
+
+def survey(index: Index, name: str = "") -> Survey:
+    """Return the topology called `name`; without a name, the one that Grove has by default."""
+    topology = topology_of(index, name)
+    reasons = _reasons(topology)
+    levels = tuple(_level(topology, level, reasons) for level in topology.levels)
+    outside = tuple(node.name for node in topology.outside)
+    missing = {
+        rule.id: _unknown_needs(index, rule)
+        for rule in RULES
+        if rule.id in ("TopologyDiffers", "LevelLabelMissing", "NotATree")
+    }
+    unknown = tuple(Unknown(id, needs) for id, needs in missing.items() if needs)
+
+    return Survey(
+        topology.cluster,
+        topology.kai,
+        levels,
+        len(index.nodes),
+        outside,
+        reasons,
+        unknown,
+        _held_channels(index),
+    )
+
+
+def _held_channels(index: Index) -> HeldChannels | None:
+    facts = index.facts
+    unknown = {"claims", "compute_domains"} & (facts.unseen.keys() | facts.skipped)
+    if unknown or not index.room_is_known:
+        return None
+    gpus = {node.name: count for node, count in zip(index.nodes, index.gpus, strict=True) if count}
+    return held_channels(facts.claims, facts.pods, facts.compute_domains, gpus)
+
+
+def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
+    """Return the facts that a rule needs and that are not known."""
+    not_given = _not_given(index) if rule.id == "TopologyDiffers" else frozenset()
+    return tuple(need for need in rule.needs if need in index.facts.unseen or need in not_given)
+
+
+def _not_given(index: Index) -> frozenset[str]:
+    """Return the kinds of topologies that are not among the files, so that none is known."""
+    return index.facts.skipped & {"topologies", "kai_topologies"}
+
+
+def _reasons(topology: Topology) -> tuple[Reason, ...]:
+    facts = topology.index.facts
+    unseen = facts.unseen.keys() | _not_given(topology.index)
+    kai_known = not {"topologies", "kai_topologies"} & (unseen | facts.absent)
+    no_gang = Gang(Ref("Topology", "", ""), Unit(""), topology)
+    reasons = [*topology_differs(no_gang)] if kai_known else []
+    if "nodes" not in unseen:
+        reasons += [*level_label_missing(no_gang), *not_a_tree(no_gang)]
+    return tuple(reasons)
+
+
+def _level(topology: Topology, level: Level, reasons: Sequence[Reason]) -> LevelReport:
+    domains = topology.domains
+    lacking = sum(level.key not in node.labels for node in topology.outside)
+    field = f"metadata.labels[{level.key}]"
+    findings = sum(1 for reason in reasons if any(item.field == field for item in reason.evidence))
+    depth = domains.depth(level.key) or 0
+    return LevelReport(level, len(domains.nodes) - lacking, len(domains.at(depth)), findings)
+
+
+def domain_reports(topology: Topology, depth: int, parent: Path = ()) -> list[DomainReport]:
+    """Return the domains of one level inside a broader one, by name."""
+    index = topology.index
+    domains = topology.domains.within(depth, parent)
+    known = index.room_is_known
+    return [_report(index, domain, known=known) for domain in domains]
+
+
+def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
+    opened = sum(map(index.open_for_gpus.__getitem__, domain.nodes))
+    gpus = sum(map(index.gpus.__getitem__, domain.nodes))
+    free = sum(map(index.free_gpus.__getitem__, domain.nodes)) if known else None
+    soon = sum(map(index.soon_free_gpus.__getitem__, domain.nodes)) if known else None
+    return DomainReport(
+        domain.path, len(domain.nodes), len(domain.nodes) - opened, gpus, free, soon
+    )
+
+
+# Room.
+
+
+class RoomAnswer(Value):
+    """Where pods have room in one domain of `level`.
+
+    There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
+    `with_labels` has domains that would have more room if nodes outside had the labels of their
+    neighbours.
+    """
+
+    level: str
+    pods: int
+    gpus: int
+    rooms: tuple[DomainRoom, ...]
+    with_labels: tuple[DomainRoom, ...]
+
+    @property
+    def enough(self) -> tuple[DomainRoom, ...]:
+        """The domains that have room for all."""
+        return tuple(room for room in self.rooms if room.pods >= self.pods)
+
+
+class RoomSearch(Value):
+    """The room at the level that was asked for, and at the next wider one that has enough.
+
+    `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
+    node that has most, in thousandths. `pools` are KAI's node pools, whose nodes are all counted;
+    "" stands for the nodes in none. `spare` is how many nodes of a domain should stay free, and
+    `most` how many pods fit then, None if `spare` is 0.
+    """
+
+    answer: RoomAnswer
+    wider: RoomAnswer | None
+    largest: int
+    pools: tuple[str, ...]
+    spare: int = 0
+    most: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """0: there is room; 1: there is none."""
+        return 0 if self.answer.enough else 1
+
+
+def search_room(
+    topology: Topology, level: str, pods: int, gpus: int, spare: int = 0
+) -> RoomSearch | None:
+    """Look for room for `pods` pods of `gpus` GPUs (thousandths) each.
+
+    `spare` is how many nodes of a domain should stay free. Return None for an unknown level.
+    """
+    asked = next((known for known in topology.levels if known.domain == level), None)
+    if not asked:
+        return None
+
+    index = topology.index
+    answer = find_room(topology, asked, pods, gpus)
+    largest = max(index.gpus, default=0)
+    wider = _next_wider(topology, asked, answer) if gpus <= largest else None
+    pools = {node.labels.get(NODE_POOL, "") for node in index.nodes} if index.has_pools else ()
+    most = None
+    if spare and gpus and gpus <= largest:
+        most = _most_with_spare(topology, asked, answer, spare * (largest // gpus))
+    return RoomSearch(answer, wider, largest, tuple(sorted(pools)), spare, most)
+
+
+def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept: int) -> int:
+    """Return how many of the pods fit in one domain if it keeps room for `kept` more."""
+    more = find_room(topology, asked, answer.pods + kept, answer.gpus)
+    return max((room.pods - kept for room in more.rooms), default=0)
+
+
+def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
+    """Return the next wider level that has room for all; None if that is not needed."""
+    levels = () if answer.enough else topology.wider(asked.key)
+    answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
+    return next((wider for wider in answers if wider.enough), None)
+
+
+def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAnswer:
+    """Return where `pods` pods of `gpus` GPUs each (thousandths) fit in one domain of a level."""
+    demands = [Demand("", level.key, ((shape, pods),)) for shape in _shapes(topology.index, gpus)]
+    placements = [Placements(topology, demand) for demand in demands]
+    rooms = _sum([each.rooms() for each in placements], pods)
+    gained: tuple[DomainRoom, ...] = ()
+    labels = guessed_labels(topology) if topology.outside else {}
+    if labels:
+        more = _sum([each.with_labels(labels).rooms() for each in placements], pods)
+        before = {room.domain.path: room.pods for room in rooms}
+        gained = tuple(room for room in more if room.pods > before.get(room.domain.path, 0))
+
+    return RoomAnswer(level.domain, pods, gpus, rooms, gained)
+
+
+def _shapes(index: Index, gpus: int) -> list[Shape]:
+    """Return a pod of so many GPUs (thousandths), for each name of them."""
+    if not gpus:
+        return [Shape((("pods", 1000),))]
+    tolerated = (Toleration(GPU, "Exists", "", ""),)
+    names = [name for name in index.gpu_names if name.endswith("/gpu")] or [GPU]
+    return [Shape(((name, gpus), ("pods", 1000)), tolerations=tolerated) for name in names]
+
+
+def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:
+    """Return the room of each domain by all names together, the roomiest first.
+
+    A node has its GPUs by one name only.
+    """
+    domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
+    pods: Counter[Path] = Counter()
+    for room in itertools.chain.from_iterable(rooms):
+        pods[room.domain.path] += room.pods
+    summed = (DomainRoom(domain, min(most, pods[path])) for path, domain in domains.items())
+    return tuple(sorted(summed, key=lambda room: (-room.pods, room.domain.path)))
+
+
+# Preview of other levels.
+
+
+class ConstraintChange(Value, rename=AS_JSON):
+    """What changes for one constraint of a PodCliqueSet.
+
+    `severe` if the constraint is lost or rejected.
+    """
+
+    ref: Ref
+    field: str
+    text: str
+    severe: bool
+
+
+class Preview(Value):
+    """The preview of an edit.
+
+    `effects` are those on sets, by name; `reasons` are those that the new levels would give in the
+    labels of nodes. `absent` are keys of the new levels that no node has.
+    """
+
+    after: ClusterTopology
+    effects: tuple[ConstraintChange, ...]
+    reasons: tuple[Reason, ...]
+    absent: tuple[str, ...]
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether a set would lose a constraint, or all nodes a place in the topology."""
+        return bool(self.absent) or any(effect.severe for effect in self.effects)
+
+
+def preview(index: Index, after: ClusterTopology) -> Preview:
+    """Return the effects if `after` replaced the topology of its name (or the only one)."""
+    before = topology_of(index, after.name).cluster
+    affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
+    by_name = sorted(affected, key=lambda pcs: pcs.key)
+    effects = [effect for pcs in by_name for effect in _effects(pcs, before, after)]
+    kai = KaiTopology(after.kai or after.name, tuple(level.key for level in after.levels))
+    topology = Topology(index, after, kai)
+    no_gang = Gang(after.ref, Unit(""), topology)
+    reasons = (*level_label_missing(no_gang), *not_a_tree(no_gang))
+    return Preview(after, tuple(effects), reasons, topology.absent_keys)
+
+
+def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
+    """Return whether the set is placed by the topology that is edited."""
+    names = {asked.topology for _, asked in pcs.constraints if asked.topology}
+    return topology_of(index, min(names, default="")).cluster == before
+
+
+def _effects(
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+) -> Iterator[ConstraintChange]:
+    for where, asked in pcs.constraints:
+        of = f" of {where}" if where else ""
+        for field, domain, required in asked.constraints:
+            constraint = f"{'required' if required else 'preferred'} {domain}{of}"
+            text = _effect(constraint, domain, before, after)
+            if text:
+                is_lost = required and after.key_of(domain) is None
+                yield ConstraintChange(pcs.ref, field, text, is_lost)
+
+    yield from _broadened(pcs, before, after)
+
+
+def _broadened(
+    pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
+) -> Iterator[ConstraintChange]:
+    """Yield the constraints that become broader than that of their set."""
+    whole = pcs.asked.required
+    for where, asked in pcs.constraints:
+        is_broader = _rank(after, asked.required) < _rank(after, whole)
+        was_broader = before is not None and _rank(before, asked.required) < _rank(before, whole)
+        if where and after.key_of(asked.required) and is_broader and not was_broader:
+            becomes = (
+                f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
+            )
+            yield ConstraintChange(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
+
+
+def _effect(
+    constraint: str, domain: str, before: ClusterTopology | None, after: ClusterTopology
+) -> str:
+    old = before.key_of(domain) if before else None
+    new = after.key_of(domain)
+    if new is None:
+        return (
+            f"loses {constraint}: it is no level any more"
+            if old
+            else f"{constraint} stays without a level"
+        )
+
+    if old is None:
+        return f"gains {constraint}: it becomes a level"
+    if old != new:
+        return f"{constraint} means {new} in place of {old}: running gangs stay where they are"
+
+    return ""
+
+
+def _rank(topology: ClusterTopology, domain: str) -> int:
+    domains = [level.domain for level in topology.levels]
+    return domains.index(domain) if domain in domains else -1

@@ -1,0 +1,338 @@
+"""The facts as they would be after edits."""
+
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Self
+
+from msgspec.structs import replace
+
+from app.base.value import Value
+from app.explain.answers.whatif.edits import (
+    Addition,
+    Applying,
+    Cordon,
+    Drain,
+    Labelling,
+    Supposition,
+    UnusableEdit,
+)
+from app.explain.placing.fitness import NAME_FIELD
+from app.explain.reasons.reason import counted, listed
+from app.explain.state.index import Index
+from app.explain.state.levels import Topology, topology_of
+from app.explain.state.snapshot import Snapshot, projected
+from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.identity import Key, Ref
+from app.facts.kubernetes.claim import ResourceClaim
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+from app.objects.shape import JsonMap
+
+_OF_NODE = "node.kubernetes.io/"
+"""Taints that the cluster itself gives a node, for its state."""
+
+
+class Supposed(Value):
+    """`facts` after edits. `lines` say what each edit did.
+
+    `moved` are the pods that had a node and have none any more. `made` are documents of
+    PodCliqueSets that would be made anew.
+    """
+
+    facts: Snapshot
+    lines: tuple[str, ...] = ()
+    moved: frozenset[Key] = frozenset()
+    made: tuple[JsonMap, ...] = ()
+
+    def then(self, line: str, **changes: Any) -> Self:
+        """Return it after one more edit, which `line` tells about."""
+        return replace(self, lines=(*self.lines, line), **changes)
+
+
+def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+    """Return the facts after edits, one after the other, which the index then has.
+
+    Levels are those of `topology`. Raise UnusableEdit for what does not exist.
+    """
+    supposed = Supposed(index.facts)
+    for edit in edits:
+        levels = topology_of(index, topology)
+        match edit:
+            case Drain():
+                supposed = _drained(supposed, edit, levels)
+            case Cordon():
+                supposed = _cordoned(supposed, edit, levels)
+            case Addition():
+                supposed = _extended(supposed, edit)
+            case Labelling():
+                supposed = _labelled(supposed, edit, levels)
+            case Applying():
+                supposed = _applied(supposed, edit)
+        index.follow(supposed.facts)
+    return supposed
+
+
+def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
+    """Return the facts as if these pods waited.
+
+    Claims that only they have are then not allocated.
+    """
+    if not pods:
+        return facts
+    waiting = tuple(
+        replace(pod, node="", phase="Pending", waiting=()) if pod.key in pods else pod
+        for pod in facts.pods
+    )
+    claims = tuple(_left_by(claim, pods) for claim in facts.claims)
+    return replace(facts, pods=waiting, claims=claims)
+
+
+def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
+    """Return the claim without those of its consumers; what nobody uses is not allocated."""
+    staying = tuple(
+        consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
+    )
+    if len(staying) == len(claim.consumers):
+        return claim
+    if staying:
+        return replace(claim, consumers=staying)
+    return replace(claim, consumers=(), allocated=False, devices=(), nodes=())
+
+
+# Draining.
+
+
+def _drained(supposed: Supposed, edit: Drain, levels: Topology) -> Supposed:
+    index = levels.index
+    names = _names(levels, edit.targets)
+    pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
+    leaving = frozenset(
+        pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
+    )
+
+    facts = _closed(without_nodes(supposed.facts, leaving), names)
+    line = (
+        f"drain {' '.join(edit.targets)}: {counted(names, 'node')},"
+        f" {counted(leaving, 'pod')} must leave"
+    )
+
+    return supposed.then(line, facts=facts, moved=supposed.moved | leaving)
+
+
+def _cordoned(supposed: Supposed, edit: Cordon, levels: Topology) -> Supposed:
+    names = _names(levels, edit.targets)
+    line = f"cordon {' '.join(edit.targets)}: {counted(names, 'node')}"
+    return supposed.then(line, facts=_closed(supposed.facts, names))
+
+
+def _closed(facts: Snapshot, names: Collection[str]) -> Snapshot:
+    """Return the facts with these nodes cordoned."""
+    nodes = tuple(
+        replace(node, unschedulable=True) if node.name in names else node for node in facts.nodes
+    )
+    return replace(facts, nodes=nodes)
+
+
+def _names(levels: Topology, targets: Iterable[str]) -> set[str]:
+    """Return the names of the nodes that targets name."""
+    return {node.name for target in targets for node in _targeted(levels, target)}
+
+
+def _targeted(topology: Topology, target: str) -> list[Node]:
+    """Return the nodes that a target names. UnusableEdit for none."""
+    level, equals, value = target.partition("=")
+    if not equals:
+        return [_node(topology.index.facts, target)]
+
+    key = _key_of(topology, level)
+    domains = topology.domains
+    depth = domains.depth(key)
+    nodes = [
+        node
+        for node, path in zip(domains.nodes, domains.paths, strict=True)
+        if node.labels.get(key) == value
+        or (depth and path is not None and "/".join(path[:depth]) == value)
+    ]
+    if not nodes:
+        raise UnusableEdit(f"{target!r}: no node has {key}={value}")
+
+    return nodes
+
+
+def _node(facts: Snapshot, name: str) -> Node:
+    """Return the node of a name. UnusableEdit if there is none."""
+    for node in facts.nodes:
+        if node.name == name:
+            return node
+    raise UnusableEdit(f"there is no node {name!r}")
+
+
+def _key_of(topology: Topology, level: str) -> str:
+    """Return the label key of a level, or of a label that some node has.
+
+    Raise UnusableEdit for neither.
+    """
+    for known in topology.levels:
+        if level in (known.domain, known.key):
+            return known.key
+
+    if any(level in node.labels for node in topology.index.nodes):
+        return level
+    names = listed(topology.names, 16) or "none"
+    raise UnusableEdit(f"{level!r} is no level and no label of a node; the levels are {names}")
+
+
+def _is_bound_to_node(pod: Pod) -> bool:
+    """Return whether a pod is of a DaemonSet: those select their node by its name."""
+    terms = pod.shape.affinity
+    return bool(terms) and all(
+        any(requirement.key == NAME_FIELD for requirement in term) for term in terms
+    )
+
+
+# Adding nodes.
+
+
+def _extended(supposed: Supposed, edit: Addition) -> Supposed:
+    facts = supposed.facts
+    model = _node(facts, edit.like)
+    taken = {node.name for node in facts.nodes}
+    names = _free_names(edit.like, edit.count, taken)
+    nodes = (*facts.nodes, *(_like(model, name) for name in names))
+    own = [part for part in facts.slices if part.node == model.name]
+    # the devices of each node are in a pool of its own
+    copies = [
+        replace(part, node=name, pool=f"{part.pool} of {name}") for name in names for part in own
+    ]
+    slices = (*facts.slices, *copies)
+    line = f"add {edit.count} like {edit.like}: {listed(names)}"
+    return supposed.then(line, facts=replace(facts, nodes=nodes, slices=slices))
+
+
+def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
+    names = (f"{like}-like-{number}" for number in itertools.count(1))
+    return list(itertools.islice((name for name in names if name not in taken), count))
+
+
+def _like(model: Node, name: str) -> Node:
+    """Return an empty node that is ready.
+
+    Labels that have the model's name, such as its host, get the new name.
+    """
+    labels = {key: name if value == model.name else value for key, value in model.labels.items()}
+    taints = tuple(taint for taint in model.taints if not taint.key.startswith(_OF_NODE))
+    return Node(name, labels, model.allocatable, taints)
+
+
+# Labelling.
+
+
+def _labelled(supposed: Supposed, edit: Labelling, levels: Topology) -> Supposed:
+    facts = supposed.facts
+    for name in edit.nodes:
+        _node(facts, name)
+    labels = {_label_key(levels, level): value for level, value in edit.labels}
+    nodes = tuple(
+        replace(node, labels=_with(node.labels, labels)) if node.name in edit.nodes else node
+        for node in facts.nodes
+    )
+    words = " ".join(
+        f"{key}-" if value is None else f"{key}={value}" for key, value in labels.items()
+    )
+    line = f"label {' '.join(edit.nodes)}: {words}"
+    return supposed.then(line, facts=replace(facts, nodes=nodes))
+
+
+def _label_key(topology: Topology, level: str) -> str:
+    """Like `_key_of`; a label with a prefix need not exist yet."""
+    if "/" in level:
+        return level
+    return _key_of(topology, level)
+
+
+def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[str, str]:
+    kept = {key: value for key, value in before.items() if key not in labels}
+    return kept | {key: value for key, value in labels.items() if value is not None}
+
+
+# Applying documents.
+
+
+def _applied(supposed: Supposed, edit: Applying) -> Supposed:
+    documents = [_with_namespace(document) for document in edit.documents]
+    applied = projected(documents)
+    if not applied:
+        raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
+
+    sets = applied.get("sets", [])
+    facts = _without_sets(supposed.facts, {pcs.key for pcs in sets})
+    changes: dict[str, Any] = {
+        name: _merged(getattr(facts, name), new) for name, new in applied.items()
+    }
+    kinds = Counter(str(document.get("kind")) for document in documents)
+    line = f"apply {edit.source}: {listed((counted(n, kind) for kind, n in kinds.items()), 8)}"
+    of_sets = (document for document in documents if document.get("kind") == SetWithStatus.kind)
+    made = {set_ref(document): document for document in of_sets}.values()
+
+    return supposed.then(
+        line, facts=replace(facts, **changes), made=(*_others(supposed.made, made), *made)
+    )
+
+
+def _with_namespace(document: JsonMap) -> JsonMap:
+    """Return the document; one without a namespace gets that of kubectl.
+
+    For a kind without namespaces, nobody reads it.
+    """
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise UnusableEdit(f"a {document.get('kind')} has no name")
+    return {**document, "metadata": {"namespace": "default", **metadata}}
+
+
+def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
+    """Return the facts without what was made for these PodCliqueSets: that is planned anew."""
+    if not sets:
+        return facts
+    gangs = {gang.uid for gang in facts.gangs if (gang.namespace, gang.place.pcs) in sets}
+    groups = tuple(
+        group for group in facts.pod_groups if not (gangs - {""}).intersection(group.owners)
+    )
+    of_place: dict[str, Any] = {
+        field: tuple(
+            fact for fact in getattr(facts, field) if (fact.namespace, fact.place.pcs) not in sets
+        )
+        for field in ("gangs", "cliques", "pods")
+    }
+    return replace(facts, pod_groups=groups, **of_place)
+
+
+def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the facts, in which the new ones replace those of their name."""
+    names = {_identity(fact) for fact in new} - {None}
+    kept = [fact for fact in before if _identity(fact) not in names]
+    latest = {_identity(fact) or id(fact): fact for fact in new}
+    return (*kept, *latest.values())
+
+
+def _identity(fact: Any) -> tuple[str, str, str] | None:
+    """Return what no other fact of its field has.
+
+    None for parts, such as slices, that have no name.
+    """
+    name = getattr(fact, "name", None)
+    if name is None:
+        return None
+    return getattr(fact, "kind", ""), getattr(fact, "namespace", ""), name
+
+
+def _others(before: Iterable[JsonMap], made: Iterable[JsonMap]) -> list[JsonMap]:
+    refs = set(map(set_ref, made))
+    return [document for document in before if set_ref(document) not in refs]
+
+
+def set_ref(document: JsonMap) -> Ref:
+    """Return the reference of a document of a PodCliqueSet with a namespace."""
+    metadata = document["metadata"]
+    return Ref(SetWithStatus.kind, metadata["namespace"], metadata["name"])

@@ -1,0 +1,139 @@
+"""Gangs that need a place: those that must move, and those that wait."""
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+from app.base.value import Value
+from app.explain.answers.pending import workloads
+from app.explain.answers.whatif.edited_snapshot import Supposed, set_ref
+from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
+from app.explain.gangs.gang import Gang
+from app.explain.gangs.planned import planned
+from app.explain.queue_order.cycle import line_of
+from app.explain.state.amounts import is_device
+from app.explain.state.index import Index
+from app.explain.state.queues import priority_of
+from app.explain.state.snapshot import key_of
+from app.facts.identity import Key, Ref
+from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.kubernetes.pod import Pod
+from app.objects.resource import POD
+
+MOST_ALONE = 500
+"""The most pods without a gang that are looked at.
+
+Of more that must move, or that wait, the first are looked at: each takes as long as a gang.
+"""
+
+
+Look = Callable[[Ref, Iterable[Gang]], None]
+"""Is told of each workload and its gangs."""
+
+
+class Seeker(Value, dict=True):
+    """A gang that needs a place.
+
+    `workload` is the PodCliqueSet, PodGroup or Pod that people know. `lost` are its pods that must
+    leave their nodes, none if it only waits.
+    """
+
+    gang: Gang
+    workload: Ref
+    lost: frozenset[Key] = frozenset()
+
+    @property
+    def rank(self) -> tuple[float, int, float, Ref]:
+        """Its place in KAI's line; what is in none comes after it, by priority and age.
+
+        What must move is ordered by priority and age too.
+        """
+        gang = self.gang
+        turn = line_of(gang.index).get(gang.ref)
+        if gang.pod_group:
+            priority = priority_of(gang.index, gang.pod_group.priority_class)
+        else:
+            priority = max((pod.priority for pod in gang.pods), default=0)
+        times = [pod.created for pod in gang.pods if pod.created is not None]
+        order = turn.order if turn and not self.lost else inf
+        return order, -priority, min(times, default=inf), gang.ref
+
+
+def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
+    """Return the gangs of a PodCliqueSet, a PodGroup or a pod; none if it doesn't exist."""
+    key = workload.key
+    if workload.kind == POD_CLIQUE_SET.kind:
+        return gangs_of_set(index, index.sets[key]) if key in index.sets else ()
+    if workload.kind == POD.kind:
+        return (gang_of_pod(index, index.pods[key]),) if key in index.pods else ()
+    return (gang_of_pod_group(index, index.pod_groups[key]),) if key in index.pod_groups else ()
+
+
+def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
+    """Yield all gangs, each with its workload, of which `look` is told.
+
+    Pods without a gang count if they ask for a device, as others hardly take room from gangs.
+    """
+    for workload in workloads(index):
+        gangs = gangs_of(index, workload)
+        look(workload, gangs)
+        yield from ((gang, workload) for gang in gangs)
+
+    for pod in sorted(index.facts.pods, key=key_of):
+        if is_alone(index, pod) and any(is_device(name) for name, _ in pod.shape.requests):
+            yield gang_of_pod(index, pod), pod.ref
+
+
+def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[Seeker]:
+    """Return the gangs of some workloads that wait, in their order."""
+    pairs = ((gang, ref) for ref in workloads for gang in gangs_of(index, ref))
+    seekers = (Seeker(gang, ref) for gang, ref in pairs if gang.waits)
+    return sorted(seekers, key=lambda seeker: seeker.rank)
+
+
+class Line(Value):
+    """Gangs in their order, with the first of the pods without a gang.
+
+    `cut` is how many pods without a gang are left out.
+    """
+
+    seekers: tuple[Seeker, ...]
+    cut: int
+
+
+def _limited(seekers: Iterable[Seeker]) -> Line:
+    in_order = sorted(seekers, key=lambda seeker: seeker.rank)
+    alone = [seeker for seeker in in_order if seeker.workload.kind == "Pod"]
+    left_out = {seeker.gang.ref for seeker in alone[MOST_ALONE:]}
+    kept = tuple(seeker for seeker in in_order if seeker.gang.ref not in left_out)
+    return Line(kept, len(left_out))
+
+
+def is_alone(index: Index, pod: Pod) -> bool:
+    """Return whether a pod that lives belongs to no gang that is known."""
+    if not pod.is_alive:
+        return False
+    namespace = pod.namespace
+    is_of_set = (namespace, pod.place.pcs) in index.sets
+    return not is_of_set and (namespace, pod.group) not in index.pod_groups
+
+
+def seekers_of(index: Index, supposed: Supposed, look: Look) -> tuple[Line, Line]:
+    """Return the gangs of pods that must move, and those that wait, in their order.
+
+    Those of sets that would be made wait too. `look` is called with each workload and its gangs,
+    because making them once more would take long.
+    """
+    made = set(map(set_ref, supposed.made))
+    moving = []
+    waiting = []
+    for gang, workload in gangs_in(index, look):
+        lost = frozenset(pod.key for pod in gang.pods if pod.key in supposed.moved)
+        if lost:
+            moving.append(Seeker(gang, workload, lost))
+        elif gang.waits and workload not in made:
+            waiting.append(Seeker(gang, workload))
+
+    for document in supposed.made:
+        workload = set_ref(document)
+        waiting += [Seeker(gang, workload) for gang in planned(index, document)]
+    return _limited(moving), _limited(waiting)

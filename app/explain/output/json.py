@@ -1,0 +1,116 @@
+"""Answers for programs: maps that become JSON.
+
+Keys and ids of reasons are stable: the names of the fields of Answer, Reason, Evidence, Unknown,
+Branch, ConstraintChange and DomainReport are keys.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from app.explain.answers.answer import Answer
+from app.explain.answers.topology import DomainReport, Preview, RoomAnswer, RoomSearch, Survey
+from app.explain.state.snapshot import Snapshot
+from app.objects.shape import Object
+
+
+def document(answer: Answer) -> Object:
+    """One answer. `placed` and `total` are null if they are not known."""
+    rooms = [{"domain": room.domain.path, "pods": room.pods} for room in answer.room]
+    return {**to_builtins(replace(answer, room=())), "room": rooms}
+
+
+def _held_channels(survey: Survey) -> Object | None:
+    """Return the NVLink channels that are held and not needed, None if they are not known."""
+    if survey.held is None:
+        return None
+    return {"claims": to_builtins(survey.held.held), "waitingPods": survey.held.waiting}
+
+
+def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
+    """Return a topology as a map.
+
+    GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if
+    they are not known.
+    """
+    gpus = ("gpus", "free", "soon")
+    unknown = dict.fromkeys(("nodes", "domains") if "nodes" in facts.unseen else ())
+    return {
+        "topology": (
+            {"kind": survey.cluster.kind, "name": survey.cluster.name} if survey.cluster else None
+        ),
+        "kaiTopology": survey.kai.name if survey.kai else None,
+        "nodes": None if unknown else survey.nodes,
+        "levels": [
+            {
+                **to_builtins(r.level),
+                "nodes": r.nodes,
+                "domains": r.domains,
+                **unknown,
+                "findings": r.findings,
+            }
+            for r in survey.levels
+        ],
+        "outside": list(survey.outside),
+        "heldChannels": _held_channels(survey),
+        "reasons": to_builtins(survey.reasons),
+        "unknown": to_builtins(survey.unknown),
+        "unseen": dict(facts.unseen),
+        "domains": [
+            to_builtins(report) | {name: gpus_number(getattr(report, name)) for name in gpus}
+            for report in domains
+        ],
+    }
+
+
+def room_document(answer: RoomAnswer) -> Object:
+    labels = {room.domain.path: room.pods for room in answer.with_labels}
+    return {
+        "level": answer.level,
+        "pods": answer.pods,
+        "gpus": gpus_number(answer.gpus),
+        "domains": [
+            {
+                "path": room.domain.path,
+                "pods": room.pods,
+                "withLabels": labels.get(room.domain.path, room.pods),
+            }
+            for room in answer.rooms
+        ],
+    }
+
+
+def search_document(search: RoomSearch) -> Object:
+    """Like `room_document`, with `fits`: whether one domain has room for all pods.
+
+    `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's, "" for
+    the nodes in none; empty if there are none. `withSpare` is how many pods fit if
+    `mnnvl.spareNodes` stay free, null if none have to.
+    """
+    wider = None if search.wider is None else room_document(search.wider)
+    largest = gpus_number(search.largest)
+    return {
+        **room_document(search.answer),
+        "fits": bool(search.answer.enough),
+        "wider": wider,
+        "largestNode": largest,
+        "nodePools": list(search.pools),
+        "withSpare": search.most,
+    }
+
+
+def preview_document(preview: Preview) -> Object:
+    return {
+        "levels": to_builtins(preview.after.levels),
+        "keysOnNoNode": list(preview.absent),
+        "effects": to_builtins(preview.effects),
+        "reasons": to_builtins(preview.reasons),
+    }
+
+
+def gpus_number(thousandths: int | None) -> int | float | None:
+    """Return thousandths of GPUs as a whole number or a fraction."""
+    if thousandths is None:
+        return None
+    return thousandths // 1000 if thousandths % 1000 == 0 else thousandths / 1000

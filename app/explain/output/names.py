@@ -1,0 +1,45 @@
+"""What a user may have meant who asks about an object that doesn't exist."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.explain.reasons.reason import listed
+from app.facts.identity import Ref
+
+_MOST = 3
+
+
+def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
+    """Yield hints: in which other namespaces the object is, and which names are like its own.
+
+    `others` are objects of the same kind.
+    """
+    others = sorted(other for other in others if other.kind == ref.kind)
+    elsewhere = [other.namespace for other in others if other.name == ref.name]
+    if not elsewhere:
+        yield from _similar(ref, others)
+        return
+
+    noun = "namespace" if len(elsewhere) == 1 else "namespaces"
+    yield f"it exists in {noun} {listed(elsewhere)}: add -n {elsewhere[0]}"
+
+
+def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
+    """Yield which names are like that of an object, first in its namespace, then elsewhere."""
+    beside = [other.name for other in others if other.namespace == ref.namespace]
+    near = _near(ref.name, beside)
+    if near:
+        yield f"did you mean {' or '.join(near)}?"
+    elif beside:
+        yield f"there is {listed(beside)}"
+    else:
+        by_name = {other.name: other.namespace for other in others}
+        near = _near(ref.name, list(by_name))
+        yield from (f"did you mean {name} in namespace {by_name[name]}?" for name in near[:1])
+
+
+def _near(name: str, others: Sequence[str]) -> list[str]:
+    """Return the names that are most like `name`, or that begin with it."""
+    import difflib  # answers about objects that exist don't need it
+
+    alike = difflib.get_close_matches(name, others, n=_MOST)
+    return alike or [other for other in others if other.startswith(name)][:_MOST]

@@ -1,0 +1,178 @@
+"""The queues of KAI for people, as lines of text, and for programs, as maps."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from msgspec import to_builtins
+
+from app.base.safe_text import visible
+from app.base.wrapping import narrowed, table
+from app.explain.answers.positions import NEXT
+from app.explain.answers.queues import InFront, QueueRow, queues_are_known
+from app.explain.output.json import gpus_number
+from app.explain.output.rights import how_to_get
+from app.explain.output.text import unseen_words
+from app.explain.output.whatif_text import called
+from app.explain.reasons.reason import counted, listed, plain
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.rows import ROOM
+from app.objects.shape import Object
+
+COLUMNS = ("queue", "quota", "limit", "used", "fixed", "fair", "wait")
+MEANING = (
+    "In GPUs. used: by pods of the queue and of those below it; fixed: what of that KAI evicts for"
+    " no other queue; fair: its share of what there is now, at most what it asks for; wait: gangs"
+    " that have pods without a node."
+)
+NUMBERS = (
+    "queues",
+    "nodes",
+    "pods",
+    "pod_groups",
+    ROOM,
+    "priorities",
+    "claims",
+    "claim_templates",
+)
+"""The facts without which a number is not known."""
+
+
+def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:
+    """Return the answer in one line."""
+    if "queues" in facts.unseen:
+        return f"the queues are not known: {facts.unseen['queues']}"
+    if "queues" in facts.skipped:
+        return "the queues are not known: there is no Queue in these files"
+    if not rows:
+        return "KAI has no queue" if "queues" not in facts.absent else "KAI is not installed"
+
+    there = [row for row in rows if row.exists]
+    front = f"{counted(there, 'queue')}; {_waiting(rows)}"
+    unusable = [row.name for row in rows if row.unusable]
+    return f"{front}; KAI places nothing in {listed(unusable)}" if unusable else front
+
+
+def _waiting(rows: Sequence[QueueRow]) -> str:
+    top = [row.waiting for row in rows if row.depth == 1]
+    if None in top:
+        return "what waits in them is not known"
+    waiting = sum(filter(None, top))
+    return counted(waiting, "gang waits", "gangs wait") if waiting else "nothing waits in them"
+
+
+def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> str:
+    """Return the queues as a table, the gangs in front, and what is wrong with a queue."""
+    lines = [queues_headline(rows, facts)]
+    if rows:
+        lines += _table(rows, width)
+        lines += _front(rows, width)
+        lines += _problems(rows)
+        lines.append(MEANING)
+    lines += _not_known(rows, facts)
+    return "\n".join(map(visible, lines))
+
+
+def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
+    many = len({row.pool for row in rows}) > 1
+    texts: list[Sequence[str]] = [[title.upper() for title in COLUMNS]]
+    pool = None
+    for row in rows:
+        if many and row.pool != pool:
+            pool = row.pool
+            name = f"pool {pool}" if pool else "no pool"
+            texts.append([f"({name})", *[""] * (len(COLUMNS) - 1)])
+        texts.append(queue_cells(row))
+    return table(list(itertools.chain.from_iterable(narrowed(texts, width))))
+
+
+def queue_cells(row: QueueRow) -> tuple[str, ...]:
+    """Return the cells of a queue.
+
+    What is not known is `?`; a queue that does not exist has `-`.
+    """
+    name = "  " * (row.depth - 1) + row.name
+    waiting = "?" if row.waiting is None else f"{row.waiting:,}"
+    if not row.exists:
+        return name, *["-"] * 5, waiting
+    bounds = ("unlimited" if bound is None else plain(bound) for bound in (row.quota, row.limit))
+    amounts = ("?" if amount is None else plain(amount) for amount in row.amounts)
+    return name, *bounds, *amounts, waiting
+
+
+def front_words(gang: InFront) -> str:
+    """Return what becomes of a gang: `placed next in r3`."""
+    if gang.next is None:
+        return "not examined yet"
+    where = f" in {listed(gang.where)}" if gang.where else ""
+    return f"{NEXT[gang.next]}{where}"
+
+
+def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
+    texts = [
+        (row.name, f"{gang.number} of {gang.count}", called(gang.ref), front_words(gang))
+        for row in rows
+        for gang in row.front
+    ]
+    if texts:
+        yield "in front:"
+        yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
+
+
+def _problems(rows: Sequence[QueueRow]) -> Iterator[str]:
+    yield from (f"! queue {row.name} {problem}" for row in rows for problem in queue_problems(row))
+
+
+def queue_problems(row: QueueRow) -> Iterator[str]:
+    """Yield what is wrong with a queue, and what helps."""
+    if not row.exists and row.unusable == "does not exist":
+        yield "does not exist, and PodGroups name it: make it, or name another one"
+    elif row.unusable:
+        yield row.unusable
+    if row.unset:
+        bounds = " and no ".join(row.unset)
+        yield f"has no {bounds}, and KAI reads that as 0: set -1 for unlimited"
+
+
+def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
+    numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
+    if rows and not any(None in of_row for of_row in numbers):
+        return
+    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "not among the files")
+    unread |= {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
+    if unread:
+        yield f"not seen: {unseen_words(unread)}; what needs them is not known (?)"
+    yield from how_to_get(unread)
+
+
+def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
+    """Return 0 if nothing is wrong with a queue, 1 if it is, and 2 if not everything was read."""
+    there = [row for row in rows if row.exists]
+    if not queues_are_known(index) or any(
+        None in (*row.amounts, row.waiting, row.in_line) for row in there
+    ):
+        return 2
+    return 1 if any(True for row in rows for _ in queue_problems(row)) else 0
+
+
+def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
+    """Return the queues as a map.
+
+    Numbers of GPUs are whole or fractions: a quota or limit of null is unlimited, and every other
+    null is not known.
+    """
+    return {
+        "headline": queues_headline(rows, facts),
+        "queues": [_document(row) for row in rows],
+        "unseen": dict(facts.unseen),
+    }
+
+
+def _document(row: QueueRow) -> Object:
+    gpus = ("quota", "limit", "used", "fixed", "fair")
+    problems = [f"queue {row.name} {problem}" for problem in queue_problems(row)]
+    return {
+        **to_builtins(row),
+        **{name: gpus_number(getattr(row, name)) for name in gpus},
+        "problems": problems,
+    }

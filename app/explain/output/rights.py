@@ -1,0 +1,88 @@
+"""Which rights are missing for what could not be read, and who gives them."""
+
+from collections.abc import Iterator, Mapping
+
+from app.explain.reasons.reason import listed
+from app.explain.state.index import Index
+from app.explain.state.snapshot import BY_RESOURCE, OF_KIND
+from app.facts.identity import Ref
+from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
+from app.facts.rows import CHANNELS, ROOM
+
+VIEWER = "grove-admission-view"
+"""The ClusterRole of the manifests that may read what these commands read."""
+
+_NO_RIGHT = "no right to "
+
+
+def lacks_right(cause: str) -> bool:
+    """Return whether `cause` of `Snapshot.unseen` is that a right is missing."""
+    return cause.startswith(_NO_RIGHT)
+
+
+def may_not_read(index: Index, ref: Ref) -> bool:
+    """Return whether it is not known if an object exists, because its kind may not be read."""
+    return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
+
+
+def refusal(index: Index, ref: Ref) -> Iterator[str]:
+    """Yield what to tell a user who may not read an object.
+
+    It is the right, who gives it, and which parts of the object can be explained all the same.
+    """
+    resource = OF_KIND[ref.kind]
+    yield (
+        f"whether {ref} exists in namespace {ref.namespace} is not known: you have no right to get"
+        f" and list {resource} there"
+    )
+    yield from how_to_get({_field_of(ref.kind): _NO_RIGHT}, ref.namespace)
+    parts = _readable_parts(index, ref)
+    if parts:
+        names = listed((f"{part.kind.lower()}/{part.name}" for part in parts), 8)
+        yield f"what you may read can be explained: {names}"
+
+
+def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
+    """Yield who gives the rights that are missing in `unseen`, and with which command."""
+    fields = {field for field, cause in unseen.items() if lacks_right(cause)}
+    # only a ClusterRoleBinding can give the right to read these
+    cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
+    wide = fields & {ROOM, CHANNELS, *cluster_scoped}
+    in_namespace = fields - wide if namespace else set()
+    role = f"--clusterrole={VIEWER} --user=USER"
+    if in_namespace:
+        what = f"what is in {namespace}" if wide else "them"
+        yield (
+            f"Ask an admin of namespace {namespace} for permission to read {what}:"
+            f" kubectl -n {namespace} create rolebinding USER-view {role}"
+        )
+    if fields - in_namespace:
+        what = "all of it" if in_namespace else "them"
+        yield (
+            f"Ask a cluster admin for permission to read {what}:"
+            f" kubectl create clusterrolebinding USER-view {role}"
+        )
+
+
+def _field_of(kind: str) -> str:
+    """Return the field by which objects of `kind` are found.
+
+    A scaling group is found by its PodCliques, and a LeaderWorkerSet by its pods.
+    """
+    if kind == POD_CLIQUE_SCALING_GROUP.kind:
+        return "cliques"
+    row = BY_RESOURCE.get(OF_KIND[kind])
+    return "pods" if row is None else row.name
+
+
+def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
+    """Return the PodGangs of a PodCliqueSet, else its PodCliques, else its pods."""
+    key = ref.key
+    if ref.kind != "PodCliqueSet":
+        return []
+    parts = (
+        index.gangs_of_set.get(key, ())
+        or index.cliques_of_set.get(key, ())
+        or index.pods_of_set.get(key, ())
+    )
+    return [part.ref for part in parts]

@@ -1,0 +1,221 @@
+"""Predict what KAI places in its next cycle, one gang after the other.
+
+See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang without a place reserves nothing,
+and KAI tries the gangs behind it all the same. Once the minimum of a gang is placed, its further
+pods are placed one by one, in turn with other gangs. A gang that fits only once terminating pods
+are gone starts in a later cycle, and takes nothing that is free now.
+
+KAI evicts pods only after that. The reasons say for which gangs it does.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
+
+from msgspec.structs import replace
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.gangs.assembly import gang_of, gang_of_pod_group
+from app.explain.gangs.gang import Gang, Member, Unit
+from app.explain.placing.demand import Demand, Ground
+from app.explain.placing.packer import AS_KAI, Packer
+from app.explain.queue_order.queues import Queues, Waiter, waiter
+from app.explain.queue_order.shares import (
+    NOTHING,
+    Quantities,
+    added,
+)
+from app.explain.queue_order.usage import received, total_of
+from app.explain.state.index import Index
+from app.facts.identity import Ref
+from app.facts.kai.queue import Queue
+from app.facts.rows import ROOM
+
+NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
+"""The facts that decide the order. If one was not read, the order is unknown."""
+
+
+class Turn(Value):
+    """The turn of a pending gang in the next cycle, and what it gets."""
+
+    gang: Ref
+    pool: str
+    """Its node pool."""
+    queue: str
+    number: int
+    """Its position among the pending gangs of its queue, from 1."""
+    count: int
+    """The number of pending gangs in its queue."""
+    order: int
+    """Its position among all pending gangs of its node pool, from 1."""
+    after: int
+    """If it gets no place: the gangs before this position have taken the room. That is its own
+    position, or the one of the first equal gang without a place. 0 if its queue was already full
+    before the cycle."""
+    used: frozenset[int]
+    """The positions of the nodes that it gets. Empty without a place, or if it has to wait for
+    pods to terminate there."""
+    full: str
+    """The queue whose limit or quota keeps it out, "" if there is none."""
+    above: Mapping[Queue, tuple[str, int]] = {}
+    """The queues from which KAI may reclaim for it, each with a resource that it uses beyond its
+    fair share, and how much beyond, in thousandths."""
+
+
+def line_of(index: Index) -> Mapping[Ref, Turn]:
+    """Return the turn of each gang that is pending in KAI, in order.
+
+    Empty if facts that decide the order were not read.
+    """
+    return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
+
+
+def unread_for_line(index: Index) -> set[str]:
+    """Return the facts that decide the order and were not read."""
+    return {*index.facts.unseen, *index.facts.skipped}.intersection(NEEDS)
+
+
+def _line(index: Index) -> Iterator[Turn]:
+    if not unread_for_line(index):
+        pools = by_key((own.group.pool, own) for own in _waiters(index))
+        for pool, waiters in sorted(pools.items()):
+            yield from _Cycle(index, pool, waiters).turns()
+
+
+def _waiters(index: Index) -> Iterator[Waiter]:
+    """Yield the gangs with a PodGroup that have all the pods that KAI waits for.
+
+    Gangs that KAI has given up have no turn.
+    """
+    owners = {gang.uid: gang for gang in index.facts.gangs}
+    keys = {(pod.namespace, pod.group) for pod in index.facts.pods if not pod.node}
+    for group in filter(None, map(index.pod_groups.get, sorted(keys))):
+        owner = next(filter(None, map(owners.get, filter(None, group.owners))), None)
+        gang = gang_of(index, owner) if owner else gang_of_pod_group(index, group)
+        gang = replace(gang, whole=_on(gang.whole, {}))
+        if gang.whole.is_ready and gang.demand.count and not group.given_up:
+            yield waiter(gang, group)
+
+
+def _names(demand: Demand) -> Iterator[str]:
+    """Yield for each pod the name of its part, in the order in which KAI places the pods."""
+    yield from repeat(demand.name, sum(count for _, count in demand.pods))
+    for part in demand.parts:
+        yield from _names(part)
+
+
+class _Cycle:
+    """The next cycle of the scheduler of one node pool."""
+
+    def __init__(self, index: Index, pool: str, waiters: Sequence[Waiter]) -> None:
+        self._index = index
+        self._queues = Queues(index, pool, _total_for(waiters[0].gang), waiters)
+        members = (member for own in waiters for member in own.gang.members)
+        shapes = (shape for member in members for shape in (member.shape, *member.shapes))
+        every = Demand("", "", tuple((shape, 1) for shape in dict.fromkeys(shapes)))
+        places = waiters[0].gang.placements_of(every)
+        names = places.names
+        ground = Ground(
+            places.domains,
+            names,
+            index.free(names),
+            places.fit(),
+            coming=index.coming(names),
+            shares=index.shares,
+        )
+        self._packer = Packer(ground, AS_KAI)
+        self._failed: dict[object, int] = {}
+
+    def turns(self) -> Iterator[Turn]:
+        """Yield the first turn of each gang, in KAI's order."""
+        places = {
+            own.gang.ref: (queue, number, len(waiting), self._queues.full(own))
+            for queue, waiting in self._queues.waiting.items()
+            for number, own in enumerate(waiting, 1)
+        }
+        order = 0
+        turns = []
+        while own := self._queues.pop():
+            place = places.pop(own.gang.ref, None)
+            full = self._queues.full(own)
+            used = frozenset[int]() if full else self._place(own, order + 1)
+            if place:
+                order += 1
+                queue, number, count, is_full = place
+                after = 0 if is_full else self._failed.get(own.gang.demand.profile, order)
+                turn = Turn(
+                    own.gang.ref, own.group.pool, queue, number, count, order, after, used, full
+                )
+                turns.append((turn, own))
+        for turn, own in turns:
+            yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
+
+    def _place(self, own: Waiter, order: int) -> frozenset[int]:
+        """Place a gang, and return the positions of its nodes. Empty if it has no place."""
+        demand = own.gang.demand
+        # If an equal gang had no place before, this one has none: there is only less room now.
+        if demand.profile in self._failed:
+            return frozenset()
+        if not self._packer.places(demand) or not self._take(own):
+            self._packer.undo(0)
+            self._failed[demand.profile] = order
+            return frozenset()
+
+        waits = self._packer.waits
+        chosen = self._packer.kept()
+        self._put_back(own, chosen)
+        return frozenset() if waits else frozenset(position for position, _ in chosen)
+
+    def _take(self, own: Waiter) -> bool:
+        """Count what a gang gets in its queues. Return False if that exceeds a limit or quota.
+
+        A pod that requests GPU memory counts by the memory of the GPUs that it gets.
+        """
+        if not any(shape.part and shape.part.memory for shape, _ in own.gang.demand.shapes):
+            self._queues.take(own.group.queue, own.asked, preemptible=own.preemptible)
+            return True
+        nodes = (self._index.nodes[at] for at, count in self._packer.chosen for _ in range(count))
+        runs = own.gang.demand.in_order
+        shapes = (shape for shape, count in runs for _ in range(count))
+        gets = NOTHING
+        for shape, node in zip(shapes, nodes, strict=True):
+            gets = added(gets, received(shape, node))
+        received_by = replace(own, bounded=gets)
+        if self._queues.full(received_by):
+            return False
+        self._queues.take(own.group.queue, gets, preemptible=own.preemptible)
+        return True
+
+    def _put_back(self, own: Waiter, kept: Iterable[tuple[int, int]]) -> None:
+        """Put a gang back into its queue if some of its pods are not placed yet."""
+        gang = own.gang
+        nodes = (self._index.nodes[position].name for position, count in kept for _ in range(count))
+        places = by_key(zip(_names(gang.demand), nodes, strict=True))
+        after = replace(gang, whole=_on(gang.whole, places))
+        if after.demand.count:
+            self._queues.push(waiter(after, own.group))
+
+
+def _on(unit: Unit, nodes: Mapping[str, Sequence[str]]) -> Unit:
+    """Return a part of a gang as KAI sees it once the next pods of its members are on these nodes.
+
+    KAI ignores pods that have scheduling gates or do not exist yet.
+    """
+    members = tuple(_member_on(member, nodes.get(member.name, ())) for member in unit.members)
+    units = tuple(_on(part, nodes) for part in unit.units)
+    return replace(unit, members=members, units=units)
+
+
+def _member_on(member: Member, nodes: Iterable[str]) -> Member:
+    pairs = [pair for pair in zip(member.pods, member.shapes, strict=True) if not pair[0].gates]
+    pairs.sort(key=lambda pair: (pair[0].created or 0.0, pair[0].uid))
+    left = iter(nodes)
+    pods = tuple(pod if pod.node else replace(pod, node=next(left, "")) for pod, _ in pairs)
+    shapes = tuple(shape for _, shape in pairs)
+    return replace(member, pods=pods, shapes=shapes, replicas=len(pairs))
+
+
+def _total_for(gang: Gang) -> Quantities:
+    positions = gang.placements.domains.everywhere.nodes
+    nodes = (gang.index.nodes[at] for at in positions)
+    return total_of(gang.index, nodes, {pod.scheduler for pod in gang.pods})

@@ -1,0 +1,170 @@
+"""Usage and requests of the queues of a node pool. KAI counts pods, not the status of queues.
+
+See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from app.explain.queue_order.shares import (
+    NOTHING,
+    UNKNOWN_MEMORY,
+    Account,
+    GpuMemory,
+    Quantities,
+    added,
+    quantities,
+    quantities_of_pod,
+)
+from app.explain.state.index import Index
+from app.explain.state.queues import SEMI_PREEMPTIBLE, chain, group_is_preemptible
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kubernetes.gpu_sharing import WITHOUT_LABEL, memory_of_gpus
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.labels import NODE_POOL
+from app.facts.quantity import Amounts
+from app.facts.rows import ROOM
+
+Accounts = Mapping[str, Account]
+"""The accounts of the queues of a pool by name."""
+
+
+def pods_are_known(index: Index) -> bool:
+    """Return whether all pods and PodGroups of all namespaces were read."""
+    unread = index.facts.unseen.keys() | index.facts.skipped
+    return not unread & {ROOM, "pods", "pod_groups", "nodes"}
+
+
+def accounts_of(index: Index, pool: str) -> Accounts:
+    """Return the current accounts of the queues of a pool. They are shared, so do not change them.
+
+    If the pods of all namespaces are not known, the accounts are from the status of each queue.
+    """
+    return index.remembered(("accounts", pool), lambda: new_accounts(index, pool))
+
+
+def new_accounts(index: Index, pool: str) -> Accounts:
+    """Return new accounts of the queues of a pool, with their usage and requests."""
+    names = [name for name, queue in index.queues.items() if name and queue.pool == pool]
+    accounts = {name: Account(index.queues[name]) for name in names}
+    if not pods_are_known(index):
+        for account in accounts.values():
+            account.take_from_status()
+        return accounts
+
+    # The pods of a gang share one Shape object, so that each is converted once.
+    of_shape: dict[int, Quantities] = {}
+    nodes = {node.name: node for node in nodes_of_pool(index, pool)}
+    memory = memory_in(nodes.values())
+    for group in index.facts.pod_groups:
+        if group.given_up or group.pool != pool or group.queue not in accounts:
+            continue
+        placed, waiting = _placed_and_waiting(index, group, nodes, memory, of_shape)
+        preemptible = group_is_preemptible(index, group)
+        for queue in chain(index, group.queue):
+            account = accounts[queue.name]
+            account.take(placed, preemptible=preemptible)
+            account.requested = added(account.requested, added(placed, waiting))
+            if group.preemptibility == SEMI_PREEMPTIBLE:
+                account.evictable = added(account.evictable, placed)
+    return accounts
+
+
+def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
+    """Yield the nodes that the scheduler of a pool knows."""
+    return (node for node in index.nodes if node.labels.get(NODE_POOL, "") == pool)
+
+
+def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
+    """Return what the ready `nodes` have, without what the pods of other schedulers use.
+
+    See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
+    """
+    total = NOTHING
+    kinds: Counter[int] = Counter()
+    maps: dict[int, Amounts] = {}
+    for node in nodes:
+        if not node.takes_pods:
+            continue
+        # Nodes of one kind share one map.
+        maps[id(node.allocatable)] = node.allocatable
+        kinds[id(node.allocatable)] += 1
+        for pod in index.pods_on.get(node.name, ()):
+            if pod.scheduler not in schedulers and not pod.reserves:
+                total = added(total, quantities_of_pod(pod.shape), -1)
+
+    for kind, count in kinds.items():
+        total = added(total, quantities(maps[kind]), count)
+    return total
+
+
+def memory_in_pool(index: Index, pool: str) -> GpuMemory:
+    return index.remembered(
+        ("GPU memory", pool), lambda: memory_in(nodes_of_pool(index, pool)), of=["nodes"]
+    )
+
+
+def memory_in(nodes: Iterable[Node]) -> GpuMemory:
+    """Return the least and the most memory of a GPU on some nodes."""
+    known = {memory_of_gpus(node.labels) or 0 for node in nodes}
+    sizes = [memory for memory in known if memory > WITHOUT_LABEL]
+    return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY
+
+
+def _placed_and_waiting(
+    index: Index,
+    group: KaiPodGroup,
+    nodes: Mapping[str, Node],
+    memory: GpuMemory,
+    of_shape: dict[int, Quantities],
+) -> tuple[Quantities, Quantities]:
+    """Return what the pods of a PodGroup use on nodes of the pool, and what its others request.
+
+    Terminating, finished and gated pods count as nothing. `of_shape` keeps converted requests by
+    the id of the shape, for shapes without parts of GPUs.
+    """
+    placed, waiting = NOTHING, NOTHING
+    for pod in index.pods_of_group.get(group.key, ()):
+        if not pod.is_alive:
+            continue
+        shape = pod.shape
+        asked = of_shape.get(id(shape))
+        if asked is None:
+            asked = quantities_of_pod(shape, memory.least)
+            if not shape.part:
+                of_shape[id(shape)] = asked
+        if not pod.node:
+            if not pod.gates:
+                waiting = added(waiting, asked)
+        elif pod.node in nodes:
+            placed = added(placed, received(shape, nodes[pod.node]) if shape.part else asked)
+            if pod.claims:
+                placed = added(placed, (gpus_of_claims(index, pod), 0.0, 0.0))
+    return placed, waiting
+
+
+def gpus_of_claims(index: Index, pod: Pod) -> float:
+    """Return the number of GPUs that the claims of a pod request, including shared claims.
+
+    KAI counts every device class with `gpu` in its name (`pkg/common/resources/dra.go`).
+    """
+    gpus = 0
+    for claim in pod.claims:
+        made = index.claims.get((pod.namespace, claim.claim)) or index.claim_templates.get(
+            (pod.namespace, claim.template)
+        )
+        gpus += sum("gpu" in name.lower() for name in made.classes) if made else 0
+    return float(gpus)
+
+
+def received(shape: Shape, node: Node) -> Quantities:
+    """Return what KAI counts for a pod that has a node (`setAcceptedResources`)."""
+    asked = quantities_of_pod(shape)
+    part = shape.part
+    if not part or not part.memory:
+        return asked
+    of_gpu = memory_of_gpus(node.labels) or WITHOUT_LABEL
+    # KAI rounds the share of each GPU to hundredths.
+    gpus = int(part.share_of_each(of_gpu) * 100 + 0.5) * part.devices / 100
+    return gpus, asked[1], asked[2]

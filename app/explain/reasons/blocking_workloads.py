@@ -1,0 +1,199 @@
+"""Workloads that hold the room a gang needs, since when, and whether they end by themselves.
+
+A remedy never says to wait for a workload that does not end.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.reason import Who, ago, counted, listed
+from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
+
+_ENDING = {
+    "Job",
+    "CronJob",
+    "JobSet",
+    "MPIJob",
+    "PyTorchJob",
+    "TFJob",
+    "JAXJob",
+    "PaddleJob",
+    "XGBoostJob",
+    "RayJob",
+    "TrainJob",
+    "Workflow",
+    "SparkApplication",
+}
+"""Controllers whose pods end when their work is done."""
+_LASTING = {
+    "ReplicaSet",
+    "StatefulSet",
+    "DaemonSet",
+    "LeaderWorkerSet",
+    "PodClique",
+    "PodCliqueSet",
+    "RayCluster",
+    "Notebook",
+    "ReplicationController",
+}
+"""Controllers that replace a pod that ends."""
+_STUCK = 300.0
+"""Seconds after which a pod with a node that has not started counts as stuck."""
+_LONG = 60.0
+"""Seconds from which the age of a holder is shown."""
+MOST = 2
+
+
+class Holder(Value):
+    """A workload whose pods hold room that a gang needs."""
+
+    ref: Ref
+    pods: tuple[Pod, ...]
+
+    def words(self, gang: Gang) -> str:
+        """`Job research/sweep (4 pods, running for 3 hours)`."""
+        name = f"{self.ref.namespace}/{self.ref.name}"
+        if self.ref.namespace == gang.namespace:
+            name = self.ref.name
+        times = [pod.created for pod in self.pods if pod.created is not None]
+        now = gang.facts.now
+        age = now - min(times) if times and now else 0.0
+        since = f", there for {ago(age)}" if age >= _LONG else ""
+        return f"{self.ref.kind} {name} ({counted(self.pods, 'pod')}{since})"
+
+    @property
+    def lasts(self) -> bool:
+        return self.ref.kind in _LASTING
+
+    @property
+    def ends(self) -> bool:
+        return self.ref.kind in _ENDING
+
+
+def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
+    """Return the workloads of pods that hold room, most pods first."""
+    groups = by_key((_workload(pod), pod) for pod in pods)
+    found = [Holder(ref, tuple(own)) for ref, own in groups.items()]
+    return sorted(found, key=lambda holder: (-len(holder.pods), holder.ref))
+
+
+def _workload(pod: Pod) -> Ref:
+    if pod.place.pcs:
+        return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
+    if pod.controller:
+        return pod.controller
+    return Ref("PodGroup", pod.namespace, pod.group) if pod.group else pod.ref
+
+
+def is_kin(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod belongs to the same workload as a gang.
+
+    It has the same PodCliqueSet or owner. Of a LeaderWorkerSet, the StatefulSet of the workers of a
+    group is named after the leader, and the leaders are of one whose name begins theirs.
+    """
+    if pod.namespace != gang.namespace:
+        return False
+    if gang.pcs:
+        return pod.place.pcs == gang.pcs.name
+    owners = {own.owner for own in gang.pods if own.owner}
+    if pod.owner in owners:
+        return True
+    sets = {
+        own.controller.name
+        for own in gang.pods
+        if own.controller and own.controller.kind in ("StatefulSet", "LeaderWorkerSet")
+    }
+    if not sets or not pod.controller:
+        return False
+    if pod.controller.kind not in ("StatefulSet", "LeaderWorkerSet"):
+        return False
+    stems = {_stem(name) for name in sets}
+    return pod.name in sets or _stem(pod.controller.name) in stems
+
+
+def _stem(name: str) -> str:
+    """Return a name without the numbers at its end: `vllm-0-1` is of `vllm`."""
+    while name and name[-1].isdecimal():
+        before = name.rstrip("0123456789")
+        if not before.endswith("-"):
+            break
+        name = before[:-1]
+    return name
+
+
+def what_frees(
+    gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
+) -> tuple[list[str], Who]:
+    """Return what makes pods leave that hold room, the soonest first, and who can act.
+
+    `missing` is for how many pods there is no room; `where` is a domain, with the word before it.
+    """
+    own = {pod.key for pod in gang.pods}
+    pods = [pod for pod in pods if pod.key not in own] or pods
+    holders = holders_of(gang, pods)
+    if not holders:
+        # what claims have, whose pods can't be seen
+        return [
+            "Ask the platform team for more nodes, or find out which claims hold the devices:"
+            " kubectl get resourceclaims -A"
+        ], "platform"
+
+    kin = [pod for pod in pods if is_kin(gang, pod)]
+    if kin and len(kin) == len(pods):
+        return [_of_kin(gang, kin)], "you"
+
+    stuck = [pod for pod in pods if _is_stuck(gang, pod)]
+    if stuck and len(stuck) * 2 > len(pods):
+        return [_of_stuck(gang, stuck)], "you"
+
+    room = f"room for {missing} more pod{'s' if missing > 1 else ''} is free{where}"
+    lasting = [holder for holder in holders if holder.lasts]
+    others = [holder for holder in holders if not holder.lasts]
+    helps: list[str] = []
+    if others:
+        names = listed((holder.words(gang) for holder in others), MOST)
+        ends = "ends" if len(others) == 1 else "end"
+        if all(holder.ends for holder in others):
+            helps.append(f"Wait until {names} {ends} and {room}")
+        else:
+            helps.append(
+                f"Wait until {names} {ends} and {room}; if they run indefinitely, ask their owner"
+            )
+    if lasting:
+        names = listed((holder.words(gang) for holder in lasting), MOST)
+        helps.append(
+            f"Ask the owner of {names} to scale down{where}: these pods do not end by themselves"
+        )
+    return helps, "wait" if others else "you"
+
+
+def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
+    holder = holders_of(gang, kin)[0]
+    names = listed(sorted(pod.name for pod in kin), 4)
+    return (
+        f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"
+        " hold the room and do not end. Pods that need each other should start as one gang"
+    )
+
+
+def _is_stuck(gang: Gang, pod: Pod) -> bool:
+    return pod.bound is not None and gang.facts.now - pod.bound > _STUCK
+
+
+def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
+    first = min(stuck, key=lambda pod: pod.bound or 0.0)
+    since = ago(gang.facts.now - (first.bound or 0.0))
+    return (
+        f"Ask the owner of {first.namespace}/{first.name} why it does not start: it has had a node"
+        f" for {since} and blocks the room"
+        f" (grove-admission explain pod/{first.name} -n {first.namespace})"
+    )
+
+
+def together(*helps: str) -> str:
+    """Return several remedies, each of which helps by itself, as one sentence."""
+    first, *others = helps or ("",)
+    return ", or ".join([first, *(f"{each[:1].lower()}{each[1:]}" for each in others)])

@@ -1,0 +1,83 @@
+"""Reasons about gangs that KAI evicts, for others or because they stay below their minimum.
+
+Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
+since when, even if it evicts nothing. Its grace period is an argument of the scheduler,
+which users can't read; from 0.17 on, a PodGroup may have its own.
+"""
+
+from itertools import chain
+
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.messages import is_of_kai
+from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, counted, with_age
+from app.facts.kai.podgroup import STALE_SINCE
+
+LOST = "lost its place: "
+"""What our leader writes between the name of the gang and KAI's message."""
+US = "grove-admission"
+"""The source of our events."""
+_UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
+"""KAI's default grace period in seconds, and how to say that it may differ."""
+_LATE = 30.0
+"""Seconds within which KAI has carried out an eviction."""
+_BELOW = "doesn't meet the minimum required number of pods"
+_FOR_OTHERS = "was preempted"
+_OFF = (
+    "To keep KAI from evicting it, ask the platform team to set default-staleness-grace-period of"
+    " KAI's scheduler to -1s"
+)
+
+
+def gang_stale(gang: Gang) -> Reasons:
+    """KAI will evict the running pods of a gang below its minimum."""
+    group = gang.pod_group
+    if not group or group.stale is None:
+        return
+
+    pods = gang.index.pods_of_group.get(group.key, ())
+    running = sum(1 for pod in pods if pod.node and pod.is_alive)
+    lasts = gang.facts.now - group.stale
+    grace, doubt = (group.grace, "") if group.grace is not None else _UNKNOWN
+    if running and grace >= 0 and lasts <= grace + _LATE:
+        at = clock(group.stale + grace)
+        evicts = f"KAI evicts its {counted(running, 'running pod')} at {at}{doubt}"
+        text = f"{group.name} has been below its minimum for {ago(lasts)}: {evicts}"
+        evidence = Evidence(group.ref, f"metadata.annotations[{STALE_SINCE}]", clock(group.stale))
+        remedy = f"Find out why the other pods are pending. {_OFF}"
+        yield about(evidence, "GangStale", text, remedy, "you", severity="warning")
+
+
+def gang_evicted(gang: Gang) -> Reasons:
+    """KAI has evicted the running pods of a gang below its minimum."""
+    text = f"KAI evicted the running pods of {gang.ref.name}, which was below its minimum"
+    return _evicted(gang, _BELOW, "GangEvicted", text, f"Find out why its pods ended. {_OFF}")
+
+
+def placement_lost(gang: Gang) -> Reasons:
+    """KAI has evicted pods of a gang for another one, or to move them."""
+    text = "KAI evicted it: {}"
+    return _evicted(
+        gang,
+        _FOR_OTHERS,
+        "PlacementLost",
+        text,
+        "Fix the reasons that keep it from being placed again",
+    )
+
+
+def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
+    """Yield the newest eviction event of KAI with this message, else our leader's.
+
+    KAI's events are deleted after an hour, or with the PodGroup.
+    """
+    begin = f"{'/'.join(gang.ref.key)} {LOST}"
+    of = gang.pod_group or gang
+    uids = [known.uid for known in (gang.pod_group, gang.pcs) if known]
+    for said in chain.from_iterable(gang.index.events.get(uid, ()) for uid in uids):
+        is_ours = said.source == US and said.message.startswith(begin)
+        if words in said.message and (is_ours or is_of_kai(said)):
+            words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")
+            told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
+            evidence = Evidence(of.ref, f"event {said.reason}", said.message)
+            yield about(evidence, id, told, remedy, "you", severity="warning")
+            return

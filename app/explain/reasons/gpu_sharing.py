@@ -1,0 +1,97 @@
+"""Reasons about shared GPUs: their memory, and the pods that reserve them for KAI."""
+
+import shlex
+from collections.abc import Iterator
+
+from app.explain.gangs.gang import Gang
+from app.explain.placing.fitness import tolerates
+from app.explain.reasons.obstacle import Obstacle, obstacle_of
+from app.explain.reasons.reason import Evidence, Reasons, about, counted, plain
+from app.explain.state.gpu_sharing import without_shares
+from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Pod
+
+RESERVATIONS = "kai-resource-reservation"
+"""The namespace of the pods by which KAI reserves shared GPUs."""
+
+
+def gpu_memory_unknown(gang: Gang) -> Reasons:
+    """Pods request GPU memory, and no node has a label with the memory of its GPUs.
+
+    KAI places such a pod only on nodes with the label: `evaluateTaskOnPredicates` in
+    `pkg/scheduler/plugins/predicates/predicates.go`.
+    """
+    obstacle = obstacle_of(gang)
+    if not obstacle or not obstacle.lacks_gpu_memory:
+        return
+    text = (
+        f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs, so KAI"
+        " cannot place pods that request gpu-memory"
+    )
+    remedy = (
+        "Request gpu-fraction instead of gpu-memory, or ask the platform team to run NVIDIA's GPU"
+        " feature discovery, which writes the label"
+    )
+    evidence = Evidence(gang.ref, f"metadata.labels[{MEMORY_LABEL}] of nodes", "absent")
+    yield about(evidence, "GpuMemoryUnknown", text, remedy, "platform")
+
+
+def reservation_evicted(gang: Gang) -> Reasons:
+    """A taint evicts the pod by which KAI reserves a GPU, so no pod that shares it can be bound."""
+    if not any(pod.shape.part for pod in gang.waiting):
+        return
+    nodes = {node.name: node for node in gang.index.nodes}
+    for pod in gang.facts.pods:
+        node = nodes.get(pod.node)
+        if not node or not pod.reserves or not (pod.finished or pod.deleting is not None):
+            continue
+        for key in _evicting_taints(pod, node):
+            text = (
+                f"KAI's pod {pod.name}, which reserves a shared GPU of {node.name}, does not"
+                f" tolerate the NoExecute taint {key} and is evicted, so no pod can share a GPU"
+                " there"
+            )
+            remedy = (
+                "Ask the platform team to give KAI's reservation pods this toleration, or to remove"
+                " the taint. From KAI 0.17 on, they copy the tolerations of the pods that share the"
+                " GPU"
+            )
+            command = f"kubectl taint node {shlex.quote(node.name)} {shlex.quote(key)}:NoExecute-"
+            evidence = Evidence(pod.ref, "status.phase", pod.phase)
+            yield about(
+                evidence, "ReservationEvicted", text, remedy, "platform", commands=(command,)
+            )
+
+
+def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
+    for taint in node.taints:
+        if taint.effect == "NoExecute" and not tolerates(pod.shape.tolerations, taint):
+            yield taint.key
+
+
+def part_words(obstacle: Obstacle) -> str:
+    """Return how much of a shared GPU is left, to add to a text; "" if no part is requested."""
+    part = next((shape.part for shape in obstacle.shapes if shape.part), None)
+    if not part:
+        return ""
+    index = obstacle.gang.index
+    most, best = 0.0, ""
+    for position in obstacle.open:
+        shares = index.shares.get(position) or without_shares(index.nodes[position])
+        if shares.most_left > most:
+            most, best = shares.most_left, index.nodes[position].name
+    left = (
+        f"at most {_rounded(most)} of a GPU is free, on {best}"
+        if best
+        else "no shared GPU has room"
+    )
+    return f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
+
+
+def _asked_of(part: GpuPart) -> str:
+    return f"{part.memory:,} MiB" if part.memory else plain(round(part.portion * 1000))
+
+
+def _rounded(share: float) -> str:
+    return f"{int(share * 100) / 100:g}"

@@ -1,0 +1,253 @@
+"""Messages about pods: of KAI, other schedulers, kubelets and the controllers of the pods.
+
+Also what KAI's silence means.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
+
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.reason import ago, listed, with_age
+from app.explain.state.index import Index
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_SCHEDULER
+
+_KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
+"""The components that write events for KAI."""
+_AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
+DEFAULT_SCHEDULER = "default-scheduler"
+_MOST_SCHEDULERS = 20
+"""The most schedulers whose names are listed, and compared with one that is not known."""
+_SOON = 60.0
+"""Seconds within which a running KAI has written something about a new pod."""
+
+
+def silence(gangs: Sequence[Gang], asked: float | None) -> str:
+    """Return what KAI's silence about pending gangs means, given when they were requested."""
+    waiting = [gang for gang in gangs if gang.waits]
+    schedulers = {pod.scheduler for gang in waiting for pod in gang.waiting}
+    if schedulers and KAI_SCHEDULER not in schedulers:
+        return f"the pods use {listed(sorted(schedulers))}, not KAI"
+
+    age = _age(waiting, asked)
+    serves = _serves_pools(waiting)
+    if age < _SOON:
+        if_served = f", if its scheduler {serves}" if serves else ""
+        return f"KAI has not reported anything yet: it should decide within seconds{if_served}"
+
+    and_serves = f" and {serves}" if serves else ""
+    asks = "ask the platform team whether its scheduler runs"
+    return f"KAI has been silent for {ago(age)}: {asks}{and_serves}"
+
+
+def _serves_pools(waiting: Sequence[Gang]) -> str:
+    pools = sorted({gang.pool for gang in waiting if gang.pool})
+    return f"serves node pool {listed(pools)}" if pools else ""
+
+
+def _age(waiting: Sequence[Gang], asked: float | None) -> float:
+    """Return for how many seconds pods have been pending, 0 if that is not known.
+
+    Others of a gang may run since long ago.
+    """
+    now = waiting[0].facts.now if waiting else 0.0
+    times = [pod.created for gang in waiting for pod in gang.waiting]
+    since = min((time for time in times if time is not None), default=asked)
+    return now - since if since is not None and now else 0.0
+
+
+def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
+    """Return KAI's messages about pending gangs, unchanged, with their age if it is known."""
+    words: dict[str, None] = {}
+    for gang in gangs:
+        if gang.waits:
+            for said, time in _words_about(gang):
+                # on one line, because KAI's messages have line breaks
+                words[with_age(" ".join(said.split()), time, gang.facts.now)] = None
+    return tuple(words)
+
+
+def words_of_kai(gang: Gang) -> str:
+    """Return KAI's first message about a gang, "" if there is none."""
+    return next((said for said, _ in _words_about(gang)), "")
+
+
+def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
+    """Return KAI's newest message about a gang with its time, None if there is none."""
+    return max(_words_about(gang), key=lambda said: said[1] or 0.0, default=None)
+
+
+_REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
+"""Events by which KAI says that it can't place a pod. Others report placements and evictions."""
+
+
+def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
+    """Return KAI's newest message that it can't place a gang, with its time, or None."""
+    uids = {pod.uid for pod in gang.waiting}
+    if gang.pod_group:
+        uids.add(gang.pod_group.uid)
+    for uid in uids:
+        last = next(filter(is_of_kai, gang.index.events.get(uid, ())), None)
+        if last and last.reason not in _REFUSALS and not (gang.pod_group and gang.pod_group.said):
+            return None
+    return latest_of_kai(gang)
+
+
+def waiting_for(gang: Gang) -> float:
+    """Return for how many seconds pods of a gang have been pending, 0 if that is not known."""
+    return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
+
+
+def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
+    """Return messages and times: of the PodGroup, else of its pods, else of events about them."""
+    group = gang.pod_group
+    if group and group.said:
+        return [(said.message or said.reason, said.time) for said in group.said]
+
+    pods = [pod for pod in gang.waiting if pod.scheduler == KAI_SCHEDULER]
+    of_pods: list[tuple[str, float | None]]
+    of_pods = [(pod.unscheduled, pod.said_at) for pod in pods if pod.unscheduled]
+    return of_pods or _events_about(gang, pods)
+
+
+def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | None]]:
+    uids = [pod.uid for pod in pods]
+    if gang.pod_group:
+        uids.insert(0, gang.pod_group.uid)
+
+    latest = (next(filter(is_of_kai, gang.index.events.get(uid, ())), None) for uid in uids)
+    return [(event.message, event.time) for event in latest if event]
+
+
+def is_of_kai(event: Event) -> bool:
+    """Return whether KAI wrote an event."""
+    return event.source in _KAI_COMPONENTS
+
+
+# Components other than KAI.
+
+
+class Words(Value):
+    """A message of a component about an object."""
+
+    source: str
+    """The component."""
+    text: str
+    """The message, on one line."""
+    time: float | None = None
+    """When it was written, if that is known."""
+    reason: str = ""
+    """The reason of the event, "" for a condition."""
+
+    def quoted(self, now: float) -> str:
+        """`kubelet says: no such driver (2 minutes ago)`."""
+        return with_age(f"{self.source} says: {self.text}", self.time, now)
+
+
+def words_of(event: Event, source: str = "") -> Words:
+    """Return the words of an event on one line."""
+    said_by = event.source or source or "an event"
+    return Words(said_by, one_line(event.message), event.time, event.reason)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def scheduler_words(index: Index, pod: Pod) -> Words | None:
+    """Return the newest message of a pod's scheduler, from its condition or an event."""
+    found = []
+    if pod.unscheduled:
+        found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))
+    for event in index.events.get(pod.uid, ()):
+        if event.source == pod.scheduler and event.warns:
+            found.append(words_of(event))
+            break
+    return max(found, key=lambda words: words.time or 0.0, default=None)
+
+
+def schedulers(index: Index) -> Mapping[str, int]:
+    """Return the names of schedulers that have placed pods here, or said why they didn't.
+
+    Each has the number of these pods. Those of Kubernetes and KAI are always among them.
+    """
+
+    def look() -> Counter[str]:
+        acting = (pod.scheduler for pod in index.facts.pods if pod.node or pod.unscheduled)
+        numbers = Counter(acting)
+        numbers.update({KAI_SCHEDULER: 0, DEFAULT_SCHEDULER: 0})
+        return numbers
+
+    return index.remembered("schedulers", look, ["pods"])
+
+
+def usual_schedulers(index: Index) -> list[str]:
+    """Return the names of the schedulers with the most pods, in alphabetical order.
+
+    Anybody can create a pod on a node that names any scheduler: there may be as many as pods.
+    """
+
+    def look() -> list[str]:
+        usual = nlargest(_MOST_SCHEDULERS, schedulers(index).items(), key=itemgetter(1))
+        return sorted({KAI_SCHEDULER, DEFAULT_SCHEDULER, *(name for name, _ in usual)})
+
+    return index.remembered("usual schedulers", look, ["pods"])
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`. Did you mean kai-scheduler?` if a known name is like this one; "" if none is."""
+    close = difflib.get_close_matches(name, sorted(known), 1, 0.75)
+    return f". Did you mean {close[0]}?" if close and close[0] != name else ""
+
+
+def kubelet_words(index: Index, pod: Pod) -> Words | None:
+    """Return the newest warning about a pod since it has a node, unless a scheduler wrote it."""
+    for event in index.events.get(pod.uid, ()):
+        if not event.warns or is_of_kai(event) or is_of_autoscaler(event):
+            continue
+        if event.reason == "FailedScheduling" or event.source == pod.scheduler:
+            continue
+        if pod.bound is not None and event.time is not None and event.time < pod.bound:
+            continue
+        return words_of(event, "kubelet")
+    return None
+
+
+def is_about_a_domain(words: Words) -> bool:
+    """Return whether the kubelet only repeats that a ComputeDomain is not ready yet."""
+    text = words.text.lower().replace(" ", "")
+    return "computedomain" in text and ("notready" in text or "notyetready" in text)
+
+
+def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
+    """Yield the newest warning about each object that creates pods, newest first."""
+    events: list[Event] = []
+    for uid in dict.fromkeys(uids):
+        warning = next((event for event in index.events.get(uid, ()) if event.warns), None)
+        if warning:
+            events.append(warning)
+    for event in sorted(events, key=lambda event: -(event.time or 0.0)):
+        yield event.about, words_of(event, "its controller")
+
+
+def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
+    """Return the UIDs of objects that create a gang's pods: owners of the pods and the PodGroup."""
+    uids = [pod.owner for pod in pods if pod.owner]
+    uids += [clique.uid for member in gang.members if (clique := member.clique)]
+    if gang.pod_group:
+        uids += gang.pod_group.owners
+    if gang.pcs:
+        uids.append(gang.pcs.uid)
+    return list(filter(None, dict.fromkeys(uids)))
+
+
+def is_of_autoscaler(event: Event) -> bool:
+    """Return whether an event announces a new node. Karpenter also nominates existing nodes."""
+    exists = event.reason == "Nominated" and "node/" in event.message
+    return event.source in _AUTOSCALERS and not exists

@@ -1,0 +1,403 @@
+"""Reasons about how a gang was placed, and about placed pods that do not start."""
+
+import itertools
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
+from app.explain.placing.fitness import tolerates
+from app.explain.reasons.compute_domains import (
+    compute_domains_of,
+    host_managed,
+    waits_for_domain,
+)
+from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.gpu_sharing import reservation_evicted
+from app.explain.reasons.messages import (
+    Words,
+    is_about_a_domain,
+    is_of_kai,
+    kubelet_words,
+    maker_words,
+    one_line,
+)
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+    with_age,
+)
+from app.explain.reasons.rejected_constraints import joined_by
+from app.explain.state.domains import Path
+from app.facts.identity import Ref
+from app.facts.kubernetes.pod import Pod
+
+MOST_STARTING = 60.0
+"""Seconds within which pods are started, if nothing is wrong."""
+
+
+def required_violated(gang: Gang) -> Reasons:
+    """Pods of a part are in several domains of a level that it requires.
+
+    KAI itself does that if it places some pods of the part later than the others.
+    """
+    told = [(part, part.told.required) for part in gang.whole.parts() if part.told.required]
+    unnamed = _unnamed(gang)
+    told += [pair for pair in unnamed if pair not in told]
+
+    for part, key in told:
+        domains, unlabelled = _domains_of(gang, part, key)
+        if len(domains) + len(unlabelled) < 2:
+            continue
+        level = gang.topology.name_of(key)
+        pods = counted(part.placed, "pod")
+        where = _places(level, domains, unlabelled)
+        text = f"{part.name} must stay in one {level}, but its {pods} are {where}"
+        remedy = f"Restart all pods of {part.name} together"
+        commands: tuple[str, ...] = ()
+        who: Who = "you"
+        if unlabelled and len(domains) < 2 and (part, key) not in unnamed:
+            value = next(iter(domains))[-1] if domains else "VALUE"
+            nodes = shlex.join(sorted(unlabelled))
+            remedy = f"Label the node again, because KAI cannot tell which {level} its pods are in"
+            commands = (f"kubectl label node {nodes} {shlex.quote(f'{key}={value}')}",)
+            who = "platform"
+        elif (part, key) in unnamed:
+            remedy = (
+                f"Name the topology in the PodGroup, then restart all pods of {part.name} together"
+            )
+        elif any(
+            joined_by(gang.domains.by(part.told.levels), key, [pod.node for pod in part.placed])
+        ):
+            remedy = (
+                "Ask the platform team to rename domains without dots, then restart all pods of"
+                f" {part.name} together"
+            )
+        else:
+            remedy = f"{remedy}: KAI keeps only pods in one {level} that it places at the same time"
+        evidence = Evidence(gang.ref, "required", key)
+        yield about(
+            evidence,
+            "RequiredViolated",
+            text,
+            remedy,
+            who,
+            parts=(part.name,),
+            commands=commands,
+        )
+
+
+def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
+    """Return where pods are: in domains of a level, and on nodes that lack its label."""
+    names = listed(sorted("/".join(path) for path in domains))
+    inside = f"in {counted(domains, level)}: {names}" if domains else ""
+    outside = f"on {listed(sorted(unlabelled))} without its label" if unlabelled else ""
+    return ", and ".join(filter(None, (inside, outside)))
+
+
+def node_gone(gang: Gang) -> Reasons:
+    """Pods are bound to nodes that do not exist any more."""
+    remedy = (
+        "Wait until Kubernetes deletes these pods, within minutes, or delete them: they are created"
+        " again"
+    )
+    # nodes are joined only if pods are bound
+    for on_node, objects, evidence in _by_node(
+        gang, lambda name: name not in gang.domains.positions
+    ):
+        text = f"{on_node}, which does not exist any more"
+        yield about(evidence, "NodeGone", text, remedy, "you", objects=objects)
+
+
+def node_not_ready(gang: Gang) -> Reasons:
+    """Pods are on nodes that are not ready."""
+    dead = gang.index.dead_nodes
+    remedy = (
+        "Ask the platform team to repair or delete the node. Kubernetes deletes its pods after five"
+        " minutes, but they end only when the node is back or deleted"
+    )
+    for on_node, objects, evidence in _by_node(gang, dead.__contains__):
+        text = f"{on_node}, which is not ready"
+        see = (f"kubectl describe node {shlex.quote(evidence.value)}",)
+        yield about(
+            evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=see
+        )
+
+
+def kubelet_refuses(gang: Gang) -> Reasons:
+    """Pods have a node but don't start, and the kubelet says why."""
+    told = [
+        (words, pod)
+        for pod in gang.placed
+        if pod.bound is not None and _has_node(gang, pod)
+        if (words := kubelet_words(gang.index, pod)) and not is_about_a_domain(words)
+        if _is_late(gang, pod) or words.reason in _AT_ONCE
+    ]
+    for each in by_key(((_alike(words, pod)), (words, pod)) for words, pod in told).values():
+        pods = [pod for _, pod in each]
+        words = max((words for words, _ in each), key=lambda words: words.time or 0.0)
+        since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+        have = counted(pods, "pod has", "pods have")
+        text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
+        remedy, who = _what_starts(words, pods)
+        first = min(pods, key=attrgetter("name"))
+        see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        evidence = Evidence(first.ref, f"event {words.reason}", words.text)
+        yield about(
+            evidence, "KubeletRefuses", text, remedy, who, objects=refs(pods), commands=(see,)
+        )
+
+
+_AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
+"""Events after which a pod does not start by itself, so they count at once."""
+
+_STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("not registered", "no such plugin"),
+        "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
+        " registers with the kubelet when it starts.",
+        "platform",
+    ),
+    (
+        ("secret", "configmap"),
+        "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
+        " template.",
+        "you",
+    ),
+    (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
+    (
+        ("volume", "mount"),
+        "Correct the volume that the kubelet names, or ask the platform team for its storage.",
+        "you",
+    ),
+    (
+        ("sandbox", "network", "cni"),
+        "Ask the platform team to check the network and the container runtime of {nodes}.",
+        "platform",
+    ),
+)
+"""Remedies for messages of kubelets. The first row with a text in the message applies."""
+
+
+def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
+    nodes = listed(sorted({pod.node for pod in pods}))
+    text = words.text.lower()
+    for parts, remedy, who in _STARTS:
+        if any(part in text for part in parts):
+            return remedy.format(nodes=nodes), who
+    return f"Fix what the message names, or ask the platform team to check {nodes}.", "platform"
+
+
+def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
+    """Return a key that is equal for messages that differ only in names of one pod."""
+    text = words.text
+    for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
+        text = text.replace(own, "") if own else text
+    return words.source, words.reason, text
+
+
+def _is_late(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod has had a node for longer than a start takes."""
+    return pod.bound is not None and pod.bound < gang.facts.now - MOST_STARTING
+
+
+def not_started(gang: Gang) -> Reasons:
+    """Pods have had a node for a while but were not started, and no other reason says why."""
+    unexplained = (
+        pod
+        for pod in gang.placed
+        if _is_late(gang, pod) and _has_node(gang, pod)
+        if not waits_for_domain(gang, pod) and not _has_words(gang, pod)
+    )
+    for state, pods in grouped((listed(pod.waiting), pod) for pod in unexplained):
+        yield _not_started(gang, state, pods)
+
+
+def _has_words(gang: Gang, pod: Pod) -> bool:
+    words = kubelet_words(gang.index, pod)
+    return words is not None and not is_about_a_domain(words)
+
+
+def _has_node(gang: Gang, pod: Pod) -> bool:
+    """Return whether the node of a pod exists and is ready."""
+    position = gang.domains.positions.get(pod.node)
+    return position is not None and gang.domains.nodes[position].ready
+
+
+def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
+    since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+    of_gang = f"of {gang.ref.name}"
+    have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
+    text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
+
+    first = min(pods, key=attrgetter("name"))
+    evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
+    see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    remedy = "Read the kubelet's messages in the events of the pod"
+    if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
+        nodes = listed(sorted({pod.node for pod in pods}))
+        remedy += f". The hosts run IMEX here: nvidia-imex-ctl -q must print READY on {nodes}"
+
+    return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))
+
+
+def _by_node(
+    gang: Gang, is_meant: Callable[[str], bool]
+) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
+    """Yield the pods on each node that matches: in words, as objects, and as evidence."""
+    for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
+        of_gang = f"of {gang.ref.name}"
+        are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
+        on_node = f"{are} on node {name}"
+        yield on_node, refs(pods), Evidence(pods[0].ref, "spec.nodeName", name)
+
+
+def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
+    """Return the parts with a required level that KAI ignores, because it names no topology."""
+    group = gang.pod_group
+    if not group:
+        return []
+    named = {sub.name: sub.unnamed.required for sub in group.subgroups}
+    pairs = [(part, named.get(part.name, "")) for part in gang.whole.parts()]
+    pairs.append((gang.whole, group.unnamed.required))
+    return [(part, key) for part, key in pairs if key]
+
+
+def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
+    """Return the domains of a level in which the part has pods, by the labels of their nodes.
+
+    Also return the names of those nodes that lack a label of them.
+    """
+    domains = gang.domains.by(part.told.levels)
+    depth = domains.depth(key)
+    paths: set[Path] = set()
+    unlabelled: set[str] = set()
+    for name in {pod.node for pod in part.placed}:
+        position = domains.positions.get(name)
+        if depth is None or position is None:
+            continue
+        labels = domains.nodes[position].labels
+        path = tuple(labels[level] for level in domains.keys[:depth] if level in labels)
+        if len(path) == depth:
+            paths.add(path)
+        else:
+            unlabelled.add(name)
+    return paths, unlabelled
+
+
+def not_as_preferred(gang: Gang) -> Reasons:
+    """All pods are placed, but in more preferred domains than would be needed now."""
+    if gang.waits:
+        return
+    for part in gang.whole.parts():
+        used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
+        if len(used) < 2:
+            continue
+        placements = gang.placements_of(whole_demand(part), anew=True)
+        again = _preferred_domains(gang, part, placements.now.nodes)
+        if not again or len(used) <= len(again):
+            continue
+
+        level = gang.topology.name_of(part.told.preferred)
+        pods = counted(part.placed, "pod")
+        text = f"{pods} of {part.name} are in {counted(used, level)}; {len(again)} would be enough"
+        evidence = Evidence(gang.ref, "preferred", part.told.preferred)
+        remedy = f"Restart the pods of {part.name} if closer packing is worth it"
+        yield about(evidence, "NotAsPreferred", text, remedy, "you", severity="note")
+
+
+def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
+    """Return the preferred domains of nodes; none if one of them is in none."""
+    domains = gang.domains.by(part.told.levels)
+    depth = domains.depth(part.told.preferred)
+    paths = domains.domains_of(names, depth) if depth else set()
+    return set() if None in paths else paths
+
+
+def binding_failed(gang: Gang) -> Reasons:
+    """KAI chose a node for a pod, but binding it there failed."""
+    if any(reservation_evicted(gang)):
+        return
+    for pod in gang.waiting:
+        events = (
+            e
+            for e in gang.index.events.get(pod.uid, ())
+            if e.reason in ("BindingError", "FailedBinding") and is_of_kai(e)
+        )
+        for event in itertools.islice(events, 1):
+            said = one_line(event.message)
+            text = with_age(
+                f"KAI chose a node, but binding failed: {said}", event.time, gang.facts.now
+            )
+            helper = _helper(gang, said)
+            evidence = Evidence(pod.ref, f"event {event.reason}", event.message)
+            if helper:
+                state, remedy = _of_helper(gang, helper)
+                yield about(evidence, "BindingFailed", f"{text}. {state}", remedy, "platform")
+                continue
+            remedy, who = what_binds(said)
+            yield about(evidence, "BindingFailed", text, remedy, who)
+
+
+def what_binds(said: str) -> tuple[str, Who]:
+    """Return what helps against a message of KAI's binder, and who can act."""
+    if "denied the request" in said:
+        return (
+            "Change the pod template so that it satisfies the policy named in the message, or"
+            " delete the workload: KAI tries the same again in every cycle.",
+            "you",
+        )
+    if "forbidden" in said:
+        return "Ask the platform team to give KAI's binder the missing permission.", "platform"
+    return (
+        "Fix what KAI's message names, or ask the platform team to read the log of KAI's binder.",
+        ("platform"),
+    )
+
+
+def _helper(gang: Gang, said: str) -> Pod | None:
+    """Return the helper pod of KAI that words name as NAMESPACE/NAME, None if there is none."""
+    for word in said.split():
+        namespace, _, name = word.strip(".,:;()[]\"'").partition("/")
+        pod = gang.index.pods.get((namespace, name))
+        if pod and pod.namespace != gang.namespace:
+            return pod
+    return None
+
+
+def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
+    """Return the state of a helper pod of KAI, such as one that reserves a GPU, and what helps."""
+    name = helper.name
+    node = next((node for node in gang.index.nodes if node.name == helper.node), None)
+    shape = helper.shape
+    taints = [
+        taint for taint in (node.taints if node else ()) if not tolerates(shape.tolerations, taint)
+    ]
+    words = next(maker_words(gang.index, [helper.uid]), None)
+    said = f"; {words[1].quoted(gang.facts.now)}" if words else ""
+    see = f"kubectl describe pod -n {helper.namespace} {name}"
+    if taints:
+        named = listed(f"{taint.key} ({taint.effect})" for taint in taints)
+        evicted = any(taint.effect == "NoExecute" for taint in taints)
+        does = "is evicted by" if evicted else "does not tolerate"
+        return (
+            f"KAI's helper pod {name} {does} the taint {named} of {helper.node}{said}",
+            f"Ask the platform team to give KAI's reservation pods a toleration for {named}, or to"
+            f" remove that taint from {helper.node}: {see}",
+        )
+    state = listed(helper.waiting) or helper.phase
+    since = ""
+    if helper.created is not None and gang.facts.now:
+        since = f" for {ago(gang.facts.now - helper.created)}"
+    on = f" on {helper.node}" if helper.node else ", without a node"
+    return (
+        f"KAI's helper pod {name} is {state}{on}{since}{said}",
+        f"Ask the platform team to find out why this pod does not run: {see}",
+    )

@@ -1,0 +1,304 @@
+"""Reasons about constraints that KAI refuses, ignores, or interprets in an unexpected way."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import Demand
+from app.explain.placing.placements import EMPTY, OPENED
+from app.explain.reasons.obstacle import Obstacle, obstacle_of
+from app.explain.reasons.placement import level_of, parts, replaced
+from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
+from app.explain.reasons.topology import named_topologies
+from app.explain.state.amounts import gpus_of
+from app.explain.state.domains import Domains, Path, joined_names
+from app.explain.state.levels import Topology
+from app.facts.constraint import SchedulerConstraint
+
+
+def preferred_broader(gang: Gang) -> Reasons:
+    """A part prefers a level broader than the one it requires, which KAI refuses."""
+    for part in gang.whole.parts():
+        told = part.told
+        if not gang.topology.prefers_broader(told):
+            continue
+        required = gang.topology.name_of(told.required)
+        preferred = gang.topology.name_of(told.preferred)
+        text = (
+            f"{part.name} requires {required} but prefers the broader level {preferred}, so KAI"
+            " never places it"
+        )
+        remedy = _without_preferred(gang, part.name)
+        evidence = Evidence(gang.ref, "preferred", told.preferred)
+        yield about(evidence, "PreferredBroader", text, remedy, "you", parts=(part.name,))
+
+
+def _without_preferred(gang: Gang, name: str) -> str:
+    """Return what helps a part whose preferred level KAI refuses."""
+    obstacle = obstacle_of(gang)
+    leave = f"Leave the preferred level out of {name}"
+    short = next((part for part in gang.demand.every() if part.name == name), None)
+    if not obstacle or not short:
+        return leave
+
+    demand = replaced(obstacle.demand, short, preferred="")
+    options = [(leave, demand)]
+    options += [
+        (f"{leave}, and {words[:1].lower()}{words[1:]}", wider)
+        for words, wider in _wider_levels(obstacle, demand, replace(short, preferred=""))
+    ]
+    return _first_that_helps(obstacle, options) or f"{leave}, and use smaller or fewer pods"
+
+
+def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
+    """Return the words of the first demand that has a place now, else once pods of others end."""
+    for words, demand in options:
+        if obstacle.as_if(demand):
+            return words
+    for words, demand in options:
+        if obstacle.as_if_empty(demand):
+            return f"{words}. Then room still has to become free there"
+    return ""
+
+
+def shared_narrower_domain(gang: Gang) -> Reasons:
+    """A level is required, and all usable nodes share a narrower domain.
+
+    KAI never places such a gang. This is a defect: its `lowestCommonDomainID` returns the narrower
+    domain, and the domains above then seem to have no room.
+    """
+    obstacle = obstacle_of(gang)
+    if not obstacle or not obstacle.is_of_shared_domain:
+        return
+
+    short, remedy = _culprit(obstacle)
+    names = parts(gang.demand, short)
+    verb = "requires" if len(names) == 1 else "require"
+    text = (
+        f"{listed(names)} {verb} {level_of(gang, short)}, and all usable nodes are"
+        " in one domain of a narrower level, so KAI never places it (a defect of KAI)"
+    )
+    evidence = Evidence(gang.ref, "required", short.key)
+    yield about(evidence, "SharedNarrowerDomain", text, remedy, "you", parts=names)
+
+
+def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
+    """Return the part whose constraint blocks the gang, and what helps."""
+    demand = obstacle.demand
+    narrowest = obstacle.gang.topology.levels[-1]
+    add = f"Add {narrowest.domain} as preferred level"
+    for part in demand.every():
+        if not part.key or part.preferred:
+            continue
+        options = [(add, replaced(demand, part, preferred=narrowest.key))]
+        if part is not demand:
+            level = level_of(obstacle.gang, part)
+            words = f"Leave out the constraint of {_called(obstacle, part)}: {level} is implied"
+            options.append((words, replaced(demand, part, key="")))
+        remedy = _first_that_helps(obstacle, options)
+        if remedy:
+            return part, remedy
+
+    each = f"{add} to each required one"
+    preferring = _preferring(demand, narrowest.key)
+    remedy = _first_that_helps(obstacle, [(each, preferring)])
+    if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
+        remedy = f"{each}, and open the nodes there that are closed"
+    return obstacle.short_if_empty, remedy or "Leave out all constraints"
+
+
+def _called(obstacle: Obstacle, part: Demand) -> str:
+    """Return the names of a part and of all parts like it, which all need the remedy."""
+    return listed(parts(obstacle.demand, part))
+
+
+def _preferring(demand: Demand, key: str) -> Demand:
+    """Return the demand with a preferred level for each part that only requires one."""
+
+    def change(part: Demand) -> Demand:
+        return replace(part, preferred=key) if part.key and not part.preferred else part
+
+    return demand.changed(change)
+
+
+def sizes_differ(gang: Gang) -> Reasons:
+    """KAI looks for room as if all pods of a part were as large as the largest."""
+    obstacle = obstacle_of(gang)
+    if not obstacle or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
+        return
+
+    short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
+    where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
+    text = (
+        f"The pods of {_called(obstacle, short)} differ in size, and KAI needs room {where} for"
+        f" {_as_kai_counts(short)}"
+    )
+    remedy = _for_sizes(obstacle, short)
+    evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or short.preferred)
+    yield about(evidence, "SizesDiffer", text, remedy, "you", parts=parts(gang.demand, short))
+
+
+def _as_kai_counts(short: Demand) -> str:
+    """`3 x 8 GPUs for pods that request 10 in total`."""
+    largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
+    asked = short.asks("/gpu")
+    if asked < largest * short.count:
+        return (
+            f"{short.count} x {plain(largest)} GPUs for pods that request {plain(asked)} in total"
+        )
+    return f"{short.count} times what its largest pod requests"
+
+
+def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
+    """Return which constraint to leave out or widen so that KAI places the gang."""
+    options = list(_smaller_constraints(obstacle, short))
+    remedy = _first_that_helps(obstacle, options)
+    return remedy or "Use pods of one size, or a smaller largest one"
+
+
+def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
+    """Yield weaker constraints, each with the remedy in words and the demand."""
+    demand = obstacle.demand
+    topology = obstacle.gang.topology
+    if short.preferred:
+        words = f"Leave out the preferred level {topology.name_of(short.preferred)}"
+        yield f"{words} of {_called(obstacle, short)}", replaced(demand, short, preferred="")
+
+    yield from _wider_levels(obstacle, demand, short)
+    if short.preferred:
+        without = replace(short, preferred="")
+        leaner = replaced(demand, short, preferred="")
+        for words, wider in _wider_levels(obstacle, leaner, without):
+            yield f"{words}, and prefer no level", wider
+
+    words = (
+        f"Leave out the constraint of {_called(obstacle, short)}, and constrain each size by itself"
+    )
+    yield words, replaced(demand, short, key="", preferred="")
+    words = "Leave out all constraints, and constrain each size by itself"
+    yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
+
+
+def _wider_levels(
+    obstacle: Obstacle, demand: Demand, short: Demand
+) -> Iterator[tuple[str, Demand]]:
+    """Yield the demand with each wider level for a part of it, the next one first."""
+    gang = obstacle.gang
+    for level in gang.topology.wider(short.key, short.levels):
+        words = f'Require "{level.domain}" instead of "{level_of(gang, short)}"'
+        yield words, replaced(demand, short, key=level.key)
+
+
+def level_without_topology(gang: Gang) -> Reasons:
+    """The PodGroup names a level, but no topology: KAI ignores it."""
+    group = gang.pod_group
+    if not group:
+        return
+
+    named: list[tuple[str, SchedulerConstraint]] = [(group.name, group.unnamed)]
+    named += [(sub.name, sub.unnamed) for sub in group.subgroups]
+    for name, told in named:
+        key = told.required or told.preferred
+        if not key or not _matters(gang, name, told):
+            continue
+        text = f"{name} asks for level {key} but names no topology, so KAI ignores the level"
+        remedy = "Set topologyConstraint.topology to the name of KAI's Topology"
+        yield about(
+            Evidence(group.ref, "topologyConstraint.topology", "absent"),
+            "LevelWithoutTopology",
+            text,
+            remedy,
+            "you",
+            objects=(gang.ref,),
+            severity="warning",
+            parts=(name,),
+        )
+
+
+def topology_without_level(gang: Gang) -> Reasons:
+    """The PodGroup names a topology and no level of it (`calculateRelevantDomainLevels` of KAI)."""
+    group = gang.pod_group
+    if group and group.aimless:
+        text = (
+            f"A topology is named for {listed(group.aimless)}, and no level of it, so KAI never"
+            " places the gang"
+        )
+        evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
+        remedy = "Ask for one of its levels, or leave the topology out"
+        yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
+
+
+def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
+    """Return whether the ignored level makes a difference: the pods are not together by chance."""
+    part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
+    if gang.waits:
+        return True
+    values = {
+        node.labels.get(told.required or told.preferred)
+        for node in gang.index.nodes
+        if node.name in {pod.node for pod in part.placed}
+    }
+    return len(values) > 1
+
+
+def domains_joined(gang: Gang) -> Reasons:
+    """Dots in names make KAI take two domains for one and spread a part over both."""
+    for topology, of in named_topologies(gang):
+        domains = topology.domains
+        together = _together(gang) if domains.joined else ()
+        found = (joined_by(domains, key, names) for key, names in together)
+        for same in dict.fromkeys(itertools.chain.from_iterable(found)):
+            yield _joined(topology, of, same)
+
+
+def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
+    """Yield the domains that KAI takes for one, so that nodes are in several of a level."""
+    level = domains.depth(key) or 0
+    paths = domains.paths_of(names)
+    for first, others in joined_names(domains).items():
+        same = (first, *others)
+        inside = [path for path in paths if path[: len(first)] in same]
+        if all(len({path[:depth] for path in inside}) > 1 for depth in (level, len(first))):
+            yield same
+
+
+def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
+    """Yield each required level, with the nodes on which the pods that it is for are or will be."""
+    for part in gang.whole.parts():
+        yield part.told.required, [pod.node for pod in part.placed]
+    chosen = _chosen_for(gang, gang.demand)
+    for demand in gang.demand.every():
+        yield demand.key, [*demand.occupied, *chosen & _chosen_for(gang, demand)]
+
+
+def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
+    """Return the nodes that KAI would choose for a part alone: now, or once others have ended."""
+    placements = gang.placements_of(part)
+    outcome = placements.now if placements.now.fits else placements.under(EMPTY)
+    return outcome.nodes
+
+
+def _joined(topology: Topology, of: str, same: Sequence[Path]) -> Reason:
+    depth = len(same[0])
+    level = topology.levels[depth - 1]
+    domains = topology.domains
+    located = zip(domains.nodes, domains.paths, strict=True)
+    nodes = [node for node, path in located if path is not None and path[:depth] in same]
+
+    names = listed(sorted("/".join(path) for path in same))
+    text = (
+        f"KAI joins names with dots, so it takes {names} for one {level.domain}{of}"
+        f" ({counted(nodes, 'node')})"
+    )
+    remedy = (
+        f"Ask the platform team to rename the {level.domain}s, or the domains above them, without"
+        " dots"
+    )
+    first = nodes[0]
+    evidence = Evidence(first.ref, f"metadata.labels[{level.key}]", first.labels[level.key])
+    refs = tuple(node.ref for node in nodes)
+    return about(
+        evidence, "DomainsJoined", text, remedy, "platform", objects=refs, severity="warning"
+    )

@@ -1,0 +1,253 @@
+"""Reasons in what a scheduler says about pending pods, or that it says nothing.
+
+They are used where no other rule explains a pending gang. Messages are quoted with their age.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang
+from app.explain.placing.demand import where
+from app.explain.queue_order.cycle import line_of
+from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.messages import (
+    did_you_mean,
+    latest_of_kai,
+    one_line,
+    refusal_of_kai,
+    scheduler_words,
+    schedulers,
+    usual_schedulers,
+    waiting_for,
+)
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+    with_age,
+)
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
+
+SOON = 60.0
+"""Seconds after which a scheduler has said something about a pod, if it runs."""
+DEFAULT_SCHEDULER = "default-scheduler"
+_KUEUE_GATES = "kueue.x-k8s.io/"
+
+
+# Schedulers other than KAI.
+
+
+def scheduler_refuses(gang: Gang) -> Reasons:
+    """A scheduler other than KAI says why it does not place pods."""
+    pods = [pod for pod in gang.waiting if pod.scheduler != KAI_SCHEDULER and not pod.gates]
+    told = ((words, pod) for pod in pods if (words := scheduler_words(gang.index, pod)))
+    for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
+        newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
+        objects = refs(pod for _, pod in each)
+        text = f"{newest.quoted(gang.facts.now)}"
+        evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
+        remedy, who = _what_helps(newest.text)
+        if _UNCORDON in remedy and any(KAI_CORDONED in node.labels for node in gang.index.nodes):
+            remedy += (
+                f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
+                " moves to another node pool."
+            )
+        see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
+        commands = () if remedy else see
+        yield about(
+            evidence,
+            "SchedulerRefuses",
+            text,
+            remedy or "Fix what the scheduler's message names.",
+            who,
+            objects=objects,
+            commands=commands,
+        )
+
+
+_INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
+_UNCORDON = "Ask the platform team to uncordon nodes: kubectl uncordon NODE."
+_TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
+
+_ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("anti-affinity",),
+        "Use fewer groups, scale down the workload that the anti-affinity excludes, or change the"
+        " rule; the platform team can add nodes in another domain.",
+        "you",
+    ),
+    (
+        ("node affinity/selector", "node selector"),
+        "Correct the nodeSelector or the node affinity in the pod template, or ask the platform"
+        " team to label nodes.",
+        "you",
+    ),
+    (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
+    (
+        ("persistentvolumeclaim", "PersistentVolumeClaim", "volume node affinity"),
+        "Create or bind the PersistentVolumeClaim named in the message.",
+        "you",
+    ),
+    (("free ports",), "Remove hostPort from the pod template, or use fewer pods per node.", "you"),
+    (
+        ("were unschedulable",),
+        _UNCORDON,
+        "platform",
+    ),
+    (
+        ("resourceclaim", "ResourceClaim", "cannot allocate all claims"),
+        "Check the ResourceClaim of the pod, and whether a node offers such a device:"
+        " kubectl get resourceslices.",
+        "you",
+    ),
+)
+"""Remedies for messages of kube-scheduler's plugins that contain one of the texts."""
+
+
+def _what_helps(words: str) -> tuple[str, Who]:
+    """Return what helps against a scheduler's message, "" if that is not known."""
+    helps: list[tuple[str, Who]] = []
+    lacks = _INSUFFICIENT.search(words)
+    if lacks:
+        remedy = (
+            f"Request less {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
+            " for nodes with more of it."
+        )
+        helps.append((remedy, "you"))
+    taint = _TAINT.search(words)
+    if taint:
+        remedy = (
+            f"Add a toleration for {taint[1].strip()} to the pod template, or ask the platform team"
+            " to remove that taint from nodes."
+        )
+        helps.append((remedy, "you"))
+    helps += [
+        (remedy, who) for parts, remedy, who in _ADVICE if any(part in words for part in parts)
+    ]
+    if not helps:
+        return "", "you"
+    return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
+
+
+def scheduler_unknown(gang: Gang) -> Reasons:
+    """Pods name a scheduler that is not running in this cluster."""
+    for name, pods, since in _silent(gang):
+        if name in schedulers(gang.index):
+            continue
+        usual = usual_schedulers(gang.index)
+        use = counted(pods, "pod uses", "pods use")
+        text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
+        text += did_you_mean(name, usual)
+        remedy = (
+            f"Set schedulerName to a scheduler that runs here ({listed(usual)}) in the pod"
+            f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
+        )
+        who: Who = "you"
+        if gang.pod_gang and gang.pod_gang.scheduler == name:
+            remedy = f"Ask the platform team whether {name}, for which Grove has a profile, runs."
+            who = "platform"
+        objects = refs(pods)
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
+        yield about(evidence, "SchedulerSilent", text, remedy, who, objects=objects)
+
+
+def scheduler_silent(gang: Gang) -> Reasons:
+    """A scheduler of this cluster has said nothing about pods, and no other rule explains it."""
+    for name, pods, since in _silent(gang):
+        if name not in schedulers(gang.index):
+            continue
+        objects = refs(pods)
+        use = counted(pods, "pod uses", "pods use")
+        text = f'{use} scheduler "{name}", which has been silent about them for {since}'
+        remedy = f"Ask the platform team whether {name} runs, and to read its log."
+        evidence = Evidence(objects[0], "spec.schedulerName", name)
+        yield about(evidence, "SchedulerSilent", text, remedy, "platform", objects=objects)
+
+
+def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
+    """Yield each other scheduler that has been silent for a minute, its pods, and how long."""
+    now = gang.facts.now
+    silent = (
+        (pod.scheduler, pod)
+        for pod in gang.waiting
+        if pod.scheduler != KAI_SCHEDULER and not pod.gates
+        if not scheduler_words(gang.index, pod)
+        if now and pod.created is not None and now - pod.created >= SOON
+    )
+    for name, pods in grouped(silent):
+        yield name, pods, ago(now - min(pod.created or now for pod in pods))
+
+
+# KAI, where no other rule explains why.
+
+
+def kai_refuses(gang: Gang) -> Reasons:
+    """KAI said recently that it can't place a gang, and no other rule explains it.
+
+    KAI repeats a message while it holds, but updates a condition only if the message changes. An
+    older message may be outdated, because room that became free has no timestamp.
+    """
+    words = refusal_of_kai(gang)
+    if not words:
+        return
+    said, time = words
+    if time is None or not is_current(gang, time):
+        return
+
+    turn = line_of(gang.index).get(gang.ref)
+    seems = ""
+    if turn and turn.used:
+        places = listed(where(gang.placements.domains, gang.demand, turn.used))
+        seems = f". According to our checks it fits{f' in {places}' if places else ''}"
+    remedy = (
+        "Fix what KAI's message names. If you have just changed something, check again in a minute:"
+        " KAI tries again every few seconds."
+    )
+    evidence = Evidence(gang.ref, "KAI's words", one_line(said))
+    text = with_age(f"KAI says: {one_line(said)}", time, gang.facts.now)
+    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, "you")
+
+
+def is_current(gang: Gang, time: float) -> bool:
+    """Return whether a message of KAI is recent, and newer than the gang's last change."""
+    times = [pod.created for pod in gang.waiting]
+    if gang.pod_group:
+        times.append(gang.pod_group.created)
+        queue = gang.index.queues.get(gang.pod_group.queue)
+        times.append(queue.created if queue else None)
+    changed = max((each for each in times if each is not None), default=0.0)
+    return time >= changed and gang.facts.now - time <= _CURRENT
+
+
+_CURRENT = 120.0
+"""Seconds for which a message of KAI counts as current."""
+
+
+def kai_silent(gang: Gang) -> Reasons:
+    """KAI has been silent about a gang for long, and no other rule explains why it is pending."""
+    schedulers = {pod.scheduler for pod in gang.waiting}
+    age = waiting_for(gang)
+    if not schedulers or schedulers != {KAI_SCHEDULER} or age < SOON:
+        return
+    if latest_of_kai(gang) or any(pod.gates for pod in gang.waiting):
+        return
+
+    pool = f" for node pool {gang.pool}" if gang.pool else ""
+    text = f"Nothing we check is blocking it, and KAI has been silent for {ago(age)}"
+    turn = line_of(gang.index).get(gang.ref)
+    if turn and turn.used:
+        places = listed(where(gang.placements.domains, gang.demand, turn.used))
+        text += f"; it fits{f' in {places}' if places else ''}"
+    remedy = (
+        f"Ask the platform team whether KAI's scheduler runs{pool}, and to read its log:"
+        " kubectl get pods -A | grep kai-scheduler"
+    )
+    evidence = Evidence(gang.ref, "KAI's words", "none")
+    yield about(evidence, "KaiSilent", text, remedy, "platform")

@@ -1,0 +1,115 @@
+"""The topology that a gang is placed by."""
+
+from functools import cached_property
+
+from app.base.value import Value
+from app.explain.state.domains import Domains
+from app.explain.state.index import Index
+from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.topology import ClusterTopology, Level
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.node import Node
+
+DEFAULT_TOPOLOGY = "grove-topology"
+
+
+class Topology(Value, dict=True):
+    """The topology that a gang is placed by, as Grove and KAI define it."""
+
+    index: Index
+    """The index that has the nodes."""
+    cluster: ClusterTopology | None
+    """Grove's ClusterTopology. None if it does not exist."""
+    kai: KaiTopology | None
+    """KAI's Topology. None if it does not exist."""
+
+    @cached_property
+    def levels(self) -> tuple[Level, ...]:
+        """KAI's levels, because KAI places by these, with Grove's names.
+
+        They are Grove's levels if KAI has no topology.
+        """
+        if not self.kai:
+            return self.cluster.levels_for_kai if self.cluster else ()
+        named = {level.key: level.domain for level in (self.cluster.levels if self.cluster else ())}
+        named |= {key: alias for alias, key in self.kai.aliases if key not in named}
+        for key in self.kai.keys:
+            named.setdefault(key, key.rpartition("/")[2])
+        return tuple(Level(named[key], key) for key in self.kai.keys)
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(level.key for level in self.levels)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(level.domain for level in self.levels)
+
+    @property
+    def domains(self) -> Domains:
+        """The tree of all nodes by these levels."""
+        return self.index.domains(self.keys)
+
+    @property
+    def outside(self) -> list[Node]:
+        """The nodes that lack the label of a level."""
+        domains = self.domains
+        return domains.nodes_at(domains.outside)
+
+    @property
+    def absent_keys(self) -> tuple[str, ...]:
+        """The labels of levels that no node has, broadest first. Empty if there are no nodes."""
+        nodes = self.index.nodes
+        labelled = {key for node in nodes for key in node.labels}
+        return tuple(key for key in self.keys if nodes and key not in labelled)
+
+    def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
+        """Return the levels above the level `key`, the narrowest first.
+
+        With `levels`, they are the levels to choose from.
+        """
+        keys = self.keys if levels is None else levels
+        above = keys[: keys.index(key)][::-1] if key in keys else ()
+        return [Level(self.name_of(each), each) for each in above]
+
+    def prefers_broader(self, told: SchedulerConstraint) -> bool:
+        """Return whether the preferred level is broader than the required one. KAI rejects that."""
+        broader = self.wider(told.required, told.levels)
+        return told.preferred in [level.key for level in broader]
+
+    def by_keys(self, told: SchedulerConstraint) -> SchedulerConstraint:
+        """Return a constraint as KAI reads it: with labels instead of aliases, and KAI's levels."""
+        keys = dict(self.kai.aliases) if self.kai else {}
+        required, preferred = (keys.get(key, key) for key in (told.required, told.preferred))
+        return SchedulerConstraint(required, preferred, self.keys)
+
+    def name_of(self, key: str) -> str:
+        """Return the name of the level of a node label, or the end of the label without a level."""
+        levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
+        names = (level.domain for level in levels if level.key == key)
+        return next(names, key.rpartition("/")[2])
+
+
+def topology_of(index: Index, name: str = "") -> Topology:
+    """Return the topology of this name.
+
+    Without a name, it is Grove's default topology, or the first one if that does not exist.
+    """
+    made_of = ["topologies", "kai_topologies"]
+    return index.remembered(("topology", name), lambda: _called(index, name), made_of)
+
+
+def _called(index: Index, name: str) -> Topology:
+    facts = index.facts
+    clusters = sorted(facts.topologies, key=lambda topology: (topology.kind, topology.name))
+    if not name and clusters:
+        names = [cluster.name for cluster in clusters]
+        name = DEFAULT_TOPOLOGY if DEFAULT_TOPOLOGY in names else names[0]
+
+    # `clusters` is sorted by kind: in reverse, a ClusterTopologyBinding comes before a
+    # ClusterTopology, because the binding is in force if both exist.
+    fitting = (cluster for cluster in reversed(clusters) if name in (cluster.name, cluster.kai))
+    cluster = next(fitting, None)
+    kai_name = cluster.kai if cluster else name
+    kais = {kai.name: kai for kai in facts.kai_topologies}
+    return Topology(index, cluster, kais.get(kai_name))

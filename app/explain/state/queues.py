@@ -1,0 +1,85 @@
+"""KAI's queues, and the priority and preemptibility of PodGroups in them.
+
+A PodGroup or else the value of its PriorityClass says whether KAI may evict it. See
+`pkg/common/podgroup` of KAI.
+"""
+
+from collections.abc import Iterator
+
+from app.explain.state.index import Index
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.labels import NODE_POOL
+
+SEMI_PREEMPTIBLE = "semi-preemptible"
+"""Only pods above the minimum are preemptible. The minimum counts against the quota."""
+NOT_PREEMPTIBLE = 100
+"""A PodGroup with at least this priority is not preemptible, unless it says otherwise."""
+DEFAULT_PRIORITY = 50
+"""The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
+
+INNER = "has queues below it, and KAI places nothing in such a queue"
+"""Why a parent queue cannot be used although nothing is wrong with it."""
+
+
+def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
+    """Yield a queue and its parents up to the root. A cycle ends where it closes.
+
+    Yield only queues of the node pool `pool`, by default the pool of the queue itself: the
+    scheduler of a pool only lists the queues of its pool (`ListQueues` in
+    `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
+    """
+    seen = {""}
+    queue = index.queues.get(name)
+    while queue and queue.name not in seen and pool in (None, queue.pool):
+        pool = queue.pool
+        seen.add(queue.name)
+        yield queue
+        queue = index.queues.get(queue.parent)
+
+
+def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
+    """Return why the scheduler of a node pool places nothing in a queue. "" if it does.
+
+    By default, the pool is the one of the queue itself.
+    """
+    queue = index.queues.get(name)
+    if not queue:
+        return "does not exist"
+    if pool is not None and queue.pool != pool:
+        return f"{_has_label(queue)}, so it does not exist for the scheduler {_of_pool(pool)}"
+    above = [*chain(index, name)][-1].parent
+    parent = index.queues.get(above) if above else None
+    if parent and parent.pool == queue.pool:
+        return f"is below {above}, which is below itself: KAI hangs, and places nothing at all"
+    if parent:
+        return f"is below {above}, which {_has_label(parent)}: KAI ignores both"
+    if above:
+        return f"is below {above}, which does not exist: KAI ignores it"
+    if any(other.parent == name and other.pool == queue.pool for other in index.facts.queues):
+        return INNER
+    return ""
+
+
+def _has_label(queue: Queue) -> str:
+    return f"has the label {NODE_POOL}={queue.pool}" if queue.pool else f"has no label {NODE_POOL}"
+
+
+def _of_pool(pool: str) -> str:
+    return f"of node pool {pool}" if pool else "of the nodes without a node pool"
+
+
+def group_is_preemptible(index: Index, group: KaiPodGroup) -> bool:
+    """Return whether KAI may evict all pods of a PodGroup for others."""
+    if group.preemptibility in ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE):
+        return group.preemptibility == "preemptible"
+    return priority_of(index, group.priority_class) < NOT_PREEMPTIBLE
+
+
+def priority_of(index: Index, name: str) -> int:
+    """Return the value of a PriorityClass, or of the default class if it does not exist."""
+    known = index.priorities.get(name)
+    if known:
+        return known.value
+    defaults = [(each.name, each.value) for each in index.facts.priorities if each.is_default]
+    return min(defaults)[1] if defaults else DEFAULT_PRIORITY

@@ -1,0 +1,51 @@
+"""Read snapshots, from a cluster with the permissions of the user or from files.
+
+Only GET requests are sent. Kinds that the user may not read are noted with the cause, and all
+other kinds are read.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.explain.state.snapshot import BY_RESOURCE, Snapshot, projected
+from app.facts.identity import Ref
+from app.facts.rows import CHANNELS, ROOM
+from app.kube.api import Reader
+from app.objects.resource import Resource
+from app.objects.shape import JsonMap
+from app.stores.gc_pause import paused
+from app.stores.listed import Reading
+from app.stores.related_lists import read_everywhere, read_namespace
+
+
+async def read_list(
+    client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
+) -> Snapshot:
+    """Return the facts that explain the pending workloads of a namespace, "" for all namespaces.
+
+    Without `room`, free capacity is not read. With `asked`, only the facts that explain this object
+    are read.
+    """
+    reading = Reading(client, BY_RESOURCE)
+    with paused():
+        await read_namespace(reading, namespace, room=room, asked=asked)
+    return Snapshot(**reading.found(), now=now)
+
+
+async def read_all(
+    client: Reader, *, now: float, only: Iterable[Resource] = BY_RESOURCE
+) -> Snapshot:
+    """Return the facts of all kinds, or of `only` these kinds, in the whole cluster."""
+    reading = Reading(client, BY_RESOURCE)
+    with paused():
+        await read_everywhere(reading, only)
+    return Snapshot(**reading.found(), now=now)
+
+
+def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
+    """Return the facts of files. Kinds without a document count as skipped, not as empty."""
+    facts = projected(documents)
+    missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
+    wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}
+    values: dict[str, Any] = {name: tuple(values) for name, values in facts.items()}
+    return Snapshot(**values, skipped=frozenset(missing | wide), now=now)

@@ -1,0 +1,341 @@
+"""A snapshot of the facts that explain workloads, and lookup tables over it.
+
+Facts are small values, independent of how they were read. Labels and owner references say which
+object belongs to which.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
+from operator import attrgetter
+from typing import Any, TypedDict, TypeVar
+
+from msgspec import field
+
+from app.base.groups import by_key
+from app.base.value import Value
+from app.explain.state.lookup import Change, GroupedBy, Groups, NamedBy
+from app.facts import explain_rows, kinds, rows
+from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
+from app.facts.grove.podgang import PodGang, PodGangMap
+from app.facts.grove.topology import ClusterTopology
+from app.facts.identity import NOWHERE, Key, Namespaced, Place, read_key, read_place
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.kai.topology import KaiTopology
+from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import ONLY_A_POD, Pod, PodClaim, Shape, read_pod_claims, read_shape
+from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
+from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
+from app.facts.rows import CHANNELS, ROOM, Row
+from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.objects.resource import EVENT, Resource
+from app.objects.shape import JsonMap, int_of, map_at, text_at
+from app.rules.mnnvl.missing_claims import Unclaimed, read_clique
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+key_of = attrgetter("key")
+name_of = attrgetter("name")
+
+
+class PodClique(Namespaced):
+    """A PodClique."""
+
+    kind = "PodClique"
+    uid: str = ""
+    place: Place = NOWHERE
+    replicas: int = 1
+    scheduled: int = 0
+    """The number of its scheduled pods, from its status."""
+    shape: Shape = ONLY_A_POD
+    """The shape of its pod template."""
+    claims: tuple[PodClaim, ...] = ()
+    """The claims of its pod template."""
+    errors: tuple[LastError, ...] = ()
+    unclaimed: Unclaimed | None = None
+    """What decides whether it lacks a claim for MNNVL. None if it has one or cannot need one."""
+
+
+class _SpecForm(TypedDict, total=False):
+    replicas: Any
+    podSpec: PodSpecForm | None
+
+
+class _StatusForm(TypedDict, total=False):
+    scheduledReplicas: Any
+    lastErrors: Any
+
+
+class PodCliqueForm(TypedDict, total=False):
+    """The fields of a PodClique that are read here and by stores."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: MetadataForm | None
+    spec: _SpecForm | None
+    status: _StatusForm | None
+
+
+def read_pod_clique(obj: JsonMap) -> PodClique:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    pod_spec = map_at(spec, "podSpec")
+    status = map_at(obj, "status")
+    clique = read_clique(obj)
+    return PodClique(
+        *read_key(obj),
+        uid=text_at(metadata, "uid"),
+        place=read_place(map_at(metadata, "labels")),
+        replicas=int_of(spec.get("replicas"), 1),
+        scheduled=int_of(status.get("scheduledReplicas")),
+        shape=read_shape(pod_spec),
+        claims=read_pod_claims(pod_spec),
+        errors=read_last_errors(status),
+        unclaimed=clique if isinstance(clique, Unclaimed) else None,
+    )
+
+
+class Snapshot(Value):
+    """Everything that was read: one tuple per kind, in any order.
+
+    Kinds are called like the fields here, such as `pods`. `unseen`, `skipped` and `absent` may also
+    have `ROOM` and `CHANNELS`.
+    """
+
+    topologies: tuple[ClusterTopology, ...] = ()
+    kai_topologies: tuple[KaiTopology, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    sets: tuple[SetWithStatus, ...] = ()
+    cliques: tuple[PodClique, ...] = ()
+    gangs: tuple[PodGang, ...] = ()
+    gang_maps: tuple[PodGangMap, ...] = ()
+    pod_groups: tuple[KaiPodGroup, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    priorities: tuple[PriorityClass, ...] = ()
+    claims: tuple[ResourceClaim, ...] = ()
+    claim_templates: tuple[ClaimTemplate, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    slices: tuple[ResourceSlice, ...] = ()
+    compute_domains: tuple[ComputeDomain, ...] = ()
+    domain_cliques: tuple[DomainClique, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    workload_groups: tuple[WorkloadGroup, ...] = ()
+    kueue_workloads: tuple[KueueWorkload, ...] = ()
+    volume_claims: tuple[VolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    events: tuple[Event, ...] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    """The kinds that could not be read in full, with the cause. Their known objects are kept."""
+    skipped: frozenset[str] = frozenset()
+    """The kinds that nobody asked for."""
+    absent: frozenset[str] = frozenset()
+    """The kinds that the cluster does not serve."""
+    now: float = 0.0
+    """The time of the facts, in seconds since 1970."""
+
+    # asyncio.run takes the repr of what its coroutine returns: it would be as large as the cluster.
+    __repr__ = object.__repr__
+
+
+def _key(namespace: str, name: str) -> Sequence[Key]:
+    return [(namespace, name)] if name else ()
+
+
+def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
+    return _key(obj.namespace, obj.place.pcs)
+
+
+def _node_of(pod: Pod) -> Sequence[str]:
+    return [pod.node] if pod.node and not pod.finished else ()
+
+
+PODS_ON = GroupedBy[str, Pod]("pods", _node_of, key_of)
+PODS_OF_GROUP = GroupedBy[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.group), key_of)
+
+
+class Belongings:
+    """Lookup tables over a `Snapshot`, each made when it is first needed."""
+
+    def __init__(self, facts: Snapshot) -> None:
+        self.facts = facts
+        self._lookups: dict[Any, Any] = {}
+
+    def lookup(self, by: GroupedBy[K, T]) -> Groups[K, T]:
+        """Return the groups of a declared table, which are updated with the snapshot."""
+        if by not in self._lookups:
+            self._lookups[by] = by.over(getattr(self.facts, by.field))
+        lookup: Groups[K, T] = self._lookups[by]
+        return lookup
+
+    def update_lookups(self, changes: Mapping[str, Change]) -> None:
+        """Update the tables of the changed fields of the snapshot."""
+        for by, lookup in self._lookups.items():
+            if by.field in changes:
+                lookup.follow(changes[by.field])
+
+    # Objects by name.
+
+    sets = NamedBy[Key, SetWithStatus](key_of)
+    cliques = NamedBy[Key, PodClique](key_of)
+    gangs = NamedBy[Key, PodGang](key_of)
+    gang_maps = NamedBy[Key, PodGangMap](key_of)
+    pod_groups = NamedBy[Key, KaiPodGroup](key_of)
+    pods = NamedBy[Key, Pod](key_of)
+    claims = NamedBy[Key, ResourceClaim](key_of)
+    claim_templates = NamedBy[Key, ClaimTemplate](key_of)
+    compute_domains = NamedBy[Key, ComputeDomain](key_of)
+    volume_claims = NamedBy[Key, VolumeClaim](key_of)
+    workloads = NamedBy[Key, Workload](key_of)
+    workload_groups = NamedBy[Key, WorkloadGroup](key_of)
+
+    device_classes = NamedBy[str, DeviceClass](name_of)
+    storage_classes = NamedBy[str, StorageClass](name_of)
+    queues = NamedBy[str, Queue](name_of)
+    priorities = NamedBy[str, PriorityClass](name_of)
+
+    # Objects by the object that they belong to.
+
+    gangs_of_set = GroupedBy[Key, PodGang]("gangs", _set_of, key_of)
+    cliques_of_set = GroupedBy[Key, PodClique]("cliques", _set_of, key_of)
+    pods_of_set = GroupedBy[Key, Pod]("pods", _set_of, key_of)
+    _pods_of_clique = GroupedBy[Key, Pod](
+        "pods", lambda pod: _key(pod.namespace, pod.place.clique), key_of
+    )
+    _pods_of_owner = GroupedBy[str, Pod](
+        "pods", lambda pod: [pod.owner] if pod.owner and not pod.place.clique else (), key_of
+    )
+    pods_of_group = PODS_OF_GROUP
+    """The pods by the annotation that names their KAI PodGroup."""
+    pods_of_claim = GroupedBy[Key, Pod](
+        "pods",
+        lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
+        key_of,
+    )
+    events = GroupedBy[str, Event](
+        "events",
+        lambda event: [event.uid] if event.uid else (),
+        lambda event: (-(event.time or 0.0), event.reason, event.message),
+    )
+    """The events by the uid of their object, the latest first."""
+    pods_on = PODS_ON
+    """The pods by node name, without finished pods."""
+    _terminating_on = GroupedBy[str, Pod](
+        "pods", lambda pod: _node_of(pod) if pod.deleting is not None else (), key_of
+    )
+
+    _sharing_on = GroupedBy[str, Pod](
+        "pods",
+        lambda pod: _node_of(pod) if pod.gpu_groups and pod.shape.part else (),
+        key_of,
+    )
+
+    def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
+        """Return the pods whose label names the PodClique, and unlabelled pods that it owns."""
+        labelled = self._pods_of_clique.get((namespace, name), ())
+        clique = self.cliques.get((namespace, name))
+        owned = self._pods_of_owner.get(clique.uid, ()) if clique and clique.uid else ()
+        return sorted((*labelled, *owned), key=key_of) if owned else labelled
+
+    def map_of(self, gang: PodGang) -> PodGangMap | None:
+        """Return the PodGangMap of a PodGang's replica. None if there is none."""
+        place = gang.place
+        return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
+
+    def workload_of(self, pod: Pod) -> Key:
+        """Return the key of the Workload that a pod names, itself or by its workload group."""
+        group = self.workload_groups.get((pod.namespace, pod.workload_group))
+        return pod.namespace, pod.workload or (group.workload if group else "")
+
+    @cached_property
+    def _group_of_owner(self) -> Mapping[str, KaiPodGroup]:
+        return {
+            uid: group
+            for group in sorted(self.facts.pod_groups, key=key_of)
+            for uid in group.owners
+            if uid
+        }
+
+    def pod_group_of(self, gang: PodGang, pods: Iterable[Pod]) -> KaiPodGroup | None:
+        """Return the KAI PodGroup that a PodGang owns, or the one that its pods name."""
+        owned = self._group_of_owner.get(gang.uid) if gang.uid else None
+        named = (
+            self.pod_groups.get((gang.namespace, name))
+            for name in sorted({pod.group for pod in pods})
+        )
+        return owned or next(filter(None, named), None)
+
+
+CLIQUES: Row[PodClique] = Row(
+    kinds.POD_CLIQUE, read_pod_clique, name="cliques", title="PodCliques", form=PodCliqueForm
+)
+
+_ROWS: tuple[Row[Any], ...] = (
+    rows.TOPOLOGIES,
+    rows.BINDINGS,
+    rows.KAI_TOPOLOGIES,
+    explain_rows.WIDE_NODES,
+    explain_rows.PODS,
+    explain_rows.WIDE_SETS,
+    CLIQUES,
+    explain_rows.WIDE_GANGS,
+    explain_rows.GANG_MAPS,
+    explain_rows.KAI_POD_GROUPS,
+    explain_rows.QUEUES,
+    explain_rows.PRIORITIES,
+    explain_rows.WIDE_CLAIMS,
+    explain_rows.CLAIM_TEMPLATES,
+    explain_rows.SLICES,
+    explain_rows.WIDE_DEVICE_CLASSES,
+    explain_rows.WIDE_DOMAINS,
+    explain_rows.DOMAIN_CLIQUES,
+    explain_rows.WORKLOAD_NAMES,
+    explain_rows.WORKLOAD_GROUPS,
+    explain_rows.KUEUE_WORKLOADS,
+    explain_rows.VOLUME_CLAIMS,
+    explain_rows.STORAGE_CLASSES,
+    explain_rows.EVENTS,
+)
+
+BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}
+"""The resources that are read to explain a workload, with their rows of the table."""
+
+TITLES: Mapping[str, str] = {
+    **{row.name: row.title for row in _ROWS},
+    ROOM: "pods of all namespaces",
+    CHANNELS: "ResourceClaims of all namespaces",
+}
+"""The titles of the kinds of facts."""
+
+RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
+"""All that may be read: of a scaling group, only the labels."""
+
+OF_KIND: Mapping[str, Resource] = {
+    resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
+}
+"""The resources that people can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
+
+_BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
+_BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
+
+
+def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
+    """Return the facts of objects by field of the snapshot. Objects of other kinds are skipped.
+
+    If an object occurs more than once, such as in two dumps, the last one counts.
+    """
+    latest: dict[Hashable, tuple[str, Any]] = {}
+    for position, obj in enumerate(objects):
+        group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+        row = _BY_KIND.get((group, str(obj.get("kind", ""))))
+        if row:
+            metadata = map_at(obj, "metadata")
+            name = text_at(metadata, "name") or position
+            latest[row.name, text_at(metadata, "namespace"), name] = (row.name, row.read(obj))
+
+    return by_key(latest.values())

@@ -1,0 +1,172 @@
+"""The table of what a server keeps: a row for each kind that verdicts or warnings need.
+
+`cluster/leader_rows` has what only the leader keeps, `facts/explain_rows` what explanations read.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+from msgspec import field
+
+from app.base.value import Value
+from app.facts import kinds
+from app.facts.grove.podcliqueset import PodCliqueSet, read_bounded_set
+from app.facts.grove.podgang import StoredGang, read_stored_gang
+from app.facts.grove.topology import read_cluster_topology, read_cluster_topology_binding
+from app.facts.identity import Key, read_name
+from app.facts.kai.topology import read_kai_topology
+from app.facts.kubernetes.claim import (
+    NVIDIA_GPUS,
+    read_slice_gpus,
+)
+from app.facts.kubernetes.node import NodeForm, read_node_labels
+from app.facts.labels import MNNVL_MANAGED
+from app.facts.nvidia.computedomain import (
+    MnnvlResource,
+    read_mnnvl_resource,
+)
+from app.objects.resource import NODE, Resource
+
+T = TypeVar("T")
+
+MOST_KEPT = 32 * 2**10
+"""Bytes of JSON that are kept of an object, unless its row says otherwise.
+
+The facts of most objects take less than 1 KiB.
+"""
+
+TOO_LARGE = "TooLargeToRead"
+"""The reason of the event on an object of which more would have to be kept."""
+
+
+class Row(Value, Generic[T], dict=True, eq=False):
+    """What is kept of a kind.
+
+    `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
+    under which that is found. `labels` is a label selector and `fields` a field selector of the
+    objects that are read; if `metadata_only` is true, only their metadata is. `form` is a TypedDict
+    with all fields that `read` needs, None for a whole object. What is kept of an object has at
+    most `most` bytes of JSON; `is_cut` tells whether `read` has left out a part of it for its size.
+    `title` is for people, and `name` that of the kind in the facts of explain, where two kinds may
+    share one.
+
+    mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
+    """
+
+    resource: Resource
+    read: Callable[[Any], T | None]
+    lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+    name: str = ""
+    title: str = ""
+    form: Any = None
+    most: int = MOST_KEPT
+    is_cut: Callable[[T], bool] = lambda value: False
+
+
+def in_namespace(namespace: str, *names: str) -> list[Key]:
+    """Return the keys of `names`, without empty ones."""
+    return [(namespace, name) for name in names if name]
+
+
+OF_NAMESPACE = "namespace"
+"""Lookup of PodCliqueSets with MNNVL groups: the namespace.
+
+No two of them may share a ComputeDomain.
+"""
+
+OF_BINDING = "binding"
+"""Lookup of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
+
+OF_GANG = "gang"
+"""Lookup of ComputeDomains and claims by PodGang.
+
+The keys are the PodGangs that own them, and the one that an earlier version wrote into a label.
+"""
+
+ROOM = "room"
+"""The pods of all namespaces, without which free room is not known."""
+
+CHANNELS = "channels"
+"""The ResourceClaims of all namespaces.
+
+Without them, it is not known who has the channel of a node.
+"""
+
+BY_SET = "set"
+"""Lookup of PodGangs and of PodCliques: namespace and PodCliqueSet."""
+
+
+def gang_keys(resource: MnnvlResource) -> Iterable[Key]:
+    names = {owner.name for owner in resource.owning_gangs}
+    return in_namespace(resource.namespace, *names | {resource.place.podgang})
+
+
+_MANAGED = f"{MNNVL_MANAGED}=true"
+
+DOMAINS = Row(kinds.COMPUTE_DOMAIN, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+CLAIMS = Row(kinds.RESOURCE_CLAIM, read_mnnvl_resource, {OF_GANG: gang_keys}, labels=_MANAGED)
+TOPOLOGIES = Row(
+    kinds.CLUSTER_TOPOLOGY, read_cluster_topology, name="topologies", title="the cluster topology"
+)
+BINDINGS = Row(
+    kinds.CLUSTER_TOPOLOGY_BINDING,
+    read_cluster_topology_binding,
+    name="topologies",
+    title="the cluster topology",
+)
+KAI_TOPOLOGIES = Row(
+    kinds.KAI_TOPOLOGY, read_kai_topology, name="kai_topologies", title="KAI's Topologies"
+)
+GANGS: Row[StoredGang] = Row(
+    kinds.POD_GANG,
+    read_stored_gang,
+    {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
+    most=128 * 2**10,
+)
+SETS: Row[PodCliqueSet] = Row(
+    kinds.POD_CLIQUE_SET,
+    read_bounded_set,
+    {
+        OF_NAMESPACE: lambda pcs: [(pcs.namespace, "")] if pcs.mnnvl_groups else [],
+        OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
+    },
+    most=64 * 2**10,
+    is_cut=lambda pcs: pcs.is_cut,
+)
+NODES = Row(NODE, read_node_labels, form=NodeForm)
+DEVICE_CLASSES = Row(kinds.DEVICE_CLASS, read_name, metadata_only=True)
+
+FOR_VERDICTS: tuple[Row[Any], ...] = (
+    DOMAINS,
+    CLAIMS,
+    TOPOLOGIES,
+    BINDINGS,
+    KAI_TOPOLOGIES,
+    GANGS,
+    SETS,
+    DEVICE_CLASSES,
+    NODES,
+)
+"""The rows that verdicts need, in the order in which `stores/listed` reads them.
+
+Resources come before the PodGangs and sets that should own them. An owner that is missing at the
+end was then already missing when its resource was read.
+"""
+
+QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)
+
+OF_NODE = "node"
+"""Lookup of the GPUs in ResourceSlices: the node that has them."""
+
+SLICE_GPUS = Row(
+    kinds.RESOURCE_SLICE,
+    read_slice_gpus,
+    {OF_NODE: lambda part: in_namespace("", part.node)},
+    fields=f"spec.driver={NVIDIA_GPUS}",
+)
+
+FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
+"""The rows that only warnings need: a server is ready without them, and may lack the rights."""

@@ -1,0 +1,232 @@
+"""The reader of PodCliques and Pods, which carry the claims of pods.
+
+Each object is read once and completely. Rules see the resulting values and never the object. A
+field that a rule needs is read here, and must be in `facts/grove/podclique.py` too.
+"""
+
+from sys import intern
+from typing import Any
+
+from app.base.value import Value
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    group_in,
+    read_mnnvl,
+)
+from app.facts.identity import PLACE_LABELS, Place, read_place
+from app.facts.kinds import POD_CLIQUE_SET
+from app.facts.kubernetes.gpus import has_gpus
+from app.facts.unit_owners import NamedOwner, read_owner
+from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map, wrong_type
+from app.objects.owners import OwnerRef, controller_of
+from app.objects.resource import Resource
+from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
+
+_LABELS = FieldPath("metadata.labels")
+
+CLAIM = "mnnvl"
+"""The name of our claim in the pods."""
+
+GROVE_CLAIM = "mnnvl-claim"
+"""The name of the claim that Grove injects for a group."""
+
+Entry = JsonMap
+"""An item of `resourceClaims` of a pod spec."""
+
+_ROOT = FieldPath("")
+_SPEC = FieldPath("spec")
+
+
+class PodSpecAt(Value):
+    """The location of the pod spec in an object."""
+
+    steps: tuple[tuple[str, FieldPath], ...]
+    """The fields that lead to it, each with the path of its parent."""
+    path: FieldPath
+    pointer: str
+    """Its JSON pointer."""
+
+
+_OF_CLIQUE = PodSpecAt(
+    (("spec", _ROOT), ("podSpec", _SPEC)),
+    FieldPath("spec.podSpec"),
+    "/spec/podSpec",
+)
+_OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
+
+
+class UnitMember(Value):
+    """A PodClique or a Pod, with the facts that determine its NVLink unit."""
+
+    namespace: str
+    name: str
+    place: Place
+    owner_uid: str = ""
+    """The uid of the owner of its unit's resources (its PodCliqueSet), "" if it is not known."""
+    deleting: bool = False
+    annotations: MnnvlAnnotations = NO_ANNOTATIONS
+    """Its own annotations, without inherited ones."""
+    foreign_group: str = ""
+    """The MNNVL group of Grove that it is in, "" for none."""
+    named: NamedOwner | None = None
+    """The owner that a Pod names in its labels; None for a PodClique."""
+    owner: Resource = POD_CLIQUE_SET
+    """The kind of the owner. For a Pod, this is known once its controllers have been read."""
+    controller: OwnerRef | None = None
+    """The controller of a Pod, which is below the owner."""
+
+    @property
+    def owner_name(self) -> str:
+        """The name of what owns the resources of its unit, "" if it names none."""
+        return self.place.pcs if self.named is None else self.named.name
+
+    def is_of(self, pcs: PodCliqueSet) -> bool:
+        """Return whether it is part of `pcs`, and neither is being deleted.
+
+        PodCliques of a former set of that name are not, as far as their set is known.
+        """
+        is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
+        return is_current and not (self.deleting or pcs.deleting)
+
+
+class GpuContainer(Value):
+    """A container or init container that requests a GPU."""
+
+    pointer: str
+    """Its JSON pointer."""
+    claims: list[Any] | None
+    """Its list of claims, or None if it has no such field."""
+
+
+class Carrier(UnitMember, kw_only=True):
+    """A PodClique or a Pod, with all values that the rules about claims need."""
+
+    at: PodSpecAt
+    replicas: int
+    """The number of its pods."""
+    claims: list[Any] | None
+    """The claims in its pod spec, None if there is no such field."""
+    claim: Entry | None
+    """The first claim that has the name of our claim."""
+    containers: list[GpuContainer]
+    """The containers and init containers that request GPUs."""
+    findings: Findings
+    """Parts that do not match the CRD. They are treated as absent."""
+
+
+def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
+    """Read a PodClique.
+
+    A value in its metadata that is missing or has the wrong type is "" in the result.
+    """
+    return _read(obj, namespace, _OF_CLIQUE)
+
+
+def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
+    """Read a Pod as `read_carrier` reads a PodClique.
+
+    It may have no name yet, which the API server makes of `generateName`.
+    """
+    return _read(obj, namespace, _OF_POD, read_owner(obj))
+
+
+def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None = None) -> Carrier:
+    """Read an object with a pod spec.
+
+    Equal namespaces and uids are one object, because there may be very many PodCliques.
+    """
+    metadata = map_of(obj.get("metadata"))
+    annotations = map_of(metadata.get("annotations"))
+    labels = map_of(metadata.get("labels"))
+    place = read_place(labels)
+
+    findings: Findings = [
+        wrong_type(_LABELS.key(key), labels[key], "a string")
+        for key in PLACE_LABELS
+        if not isinstance(labels.get(key, ""), str | None)
+    ]
+    holder = obj
+    replicas = 1
+    for field, path in at.steps:
+        if field == "podSpec":
+            replicas = int_of(holder.get("replicas"), 1)
+        holder = walk_map(holder, field, path, findings)
+    containers = _containers(holder, at, findings)
+    walk_list(holder, "resourceClaims", at.path, findings)
+    claims = holder.get("resourceClaims")
+
+    return Carrier(
+        intern(namespace),
+        text_at(metadata, "name"),
+        place,
+        intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
+        metadata.get("deletionTimestamp") is not None,
+        read_mnnvl(annotations),
+        _foreign_group(group_in(annotations), claims),
+        owner,
+        controller=None if owner is None else controller_of(obj),
+        at=at,
+        replicas=replicas,
+        claims=claims,
+        claim=named(claims, CLAIM),
+        containers=containers,
+        findings=findings,
+    )
+
+
+def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[GpuContainer]:
+    """Return the containers and init containers that request a GPU."""
+    containers: list[GpuContainer] = []
+    for field in ("initContainers", "containers"):
+        path = at.path.child(field)
+        for position, item in enumerate(walk_list(pod_spec, field, at.path, findings)):
+            at_item = path.index(position)
+            container = as_map(item, at_item, findings)
+            if not container:
+                continue
+
+            resources = walk_map(container, "resources", at_item, findings)
+            if not resources:
+                continue
+
+            at_resources = at_item.child("resources")
+            walk_list(resources, "claims", at_resources, findings)
+            limits = walk_map(resources, "limits", at_resources, findings)
+            requests = walk_map(resources, "requests", at_resources, findings)
+            if has_gpus(limits, requests):
+                pointer = f"{at.pointer}/{field}/{position}"
+                containers.append(GpuContainer(pointer, resources.get("claims")))
+    return containers
+
+
+def named(claims: Any, name: str) -> Entry | None:
+    """Return the first of the `claims` of a pod or container that has this name, or None."""
+    for claim in maps_of(claims):
+        if claim.get("name") == name:
+            return claim
+    return None
+
+
+def _set_uid(references: Any, pcs: str) -> str:
+    """Return the uid of the PodCliqueSet `pcs`.
+
+    "" if it does not own the object directly, but through a scaling group.
+    """
+    for reference in maps_of(references):
+        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == pcs:
+            return str(reference.get("uid") or "")
+    return ""
+
+
+def _foreign_group(group: str | None, claims: Any) -> str:
+    """Return the MNNVL group of Grove.
+
+    It is the `group` of its annotation, else the ComputeDomain whose claim Grove has injected.
+    """
+    if group is not None:
+        return group
+
+    claim = named(claims, GROVE_CLAIM)
+    return "" if claim is None else str(claim.get("resourceClaimTemplateName") or "")

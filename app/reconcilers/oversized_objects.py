@@ -1,0 +1,74 @@
+"""Events on objects that are too large for the caches, so that their owners learn of it."""
+
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any
+
+from msgspec import Struct
+
+from app.facts.grove.podcliqueset import MOST_PARTS
+from app.facts.rows import TOO_LARGE, Row
+from app.kube.api import Key
+from app.kube.events import Recorder, Regarding
+from app.kube.store import WatchStore
+from app.objects.resource import Resource
+from app.objects.time import Clock
+
+ALL = ("", "")
+"""The only key, which stands for all objects."""
+
+LOOK_SECONDS = 60.0
+"""The interval between two checks of the caches."""
+AGAIN_SECONDS = 1800.0
+"""The interval between two events on the same object. API servers keep events for an hour."""
+
+MOST_OBJECTS = 50
+"""The most objects of one cache that get an event. The metric counts all of them."""
+
+_NOTE = (
+    "this object is too large for the caches of grove-admission, which treat it as unknown."
+    " Shorten its lists, labels and annotations"
+    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups)"
+)
+
+AnyStore = tuple[Row[Any], WatchStore[Any]]
+
+
+class TooLargeReconciler(Struct):
+    """A reconciler that records an event on each object that a store lists as too large."""
+
+    name = "too-large"
+
+    events: Recorder
+    """Records the events."""
+    stores: Callable[[], Iterable[AnyStore]]
+    """Returns the stores to check, each with its row."""
+    clock: Clock = time.monotonic
+    """Returns the monotonic time in seconds."""
+    _said: dict[tuple[Resource, Key, str], float] = {}
+    """The time of the last event on each object: (resource, key, uid)."""
+
+    def begin(self) -> None:
+        """Forget the events of an earlier term as the leader."""
+        self._said.clear()
+
+    def all_keys(self) -> list[Key]:
+        return [ALL]
+
+    async def reconcile(self, key: Key) -> float | None:
+        now = self.clock()
+        current = {
+            (row.resource, at, uid)
+            for row, store in self.stores()
+            for at, uid in islice(store.too_large.items(), MOST_OBJECTS)
+        }
+        said = {each: at for each, at in self._said.items() if each in current}
+        for each in sorted(current, key=str):
+            if now >= said.get(each, now - AGAIN_SECONDS) + AGAIN_SECONDS:
+                resource, (namespace, name), uid = each
+                regarding = Regarding.to(resource, name, namespace, uid)
+                self.events.record(regarding, "Warning", TOO_LARGE, _NOTE)
+                said[each] = now
+        self._said = said
+        return LOOK_SECONDS

@@ -1,0 +1,113 @@
+"""Read the lists that are needed to explain one object or one namespace.
+
+Each kind is listed once, never once for each workload.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+
+from app.facts import kinds
+from app.facts.identity import Ref
+from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
+from app.facts.labels import SET_SELECTORS
+from app.facts.rows import ROOM
+from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.objects.resource import NODE, POD, Resource
+from app.stores.listed import Reading
+
+TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
+_OF_CLAIMS = (
+    kinds.RESOURCE_CLAIM,
+    kinds.CLAIM_TEMPLATE,
+    kinds.DEVICE_CLASS,
+    kinds.RESOURCE_SLICE,
+    kinds.COMPUTE_DOMAIN,
+    kinds.DOMAIN_CLIQUE,
+)
+_OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
+_OF_KUEUE = (kinds.KUEUE_WORKLOAD,)
+_OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
+"""Kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
+
+_ONLY_FOR_ROOM = (NODE, kinds.RESOURCE_SLICE)
+
+ASKED = {
+    resource.kind: resource
+    for resource in (
+        kinds.POD_CLIQUE_SET,
+        kinds.POD_CLIQUE_SCALING_GROUP,
+        kinds.POD_CLIQUE,
+        kinds.POD_GANG,
+        kinds.POD_GROUP,
+        kinds.WORKLOAD,
+        kinds.COMPUTE_DOMAIN,
+        kinds.RESOURCE_CLAIM,
+        POD,
+        *WORKLOAD_KINDS,
+    )
+}
+"""The resources of objects that users can ask about, by kind."""
+
+
+async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> None:
+    """Read all objects of `resources` in the cluster."""
+    await asyncio.gather(*map(reading.list_everywhere, resources))
+
+
+async def read_namespace(
+    reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
+) -> None:
+    """Read the facts that explain the pending workloads of `namespace`, or of all for "".
+
+    Without `room`, skip the nodes and the pods of other namespaces. With `asked`, also skip the
+    PodCliques of other sets.
+    """
+
+    async def read(resources: Iterable[Resource]) -> None:
+        reads = (_read(reading, resource, namespace, room, asked) for resource in resources)
+        await asyncio.gather(*reads)
+
+    later = {*_OF_CLAIMS, *_OF_VOLUMES, *_OF_KUEUE}
+    await read(resource for resource in reading.rows if resource not in later)
+    await read(_needed(reading, namespace, asked))
+    if not room:
+        reading.skip(ROOM)
+
+
+async def _read(
+    reading: Reading, resource: Resource, namespace: str, room: bool, asked: Ref | None
+) -> None:
+    if resource in _ONLY_FOR_ROOM and not room:
+        return
+
+    of_set = asked if resource == kinds.POD_CLIQUE else None
+    if of_set and of_set.kind == kinds.POD_CLIQUE_SET.kind:
+        await _cliques_of(reading, of_set)
+    elif not namespace or not resource.namespaced:
+        await reading.list_everywhere(resource)
+    elif room and resource in _OF_CLUSTER:
+        await reading.list_everywhere(resource, namespace)
+    else:
+        await reading.list(resource, namespace)
+
+
+async def _cliques_of(reading: Reading, pcs: Ref) -> None:
+    """Read the PodCliques of a set by its label, because a namespace may have very many."""
+    for selector in SET_SELECTORS:
+        await reading.list(kinds.POD_CLIQUE, pcs.namespace, selector=selector.format(pcs.name))
+        if reading.of("cliques"):
+            return
+
+
+def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
+    """Yield the resources that are needed only if pods have claims, volumes or Kueue's gates."""
+    pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
+    has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
+        pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
+    )
+    if has_claims or (asked and ASKED[asked.kind] in _OF_CLAIMS):
+        yield from _OF_CLAIMS
+    if any(pod.volumes and not pod.node for pod in pods):
+        yield from _OF_VOLUMES
+    if any(gate.startswith(KUEUE_GATES) for pod in pods for gate in pod.gates):
+        yield from _OF_KUEUE

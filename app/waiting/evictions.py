@@ -1,0 +1,105 @@
+"""Tells which gangs KAI has taken from their place: an event for each, and a count by cause.
+
+KAI's event comes before it deletes the pod. So a gang that has all the pods that it needs is looked
+at again for a while: what ends after that has another cause.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from app.explain.gangs.assembly import unit_of_pod_group
+from app.explain.reasons.evictions import LOST
+from app.explain.reasons.messages import is_of_kai
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import KaiPodGroup
+from app.kube.api import Client, ClusterError, Conflict, NotFound, ObjectRef
+from app.kube.events import Recorder, Regarding
+from app.objects.resource import EVENT
+from app.objects.time import precise_timestamp
+from app.waiting.overdue import workload_of
+from app.waiting.reporter import RESOURCES
+
+PLACEMENT_LOST = "PlacementLost"
+"""The reason of our events."""
+
+CAUSES: Mapping[str, str] = {
+    "preempt": "was preempted by higher priority workload",
+    "reclaim": "was preempted by workload",
+    "consolidation": "due to bin packing",
+    "stalegangeviction": "doesn't meet the minimum required number of pods",
+    "other": "",
+}
+"""What KAI says of an eviction, by the action that evicts.
+
+Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. The same is in its releases since
+0.4; annotations of the event name the action too, but not where KAI combines several events.
+"""
+
+RECENT = 120.0
+"""Seconds for which an eviction is looked at: later, pods may have ended for another cause."""
+APART = 10.0
+"""Seconds in which KAI evicts all it wants of a gang: an event and a deletion for each pod."""
+
+
+class Losses:
+    """The losses that were told. `counts` are those that this leader has told, by cause."""
+
+    def __init__(self, client: Client, events: Recorder) -> None:
+        self.counts = Counter(dict.fromkeys(CAUSES, 0))
+        self._client = client
+        self._events = events
+        self._settled: dict[str, float] = {}
+        """When a gang was last evicted, of those that are told, or have survived it."""
+
+    async def tell(self, index: Index) -> bool:
+        """Write the recent losses that no leader has told. False if something is left."""
+        self._follow(index.facts)
+        everything_told = True
+        for group in index.facts.pod_groups:
+            for event in [*filter(is_of_kai, index.events.get(group.uid, ()))][:1]:
+                time = event.time or 0.0
+                if index.facts.now - time <= RECENT and group.key in index.pods_of_group:
+                    everything_told &= await self._settle(index, group, time, event.message)
+        return everything_told
+
+    async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
+        """Tell an eviction, unless the gang has kept what it needs. False if that failed."""
+        pods = index.pods_of_group[group.key]
+        name = f"{group.namespace}/{pods[0].place.podgang or group.name}"
+        if time - self._settled.get(name, 0.0) <= APART:
+            return True
+
+        kept = tuple(pod for pod in pods if pod.is_alive and (pod.created or 0.0) < time)
+        if not unit_of_pod_group(index, group, kept).is_satisfied:
+            ref = workload_of(index, pods[0], group.ref)
+            if not await self._write(ref, f"{name} {LOST}{said}", time):
+                return False
+        elif index.facts.now - time <= APART:
+            return True
+        self._settled[name] = time
+        return True
+
+    def _follow(self, facts: Snapshot) -> None:
+        """Take note of what is told, also by former leaders, and forget what is long ago."""
+        recent = facts.now - RECENT - APART
+        self._settled = {name: at for name, at in self._settled.items() if at > recent}
+        for event in facts.events:
+            if event.reason == PLACEMENT_LOST:
+                name = event.message.partition(" ")[0]
+                self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
+
+    async def _write(self, ref: Ref, note: str, time: float) -> bool:
+        """Write an event of that time, unless it is stored already. False if that failed."""
+        try:
+            obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
+            event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)
+            event["metadata"]["name"] += f".{time:.0f}"
+            event["eventTime"] = precise_timestamp(datetime.fromtimestamp(time, UTC))
+            await self._client.create(EVENT, event, ref.namespace)
+            self.counts[next(cause for cause in CAUSES if CAUSES[cause] in note)] += 1
+        except ClusterError as error:
+            return isinstance(error, Conflict | NotFound)
+        return True

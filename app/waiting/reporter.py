@@ -1,0 +1,224 @@
+"""Writes why workloads wait: the condition PlacementBlocked of PodCliqueSets, and events.
+
+Grove's operators keep conditions of other writers: they change the list that they have read, and
+an update of another version of the object is refused. So is ours. A Workload has no status, so it
+only gets events, as do PodGroups that belong to nothing else.
+"""
+
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from app.base.value import Value
+from app.facts.grove.podcliqueset import StatusCondition
+from app.facts.identity import Ref
+from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
+from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef
+from app.kube.backoff import Backoff
+from app.kube.events import Recorder, Regarding
+from app.objects.conditions import Condition, condition_of, condition_patch
+from app.objects.resource import Resource
+from app.objects.shape import text_at
+from app.objects.time import Clock, Now, timestamp, utc_now
+from app.waiting.overdue import NOT_KNOWN, Blocked
+
+PLACEMENT_BLOCKED = "PlacementBlocked"
+BLOCKED = "PlacementBlocked"
+UNBLOCKED = "PlacementUnblocked"
+"""The reasons of events."""
+
+MINUTE = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+class Pacing(Value):
+    """The shortest times, in seconds.
+
+    `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
+    message is written again whose reason is the same. `share` times as long as a look took is
+    waited before the next one. At most `most` changes are written in a minute.
+    """
+
+    look: float = 5.0
+    pause: float = 15.0
+    refresh: float = 300.0
+    share: float = 10.0
+    most: int = 30
+
+
+PACING = Pacing()
+
+RESOURCES: Mapping[str, Resource] = {
+    resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
+}
+"""What is told, by kind."""
+
+
+class _Told(Value):
+    """What was last written about a workload, and when (monotonic seconds)."""
+
+    reason: str
+    message: str
+    time: float
+
+
+class Teller(Struct):
+    """A teller of why workloads wait: one write for each change of a reason.
+
+    What is above the most of a minute comes later. `writes` counts the
+    workloads that were written to, `held_back` how often one had to wait for that, or because it
+    was written to, or could not be, just before.
+    """
+
+    client: Client
+    events: Recorder
+    pacing: Pacing
+    clock: Clock = time.monotonic
+    now: Now = utc_now
+    writes: int = 0
+    held_back: int = 0
+    _times: deque[float] = field(default_factory=deque)
+    _told: dict[Ref, _Told] = {}
+    _next: dict[Ref, float] = {}
+    """When each workload may be written to again."""
+    _backoffs: dict[Ref, Backoff] = {}
+    """Of those to which the last write failed."""
+
+    async def tell(
+        self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
+    ) -> bool:
+        """Write what differs, for the first workloads first. False if something is left.
+
+        `stored` are the conditions that the objects have.
+        """
+        blocked = {of.ref: of for of in workloads if of.ref.kind in RESOURCES}
+        told = dict.fromkeys((*stored, *self._told))
+        self._forget_others({*blocked, *told})
+        everything_told = True
+        for ref in [ref for ref in told if ref not in blocked]:
+            everything_told &= await self._change(ref, None)
+
+        different = [
+            of
+            for of in blocked.values()
+            if of.reason != NOT_KNOWN and self._differs(of, stored.get(of.ref))
+        ]
+        for of in sorted(different, key=self._is_only_reworded):
+            everything_told &= await self._change(of.ref, of)
+        return everything_told
+
+    def _is_only_reworded(self, blocked: Blocked) -> bool:
+        told = self._told.get(blocked.ref)
+        return told is not None and told.reason == blocked.reason
+
+    def _forget_others(self, refs: Collection[Ref]) -> None:
+        """Forget when other workloads may be written to again, if that is now."""
+        now = self.clock()
+        for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
+            del self._next[ref]
+            self._backoffs.pop(ref, None)
+
+    def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
+        """Return whether there is something to write.
+
+        After a write, the condition may not have arrived here yet, and if somebody takes it away,
+        that is no reason for haste.
+        """
+        told = self._told.get(blocked.ref)
+        desired = (blocked.reason, blocked.message)
+        if not told:
+            return stored is None or (stored.reason, stored.message) != desired
+        if told.reason != blocked.reason:
+            return True
+
+        is_lost = stored is None or stored.reason != blocked.reason
+        has_condition = blocked.ref.kind == POD_CLIQUE_SET.kind
+        differs = told.message != blocked.message or (has_condition and is_lost)
+        return differs and self.clock() - told.time >= self.pacing.refresh
+
+    async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
+        """Write one change. False if it has to come later."""
+        if not self._may_write(ref):
+            self.held_back += 1
+            return False
+        try:
+            await self._write(ref, blocked)
+        except NotFound:
+            self._told.pop(ref, None)
+        except ClusterError as error:
+            self._put_off(ref, error)
+            return False
+        self._backoffs.pop(ref, None)
+        return True
+
+    def _put_off(self, ref: Ref, error: ClusterError) -> None:
+        """Try again later: also what is refused, because rights may be granted at any time."""
+        if not self._backoffs and not isinstance(error, Conflict):
+            logger.warning("%s is not told why it waits: %s", ref, error.message)
+        backoff = self._backoffs.setdefault(ref, Backoff(random.random))
+        again = self.clock() + backoff.next(error.retry_after)
+        self._next[ref] = max(again, self._next.get(ref, again))
+
+    def _may_write(self, ref: Ref) -> bool:
+        now = self.clock()
+        while self._times and now - self._times[0] >= MINUTE:
+            self._times.popleft()
+        return len(self._times) < self.pacing.most and now >= self._next.get(ref, now)
+
+    async def _write(self, ref: Ref, blocked: Blocked | None) -> None:
+        target = ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace)
+        obj = await self.client.get(target)
+        after = (blocked.reason, blocked.message) if blocked else ("", "")
+        before = self._before(ref, obj)
+        is_other = before[0] != after[0]
+        has_condition = ref.kind == POD_CLIQUE_SET.kind
+        is_due = is_other or (has_condition and before != after)
+
+        if is_due and not obj["metadata"].get("deletionTimestamp"):
+            self._count(ref)
+            if has_condition:
+                await self._write_condition(target, obj, blocked)
+            if is_other:
+                self._record(obj, blocked)
+
+        self._told.pop(ref, None)
+        if blocked:
+            self._told[ref] = _Told(*after, self.clock())
+
+    def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
+        """Return the reason and the message that were told last, "" for none."""
+        if ref.kind == POD_CLIQUE_SET.kind:
+            stored = condition_of(obj, PLACEMENT_BLOCKED)
+            return text_at(stored, "reason"), text_at(stored, "message")
+        told = self._told.get(ref)
+        return (told.reason, told.message) if told else ("", "")
+
+    async def _write_condition(
+        self, target: ObjectRef, obj: Object, blocked: Blocked | None
+    ) -> None:
+        condition = None
+        if blocked:
+            generation = obj["metadata"].get("generation", 0)
+            condition = Condition(
+                PLACEMENT_BLOCKED, "True", blocked.reason, blocked.message, generation
+            )
+        patch = condition_patch(obj, PLACEMENT_BLOCKED, condition, timestamp(self.now()))
+        await self.client.patch(target, patch, subresource="status")
+
+    def _record(self, obj: Object, blocked: Blocked | None) -> None:
+        regarding = Regarding.of(obj)
+        if blocked:
+            note = f"{blocked.reason}: {blocked.message}"
+            self.events.record(regarding, "Warning", BLOCKED, note)
+        else:
+            self.events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
+
+    def _count(self, ref: Ref) -> None:
+        self.writes += 1
+        self._times.append(self.clock())
+        self._next[ref] = self.clock() + self.pacing.pause

@@ -1,0 +1,187 @@
+"""What the leader keeps of Pods, Workloads and PodGroups of Kubernetes, and how it finds them."""
+
+from typing import Any
+
+import pytest
+
+from app.cluster.leader_rows import (
+    WorkloadCaches,
+    read_grouped_pod,
+    read_unit_pod,
+)
+from app.facts.rows import KAI_TOPOLOGIES
+from app.kube.api import Object
+from app.stores.stores import Stores, fill
+from tests.pods import pod as recorded_pod
+
+
+def pod(name: str, workload: str = "w", group: str = "g", **fields: Any) -> Object:
+    metadata = {"name": name, "namespace": "ns", "uid": f"u-{name}", **fields.pop("metadata", {})}
+    reference = {"name": workload, "podGroup": group, **fields.pop("reference", {})}
+    spec = {"schedulerName": "kai-scheduler", "workloadRef": reference, **fields.pop("spec", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, **fields}
+
+
+MARKED = {"kai.scheduler/skip-podgrouper": "true", "pod-group-name": "pg"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "expected"),
+    [
+        pytest.param(pod("p"), ("", False, False, False), id="new"),
+        pytest.param(
+            pod("p", metadata={"annotations": MARKED}), ("pg", True, False, False), id="marked"
+        ),
+        pytest.param(
+            pod("p", metadata={"annotations": {"pod-group-name": "pg"}}),
+            ("", False, False, False),
+            id="named and not marked",
+        ),
+        pytest.param(pod("p", spec={"nodeName": "n"}), ("", False, True, False), id="bound"),
+        pytest.param(pod("p", status={"phase": "Failed"}), ("", False, False, True), id="finished"),
+        pytest.param(
+            pod("p", metadata={"deletionTimestamp": "2026-11-28T12:00:00Z"}),
+            ("", False, False, True),
+            id="being deleted",
+        ),
+    ],
+)
+def test_a_pod_of_a_group_is_kept_with_its_state(
+    obj: Object, expected: tuple[str, bool, bool, bool]
+) -> None:
+    kept = read_grouped_pod(obj)
+    assert kept is not None
+    assert (kept.settled_group, kept.marked, kept.bound, kept.ending) == expected
+    assert (kept.namespace, kept.name, kept.uid) == ("ns", "p", "u-p")
+
+
+OPTED_OUT = {"kai.scheduler/ignore-workload-api": "true"}
+
+
+@pytest.mark.parametrize(
+    ("obj", "is_kept"),
+    [
+        pytest.param(pod("p", workload=""), False, id="no Workload"),
+        pytest.param(pod("p", group=""), False, id="no group"),
+        pytest.param(pod("p", metadata={"annotations": OPTED_OUT}), False, id="opted out"),
+        pytest.param(
+            pod("p", metadata={"annotations": {**OPTED_OUT, **MARKED}}),
+            True,
+            id="opted out and still marked",
+        ),
+    ],
+)
+def test_a_pod_without_a_group_is_not_kept(obj: Object, is_kept: bool) -> None:
+    assert (read_grouped_pod(obj) is not None) is is_kept
+
+
+def workload(policy: Object, *groups: str) -> Object:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "w", "namespace": "ns", "uid": "w", "resourceVersion": "1"},
+        "spec": {"podGroups": [{"name": name, "policy": policy} for name in groups or ("g",)]},
+    }
+
+
+def caches(*objects: Object) -> WorkloadCaches:
+    filled = WorkloadCaches("kai-scheduler", Stores((KAI_TOPOLOGIES,))[KAI_TOPOLOGIES])
+    fill(filled.topologies, [])
+    stores = {
+        "Workload": filled.workloads,
+        "Pod": filled.pods,
+        "PodGroup": filled.instances,
+    }
+    for _, store in filled.stores:
+        fill(store, [obj for obj in objects if stores[obj["kind"]] is store])
+    return filled
+
+
+def instance(name: str, policy: Object, workload: str = "w") -> Object:
+    """A PodGroup of Kubernetes 1.36, made from the template "g" of a Workload, or of none."""
+    template = {"workload": {"workloadName": workload, "podGroupTemplateName": "g"}}
+    spec = {"podGroupTemplateRef": template} if workload else {}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {**spec, "schedulingPolicy": policy},
+    }
+
+
+def member(name: str, of: str) -> Object:
+    """A Pod that names a PodGroup of Kubernetes."""
+    obj = pod(name, metadata={"resourceVersion": "1"})
+    obj["spec"] = {"schedulerName": "kai-scheduler", "schedulingGroup": {"podGroupName": of}}
+    return obj
+
+
+BASIC: Object = {"basic": {}}
+GANG: Object = {"gang": {"minCount": 1}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "together"),
+    [
+        pytest.param([instance("i", BASIC), instance("j", BASIC)], True, id="of one basic group"),
+        pytest.param([instance("i", GANG), instance("j", GANG)], False, id="of gangs"),
+        pytest.param([instance("i", BASIC, ""), instance("j", BASIC, "")], False, id="of nothing"),
+        pytest.param([], False, id="not known yet"),
+    ],
+)
+def test_pods_of_podgroups_are_together_if_their_group_is_basic(
+    objects: list[Object], together: bool
+) -> None:
+    cached = caches(*objects, member("a", "i"), member("b", "j"))
+    for name, other in ("ab", "ba"):
+        kept = cached.pods.get("ns", name)
+        assert kept is not None
+        found = {each.name for each in cached.pods_of(cached.key_of(kept))}
+        assert found == ({name, other} if together else {name})
+
+
+def replica(name: str, key: str) -> Object:
+    return pod(name, reference={"podGroupReplicaKey": key}, metadata={"resourceVersion": "1"})
+
+
+def test_caches_are_synced_once_all_of_them_are_filled() -> None:
+    empty = WorkloadCaches("kai-scheduler", Stores((KAI_TOPOLOGIES,))[KAI_TOPOLOGIES])
+    assert not empty.synced
+    assert caches().synced
+    partly = WorkloadCaches("kai-scheduler", empty.topologies)
+    for _, store in partly.stores:
+        fill(store, [])
+    assert not partly.synced
+
+
+def test_replicas_of_a_gang_have_keys_of_their_own() -> None:
+    cached = caches(workload({"gang": {"minCount": 1}}), replica("a", "0"), replica("b", "1"))
+    a, b = (cached.pods.get("ns", name) for name in "ab")
+    assert a is not None
+    assert b is not None
+    assert cached.key_of(a) != cached.key_of(b)
+    assert [pod.name for pod in cached.pods_of(cached.key_of(a))] == ["a"]
+    assert [pod.name for pod in cached.pods_of(cached.key_of(b))] == ["b"]
+
+
+def test_replicas_of_a_basic_group_have_one_key() -> None:
+    cached = caches(workload({"basic": {}}), replica("a", "0"), replica("b", "1"))
+    a, b = (cached.pods.get("ns", name) for name in "ab")
+    assert a is not None
+    assert b is not None
+    assert cached.key_of(a) == cached.key_of(b)
+    assert {pod.name for pod in cached.pods_of(cached.key_of(a))} == {"a", "b"}
+    # the key that a replica would have in a gang is that of no group
+    assert list(cached.pods_of(("ns", a.ref.key))) == []
+
+
+def test_a_pod_with_the_claim_of_a_unit_is_kept_while_it_lasts() -> None:
+    obj = recorded_pod("lws-worker")
+    entry = {"name": "mnnvl", "resourceClaimTemplateName": "lws-a-2-mnnvl-template"}
+    obj["spec"]["resourceClaims"] = [entry]
+    kept = read_unit_pod(obj)
+    assert kept is not None
+    assert (kept.namespace, kept.base_name, kept.mode) == ("ns", "lws-a-2", "template")
+    assert read_unit_pod({**obj, "status": {"phase": "Succeeded"}}) is None
+    del obj["spec"]["resourceClaims"]
+    assert read_unit_pod(obj) is None

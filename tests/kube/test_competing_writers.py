@@ -1,0 +1,67 @@
+"""Fights are seen."""
+
+from app.kube.competing_writers import MAX_KEYS, Rewrites, same
+
+KEY = ("ns", "gang")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def counted(clock: Clock, times: list[float]) -> Rewrites:
+    rewrites = Rewrites(tolerated=3, window=60, clock=clock)
+    for time in times:
+        clock.now = time
+        rewrites.count(KEY)
+    return rewrites
+
+
+def test_a_few_writes_are_no_fight() -> None:
+    rewrites = counted(Clock(), [0, 1])
+    assert (rewrites.pause(KEY), rewrites.fights) == (None, 0)
+
+
+def test_as_many_as_tolerated_within_the_window_pause_until_the_first_has_left_it() -> None:
+    clock = Clock()
+    rewrites = counted(clock, [0, 10, 20])
+    assert (rewrites.pause(KEY), rewrites.fights) == (40, 1)
+    clock.now = 60
+    assert (rewrites.pause(KEY), rewrites.fights) == (None, 1)
+
+
+def test_slow_writes_never_pause() -> None:
+    assert counted(Clock(), [0, 50, 100, 150, 200]).pause(KEY) is None
+
+
+def test_other_keys_are_not_held_up() -> None:
+    rewrites = counted(Clock(), [0, 0, 0])
+    assert rewrites.pause(("ns", "other")) is None
+
+
+def test_what_may_be_written_is_counted_until_it_is_a_fight() -> None:
+    rewrites = Rewrites(tolerated=2, window=60, clock=Clock())
+    assert [rewrites.may(KEY) for _ in range(3)] == [True, True, False]
+    assert rewrites.fights == 1
+
+
+def test_the_same_written_again_has_the_same_key() -> None:
+    patch = {"spec": {"a": 1, "b": [2, 1]}}
+    assert same("gang", patch) == same("gang", {"spec": {"b": [2, 1], "a": 1}})
+    others = [
+        same("other", patch),
+        same("gang", {"spec": {"a": 1, "b": [1, 2]}}),
+        same("gang", [patch]),
+    ]
+    assert same("gang", patch) not in others
+    assert len(set(others)) == 3
+
+
+def test_memory_is_bounded_the_oldest_is_forgotten() -> None:
+    rewrites = counted(Clock(), [0, 0, 0])
+    for number in range(MAX_KEYS):
+        rewrites.count(("ns", str(number)))
+    assert rewrites.pause(KEY) is None
