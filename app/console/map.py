@@ -1,16 +1,18 @@
-"""The map of a topology: free capacity in each domain, or the room for requested pods."""
+"""The map of a topology: who uses the GPUs of each domain, or the room for requested pods."""
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from app.base.groups import by_key
 from app.base.value import Value
+from app.console.colours import Bar, Colours, used_words
 from app.console.page import Values
 from app.explain.answers.topology import DomainReport, RoomAnswer, domain_reports
 from app.explain.reasons.reason import counted, plain
-from app.explain.state.domains import Path
+from app.explain.state.domains import Domain, Path
 from app.explain.state.levels import Topology
 from app.facts.grove.topology import Level
 
@@ -20,14 +22,16 @@ MOST_NAMED = 300
 
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
 """CSS classes of cells: (the most letters of a name, class)."""
+_LONG = 14
+"""The letters of a name from which the beginning and end that all names share are left out."""
 
 
 class Cell(Value):
     """A domain on the map: its CSS classes, words and path.
 
     `number` is the free capacity, or the number of pods for which there is room. If there are few
-    cells, each has its `name`. In a map without groups, it also has its parent (`inside`) and says
-    how many of its nodes are `closed`.
+    cells, each has its `name` and a `bar` of who uses its GPUs. In a map without groups, it also
+    has its parent (`inside`) and says how many of its nodes are `closed`.
     """
 
     classes: str
@@ -37,6 +41,7 @@ class Cell(Value):
     name: str = ""
     inside: str = ""
     closed: str = ""
+    bar: Bar = ()
 
 
 def drawn(
@@ -57,14 +62,22 @@ def drawn(
     if depth is None:
         return None
 
+    domains = topology.domains.within(depth, at)
     reports = domain_reports(topology, depth, at)
     asked = _RoomOnMap(room)
     named = len(reports) <= MOST_NAMED
     inside = by_key((report.path[:-1], report) for report in reports)
     if worst:
         inside = {at: sorted(reports, key=asked.badness)}
-    here = topology.domains.domains_of(gang_nodes, depth)
-    cell = partial(_cell, asked=asked, here=here, named=named)
+    colours = Colours(topology.index) if named and topology.index.room_is_known else None
+    cell = partial(
+        _cell,
+        asked=asked,
+        here=topology.domains.domains_of(gang_nodes, depth),
+        names=_short(report.path[-1] for report in reports) if named else {},
+        colours=colours,
+        nodes={domain.path: domain.nodes for domain in domains},
+    )
     groups = [
         {**_group(parent, at, own, asked), "cells": [cell(parent, report) for report in own]}
         for parent, own in inside.items()
@@ -77,8 +90,13 @@ def drawn(
         "named": named,
         "linked": named and depth < len(topology.keys),
         "fills_room": asked.depth == depth,
-        "width": _width(report.path[-1] for report in reports) if named else "",
+        "width": _width(cell.name for group in groups for cell in group["cells"]),
+        "colours": list(colours.legend(_nodes_of(domains))) if colours else [],
     }
+
+
+def _nodes_of(domains: Iterable[Domain]) -> list[int]:
+    return [position for domain in domains for position in domain.nodes]
 
 
 class _RoomOnMap:
@@ -123,8 +141,9 @@ class _RoomOnMap:
         # The part of the requested pods for which there is room, in sixteenths.
         shade = f"f{round(16 * self._rooms[path] / self._wanted)}"
         if self._rooms[path] >= self._wanted:
-            return [shade, "ask"]
-        return [shade, "best"] if path == self._roomiest and self._rooms[path] else [shade]
+            return [shade, "fit", "ask"]
+        best = path == self._roomiest and self._rooms[path]
+        return [shade, "fit", "best"] if best else [shade, "fit"]
 
 
 def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomOnMap) -> Values:
@@ -188,14 +207,23 @@ def _band(
 
 
 def _cell(
-    parent: Path, report: DomainReport, *, asked: _RoomOnMap, here: set[Path | None], named: bool
+    parent: Path,
+    report: DomainReport,
+    *,
+    asked: _RoomOnMap,
+    here: set[Path | None],
+    names: Mapping[str, str],
+    colours: Colours | None,
+    nodes: Mapping[Path, Sequence[int]],
 ) -> Cell:
+    """Return the cell of a domain. `names` has the names to show, or none if there are too many."""
     free = "?" if report.free is None else plain(report.free)
     of_all = f"{free} of {plain(report.gpus)}"
     room = asked.room_in(report.path)
     closed = f"{report.closed} closed" if report.closed else ""
     is_here = report.path in here
 
+    used = used_words(colours.used_in(nodes[report.path])) if colours else ""
     for_pods = "" if room is None else f"room for {room}"
     has_pods = "has pods of the set shown" if is_here else ""
     first = f"{report.path[-1]}: {of_all} GPUs free"
@@ -203,22 +231,50 @@ def _cell(
 
     cell = Cell(
         classes=" ".join([*marks, *["here"] * is_here, *["odd"] * bool(closed)]),
-        title=", ".join(filter(None, (first, closed, for_pods, has_pods))),
+        title=", ".join(filter(None, (first, closed, for_pods, used, has_pods))),
         at="/".join(report.path),
         number=free if room is None else str(room),
     )
-    return _named(cell, parent, report, of_all if room is None else str(room)) if named else cell
-
-
-def _named(cell: Cell, parent: Path, report: DomainReport, number: str) -> Cell:
-    closed = f"{report.closed} closed" if report.closed else ""
+    if not names:
+        return cell
     return replace(
         cell,
-        number=number,
-        name=report.path[-1],
+        number=of_all if room is None else str(room),
+        name=names[report.path[-1]],
         inside="/".join(report.path[len(parent) : -1]),
         closed="closed" if report.closed == report.nodes == 1 else closed,
+        bar=colours.bar(nodes[report.path]) if colours and room is None else (),
     )
+
+
+def _short(names: Iterable[str]) -> Mapping[str, str]:
+    """Return the name to show for each name.
+
+    Of long names, such as `ip-10-0-1-7.eu-central-1.compute.internal`, it leaves out the words
+    that all of them begin with, and the domain that all of them end with: `…1-7…`.
+    """
+    names = set(names)
+    if len(names) < 2 or max(map(len, names)) <= _LONG:
+        return {name: name for name in names}
+    first = _shared_words(names, "-.")
+    last = _shared_words([name[::-1] for name in names], ".")
+    if min(map(len, names)) <= first + last:
+        last = 0
+    return {
+        name: f"{'…' * (first > 0)}{name[first : len(name) - last]}{'…' * (last > 0)}"
+        for name in names
+    }
+
+
+def _shared_words(names: Collection[str], ends: str) -> int:
+    """Return how many letters the words have that all names begin with.
+
+    A word ends with one of the letters `ends`.
+    """
+    # All names share what the first and the last one share.
+    pairs = zip(min(names), max(names), strict=False)
+    shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    return max((place for place, pair in enumerate(shared, 1) if pair[0] in ends), default=0)
 
 
 def _share(report: DomainReport) -> int:

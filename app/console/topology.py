@@ -1,27 +1,33 @@
 """The page Topology.
 
-It shows levels and their coverage, inconsistent labels, room for pods, and free capacity on a map.
+It shows levels and their coverage, inconsistent labels, room for pods, and on a map what is free
+and who uses the GPUs.
 """
 
 from collections import Counter
 from urllib.parse import urlencode
 
+from msgspec.structs import asdict
+
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
+from app.explain.answers.gpu_users import gpu_users, gpus_used
 from app.explain.answers.topology import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
 from app.explain.output.topology_text import free_words, search_text
-from app.explain.reasons.reason import counted, listed, plain
+from app.explain.reasons.reason import amount, counted, listed, plain
 from app.explain.state.amounts import gpus_of
 from app.explain.state.domains import Path
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology, topology_of
 from app.explain.state.snapshot import TITLES
 from app.facts.identity import Ref
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.pod import Pod
 from app.stores.related_lists import ASKED
 
 MOST_OUTSIDE = 100
+MOST_USERS = 10
 MOST_NODES = 256
 MOST_PODS = 100_000
 MOST_GPUS = 1024
@@ -62,6 +68,7 @@ def _read(index: Index, query: Query) -> Values:
         "path": at,
         "map": drawn(topology, at, answer, gang_nodes or frozenset(), worst=order["worst"]),
         **order,
+        **_users(topology, at),
         "nodes": _nodes(topology, at),
         "options": {"at": bool(at), "gang": gang_nodes is not None, **_options(topology, query)},
     }
@@ -199,6 +206,32 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
     return sorted(sets, key=named)
 
 
+# Who uses the GPUs.
+
+
+def _users(topology: Topology, at: Path) -> Values:
+    """Return the workloads that use most GPUs in a domain, or in the whole cluster."""
+    index = topology.index
+    if not index.room_is_known:
+        return {"users": ()}
+    domains = topology.domains.within(len(at), at) if at else []
+    names = (index.nodes[position].name for domain in domains for position in domain.nodes)
+    users = gpu_users(index, names if at else None)
+    rest = users[MOST_USERS:]
+    return {
+        "users": [
+            {
+                **asdict(user),
+                "gpus": plain(user.gpus),
+                "shown": user.workload.kind in ASKED,
+            }
+            for user in users[:MOST_USERS]
+        ],
+        "users_left": len(rest),
+        "gpus_left": plain(sum(user.gpus for user in rest)),
+    }
+
+
 # The nodes of one domain.
 
 
@@ -220,7 +253,9 @@ def _node(index: Index, position: int) -> Values:
     node = index.nodes[position]
     gpus = gpus_of(node.allocatable)
     free = plain(index.free_gpus[position]) if index.room_is_known else "?"
-    groups = dict.fromkeys(_group_of(index, pod) for pod in index.pods_on.get(node.name, ()))
+    groups: Counter[Ref] = Counter()
+    for pod in index.pods_on.get(node.name, ()):
+        groups[_group_of(index, pod)] += gpus_used(index, pod, node)
     why = ["cordoned"] if node.unschedulable else []
     why += [] if node.ready else ["not ready"]
     why += [node.pressure] if node.pressure else []
@@ -231,7 +266,10 @@ def _node(index: Index, position: int) -> Values:
         "free": f"{free} of {plain(gpus)}",
         "state": "warning" if why else "well",
         "words": ", ".join(why) or "takes pods",
-        "groups": list(groups)[:_FEW_GROUPS],
+        "groups": [
+            (ref, amount(GPU, used) if used else "")
+            for ref, used in groups.most_common(_FEW_GROUPS)
+        ],
         "more": max(0, len(groups) - _FEW_GROUPS),
     }
 

@@ -75,12 +75,13 @@ class Holder(Value):
 
 def holders_of(gang: Gang, pods: Iterable[Pod]) -> list[Holder]:
     """Return the workloads of pods that hold room, most pods first."""
-    groups = by_key((_workload(pod), pod) for pod in pods)
+    groups = by_key((workload_of(pod), pod) for pod in pods)
     found = [Holder(ref, tuple(own)) for ref, own in groups.items()]
     return sorted(found, key=lambda holder: (-len(holder.pods), holder.ref))
 
 
-def _workload(pod: Pod) -> Ref:
+def workload_of(pod: Pod) -> Ref:
+    """Return the PodCliqueSet of a pod, or else its controller, its PodGroup, or the pod."""
     if pod.place.pcs:
         return Ref("PodCliqueSet", pod.namespace, pod.place.pcs)
     if pod.controller:

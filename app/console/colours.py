@@ -1,0 +1,85 @@
+"""The colours of the map: the queues that use the GPUs of a domain, and what is free or closed."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from app.explain.answers.gpu_users import gpus_by_queue, users_by_node
+from app.explain.reasons.reason import plain
+from app.explain.state.index import Index
+
+MOST = 4
+"""The most queues that have a colour of their own: those that use most GPUs of the cluster."""
+OTHERS = "q0"
+FREE = "free"
+CLOSED = "shut"
+"""CSS classes: GPUs of other queues or none, free ones, and unused ones of closed nodes."""
+WIDTH = 100
+"""The width of a bar, in its own units."""
+
+Bar = tuple[tuple[str, int, int], ...]
+"""The parts of a bar: the CSS class, the begin and the width of each."""
+
+
+class Colours:
+    """The CSS class of each queue that has a colour.
+
+    The classes go by the names of the queues, so that a queue has one colour on each map.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._users = users_by_node(index)
+        used = gpus_by_queue(user for users in self._users.values() for user in users)
+        del used[""]
+        most = sorted(used, key=lambda queue: (-used[queue], queue))[:MOST]
+        self._classes = {queue: f"q{number}" for number, queue in enumerate(sorted(most), 1)}
+
+    def used_in(self, nodes: Iterable[int]) -> Mapping[str, int]:
+        """Return the GPUs in use on some nodes by queue, in thousandths, most first.
+
+        "" stands for pods in no queue.
+        """
+        names = (self._index.nodes[position].name for position in nodes)
+        used = gpus_by_queue(user for name in names for user in self._users.get(name, ()))
+        return dict(used.most_common())
+
+    def bar(self, nodes: Sequence[int]) -> Bar:
+        """Return the bar of a domain with these nodes. () if it has no GPUs."""
+        index = self._index
+        gpus = sum(index.gpus[position] for position in nodes)
+        parts = dict.fromkeys([*self._classes.values(), OTHERS], 0)
+        for queue, amount in self.used_in(nodes).items():
+            parts[self._classes.get(queue, OTHERS)] += amount
+        # Parts of a shared GPU that nobody requests are not free either.
+        left = sum(index.left_gpus[position] for position in nodes)
+        parts[OTHERS] += max(0, gpus - left - sum(parts.values()))
+        parts[FREE] = sum(index.free_gpus[position] for position in nodes)
+        parts[CLOSED] = left - parts[FREE]
+        return tuple(_laid_out(parts, max(gpus, sum(parts.values()))))
+
+    def legend(self, nodes: Iterable[int]) -> Iterator[tuple[str, str]]:
+        """Yield the CSS class and the words of each colour, such as `team-llm: 40`."""
+        used = self.used_in(nodes)
+        for queue, name in self._classes.items():
+            if queue in used:
+                yield name, f"{queue}: {plain(used[queue])}"
+        others = sum(used[queue] for queue in used.keys() - self._classes.keys() - {""})
+        words = [f"other queues: {plain(others)}"] if others else []
+        words += [f"in no queue: {plain(used[''])}"] if "" in used else []
+        if words:
+            yield OTHERS, ", ".join(words)
+
+
+def used_words(used: Mapping[str, int]) -> str:
+    """Return who uses GPUs: `used by research 8, in no queue 4`."""
+    named = [f"{queue or 'pods in no queue'} {plain(amount)}" for queue, amount in used.items()]
+    return f"used by {', '.join(named)}" if named else ""
+
+
+def _laid_out(parts: Mapping[str, int], whole: int) -> Iterator[tuple[str, int, int]]:
+    begin = 0
+    for name, amount in parts.items():
+        end = begin + amount
+        left, right = (round(WIDTH * place / whole) for place in (begin, end)) if whole else (0, 0)
+        if right > left:
+            yield name, left, right - left
+        begin = end
