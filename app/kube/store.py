@@ -144,7 +144,7 @@ class WatchStore(Generic[T]):
         passed = self._noted.get(key, seen)
         if _is_older(self._version, version) and not _is_older(version, passed):
             self._noted[key] = version
-            self._set(key, self._kept(key, obj, self._most + 1))
+            self._set(key, self._kept(key, obj, 0))
 
     def forget(self) -> None:
         """Empty the store until the next list, because the watch was not running for some time."""
@@ -181,7 +181,7 @@ class WatchStore(Generic[T]):
         for item in items:
             key = _key(item)
             self._listed.add(key)
-            self._replace(key, item, length or self._most + 1)
+            self._replace(key, item, length)
 
     def take_streamed(self, event: WatchEvent) -> None:
         """Store an object of a streaming list.
@@ -203,7 +203,7 @@ class WatchStore(Generic[T]):
                 self._remove(key)
             return
         self._listed.add(key)
-        self._replace(key, event.object, event.length or self._most + 1)
+        self._replace(key, event.object, event.length)
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
         """Remove those of `keys` that are not in the list.
@@ -235,7 +235,7 @@ class WatchStore(Generic[T]):
             return version
         key = _key(event.object)
         if event.type != "DELETED":
-            self._replace(key, event.object, event.length or self._most + 1)
+            self._replace(key, event.object, event.length)
         elif not self._was_noted_after(key, version):
             self._noted.pop(key, None)
             self._remove(key)
@@ -294,9 +294,10 @@ class WatchStore(Generic[T]):
             self._set(key, self._kept(key, obj, length))
 
     def _kept(self, key: Key, obj: Object, length: int) -> T | None:
-        """Return what is stored of an object of at most `length` bytes."""
+        """Return what is stored of an object of at most `length` bytes, 0 if that is not known."""
         value = self._project(obj)
-        is_small = value is None or length <= self._most or len(to_json(value)) <= self._most
+        is_known_small = 0 < length <= self._most
+        is_small = value is None or is_known_small or len(to_json(value)) <= self._most
         if value is None or (is_small and not self._is_cut(value)):
             self.too_large.pop(key, None)
         else:

@@ -1,4 +1,7 @@
-"""One request on both ways to an answer: over ASGI, and over a connection of our own, without TLS."""
+"""One request on both ways to an answer: over ASGI, and over a connection of our own, without TLS.
+
+Both ship: `uvicorn app.asgi:app` has the first, `grove-admission serve` the second.
+"""
 
 import asyncio
 import contextlib

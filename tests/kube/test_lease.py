@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,6 +19,9 @@ from app.objects.resource import LEASE
 from tests.effort import tries
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.wire import Wire
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -370,27 +373,18 @@ def test_timing_that_cannot_be_safe_is_refused(seconds: tuple[float, float, floa
         LeaseTiming(*seconds)
 
 
-class FaultyClient:
+class BadNetwork(Wire):
     """One candidate's way to the cluster: slow, failing before or after the effect, hung, or late:
     the caller has long given up when the write arrives.
     """
 
     def __init__(self, cluster: MemoryClient, dice: random.Random) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._dice = dice
         self._trouble_until = 0.0
         self._late: set[asyncio.Task[Any]] = set()
 
-    async def get(self, *args: Any, **kwargs: Any) -> Object:
-        return await self._through(lambda: self._cluster.get(*args, **kwargs))
-
-    async def create(self, *args: Any, **kwargs: Any) -> Object:
-        return await self._through(lambda: self._cluster.create(*args, **kwargs))
-
-    async def patch(self, *args: Any, **kwargs: Any) -> Object:
-        return await self._through(lambda: self._cluster.patch(*args, **kwargs))
-
-    async def _through(self, call: Callable[[], Awaitable[Object]]) -> Object:
+    async def through(self, call: Callable[[], Awaitable[T]]) -> T:
         if virtual.now() > self._trouble_until and self._dice.random() < 0.03:
             self._trouble_until = virtual.now() + self._dice.uniform(1, 40)
         await asyncio.sleep(self._dice.expovariate(20))
@@ -398,7 +392,7 @@ class FaultyClient:
             return await call()
         return await self._fault(call)
 
-    async def _fault(self, call: Callable[[], Awaitable[Object]]) -> Object:
+    async def _fault(self, call: Callable[[], Awaitable[T]]) -> T:
         kind = self._dice.choice(["refused", "lost", "hung", "late", "slow", "slow answer", "fine"])
         if kind == "refused":
             raise Unavailable("refused")
@@ -416,7 +410,7 @@ class FaultyClient:
             raise Unavailable("the answer was lost")
         return answer
 
-    def _send_late(self, call: Callable[[], Awaitable[Object]], delay: float) -> None:
+    def _send_late(self, call: Callable[[], Awaitable[Any]], delay: float) -> None:
         async def send() -> None:
             await asyncio.sleep(delay)
             try:
@@ -441,7 +435,7 @@ def test_never_two_leaders_whatever_faults_there_are() -> None:
             """Stopped and started again now and then, like a Pod: each time with a new identity."""
             for life in range(100):
                 identity = f"{name}-{life}"
-                contender = elector(FaultyClient(cluster, dice), identity, random=dice.random)
+                contender = elector(BadNetwork(cluster, dice), identity, random=dice.random)
                 work = stage.work(identity, lambda: dice.uniform(0, 4.5))
                 try:
                     async with asyncio.timeout(dice.uniform(20, 400)):

@@ -348,6 +348,16 @@ def test_a_long_object_of_which_little_is_kept_is_stored(bounded: WatchStore[Kep
     assert (names(bounded), set(bounded.too_large)) == (["a"], set())
 
 
+def test_an_object_whose_length_nobody_has_counted_is_measured(
+    bounded: WatchStore[Kept],
+) -> None:
+    bounded.note(obj("a", 1, LARGE))
+    bounded.note(obj("b", 2))
+    bounded.apply(WatchEvent("ADDED", obj("c", 3, LARGE)))
+    bounded.apply(WatchEvent("ADDED", obj("d", 4)))
+    assert (names(bounded), set(bounded.too_large)) == (["b", "d"], {("ns", "a"), ("ns", "c")})
+
+
 def test_a_value_that_is_cut_is_stored_and_named(bounded: WatchStore[Kept]) -> None:
     bounded.apply(WatchEvent("ADDED", obj("a", 1, "cut"), length=2**20))
     assert (names(bounded), set(bounded.too_large)) == (["a"], {("ns", "a")})

@@ -1,6 +1,9 @@
 """One random schedule, made of one seed: users, Grove's operator and administrators act, servers
 and leaders are killed, and the network is bad. Then all is calm, and after a while the
 invariants hold.
+
+Whole servers run here, over sockets and in real time. `tests/reconcilers/servers.py` has the parts
+of a server that write owners, in virtual time.
 """
 
 import asyncio

@@ -6,22 +6,13 @@ server. Nothing that running pods use is ever deleted.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
 from jsonpatch import apply_patch
 
-from app.admission.decide import Handler
-from app.admission.review import Request
-from app.admission.verdict import Later, Verdict
-from app.cluster.cluster import Cluster
-from app.cluster.leader_rows import CLIQUES, UNIT_PODS
-from app.cluster.pods import ClaimUsers
-from app.cluster.resources import MnnvlResources
-from app.cluster.units import UnitOwners
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE_SET,
@@ -29,32 +20,22 @@ from app.facts.kinds import (
     POD_GANG_MAP,
     RESOURCE_CLAIM,
 )
-from app.facts.rows import GANGS, NODES
-from app.kube.api import Object, ObjectRef, Selection, WatchEvent
-from app.kube.competing_writers import Rewrites
-from app.kube.events import Recorder
-from app.kube.loop import Loop
-from app.kube.watch import run_store
+from app.kube.api import Object, ObjectRef, Selection
 from app.objects.resource import Resource
-from app.reconcilers import mnnvl_resources, podgang
-from app.reconcilers.mnnvl_resources import MnnvlResourcesReconciler
-from app.reconcilers.podgang import PodGangReconciler
-from app.reconcilers.writing import Writing
 from app.rules.mnnvl.plan import desired_resource
-from app.stores.stores import Stores, selection_of
-from app.webhooks.podgang import PodGangDeletionWebhook, PodGangWebhook
+from app.webhooks.podgang import PodGangWebhook
 from tests import builders
 from tests.builders import injection_into
-from tests.cluster.offline import configured
 from tests.cluster.watched import WatchedMemory
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
 from tests.kube.memory.objects import check_preconditions, patched
+from tests.kube.memory.wire import Wire
+from tests.reconcilers.servers import NAMESPACE, Server, gang_request, judged
 
 T = TypeVar("T")
 
 ADOPTED = "grove.io/mnnvl-resources-adopted"
-NAMESPACE = "ns"
 SET_UID = "uid-train"
 CLIQUES_OF = {"train-0": "train-0-worker", "train-0-pool-0": "train-0-pool-1-leader"}
 """The PodGangs of the set `train`, each with its PodClique of scope `clique`."""
@@ -78,7 +59,7 @@ class Api(WatchedMemory):
         before = await self.get(ref)
         stored = patched(before, patch)
         check_preconditions(ref.resource, ref.name, before, stored["metadata"])
-        verdict = await judged(self.webhook, request("UPDATE", stored, before))
+        verdict = await judged(self.webhook, gang_request("UPDATE", stored, before))
         changed = apply_patch(stored, list(verdict.patch))
         value = changed["metadata"].get("annotations", {})
         annotations = [{"op": "add", "path": "/metadata/annotations", "value": value}]
@@ -86,14 +67,15 @@ class Api(WatchedMemory):
         return await super().patch(ref, annotations, **options)
 
 
-class Wire:
-    """The connection of one server to `api`.
+class Mortal(Wire):
+    """The connection of a server that is killed at its call number `last`.
 
-    The server is killed at its call number `last`, before or, if `lost`, after its effect. Watches
-    of `late` resources deliver nothing until `arrived` is set.
+    It ends before or, if `lost`, after the effect of the call. Watches of `late` resources deliver
+    nothing until `arrived` is set.
     """
 
     def __init__(self, api: Api) -> None:
+        super().__init__(api)
         self.last = NEVER
         self.lost = False
         self.made = 0
@@ -101,45 +83,26 @@ class Wire:
         self.is_upgraded = False
         self.late = frozenset[Resource]()
         self.arrived = asyncio.Event()
-        self._api = api
 
     def served_version(self, resource: Resource) -> str | None:
         if resource == POD_GANG_MAP and not self.is_upgraded:
             return None
-        return self._api.served_version(resource)
+        return super().served_version(resource)
 
-    async def get(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._api.get, *arguments, **options)
-
-    async def list(self, *arguments: Any, **options: Any) -> Any:
-        return await self._call(self._api.list, *arguments, **options)
-
-    async def create(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._api.create, *arguments, **options)
-
-    async def patch(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._api.patch, *arguments, **options)
-
-    async def delete(self, *arguments: Any, **options: Any) -> None:
-        await self._call(self._api.delete, *arguments, **options)
-
-    async def watch(self, selection: Selection, **options: Any) -> AsyncGenerator[WatchEvent, None]:
-        async with aclosing(self._api.watch(selection, **options)) as events:
-            async for event in events:
-                if selection.resource in self.late:
-                    await self.arrived.wait()
-                yield event
-
-    async def _call(self, call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+    async def through(self, call: Callable[[], Awaitable[T]]) -> T:
         self.made += 1
         number = self.made
         if number > self.last or (number == self.last and not self.lost):
             await self._die()
         await asyncio.sleep(0.01)
-        answer = await call(*arguments, **options)
+        answer = await call()
         if number == self.last:
             await self._die()
         return answer
+
+    async def delivers(self, selection: Selection) -> None:
+        if selection.resource in self.late:
+            await self.arrived.wait()
 
     def end_at(self, call: int, *, lost: bool) -> None:
         """Let the server end at its call number `call` from now on."""
@@ -151,94 +114,17 @@ class Wire:
         await asyncio.Event().wait()
 
 
-class Server:
-    """A server with its caches, its webhooks for PodGangs and, if it leads, its reconcilers."""
+class MortalServer(Server):
+    """A server over its own connection, whose discovery can see the upgrade of Grove."""
 
     def __init__(self, api: Api) -> None:
-        self.wire = wire = Wire(api)
-        configuration = configured("grove-topology", False)
-        self._cluster = cluster = Cluster(wire, configuration, api.discovery)
-        self._cliques = Stores((CLIQUES, UNIT_PODS))
-        self.webhook = PodGangWebhook(cluster.facts, cluster.owners)
-        self.deletion = PodGangDeletionWebhook(cluster.owners)
-        self._recorder = Recorder(wire, "test")
-        self._resources = self._resources_loop()
-        self._loops = [self._podgang_loop(), self._resources]
-
-    def _podgang_loop(self) -> Loop:
-        cluster = self._cluster
-        rewrites = Rewrites(clock=virtual.now)
-        gangs = cluster.stores[GANGS]
-        reconciler = PodGangReconciler(
-            Writing(self.wire, self._recorder, rewrites),
-            gangs,
-            cluster.facts,
-            cluster.owners,
-            gives_back=lambda: self._resources.depth > 0,
-        )
-        loop = Loop(reconciler, workers=2, random=lambda: 0.5)
-        podgang.subscribe(loop, cluster.stores, "grove-topology")
-        podgang.subscribe_to_resources(loop, cluster.stores, self._cliques[CLIQUES])
-        return loop
-
-    def _resources_loop(self) -> Loop:
-        cluster = self._cluster
-        cliques = self._cliques[CLIQUES]
-        reconciler = MnnvlResourcesReconciler(
-            Writing(self.wire, self._recorder, Rewrites(clock=virtual.now)),
-            cliques,
-            cluster.facts,
-            cluster.stores,
-            MnnvlResources(self.wire, cluster.facts, cluster.stores),
-            cluster.owners,
-            pods=self._cliques[UNIT_PODS],
-            units=UnitOwners(self.wire),
-            users=ClaimUsers(self.wire),
-            collect_after=300.0,
-            clock=virtual.now,
-        )
-        loop = Loop(reconciler, workers=2, random=lambda: 0.5)
-        mnnvl_resources.subscribe(
-            loop, cliques, self._cliques[UNIT_PODS], cluster.stores, cluster.owners
-        )
-        return loop
+        self.wire = Mortal(api)
+        super().__init__(self.wire, api.discovery, topology=False)
 
     def upgraded(self) -> None:
         """Its discovery has seen the CRD of PodGangMaps."""
         self.wire.is_upgraded = True
-        for loop in self._loops:
-            loop.add_all()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """It runs, and is killed at the end of the block."""
-        rows = [*self._cluster.stores, *self._cliques]
-        watching = [
-            asyncio.create_task(run_store(self.wire, store, selection_of(row)))
-            for row, store in rows
-            if row is not NODES
-        ]
-        for row, store in rows:
-            if row is not NODES:
-                await store.until_synced()
-        try:
-            yield
-        finally:
-            await _ended(watching)
-
-    @asynccontextmanager
-    async def leading(self) -> AsyncIterator[None]:
-        working = [asyncio.create_task(loop.run()) for loop in self._loops]
-        try:
-            yield
-        finally:
-            await _ended(working)
-
-
-async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+        self.reconcile_everything()
 
 
 class Grove:
@@ -247,7 +133,7 @@ class Grove:
     A PodGang is deleted `pause` seconds after that was allowed.
     """
 
-    def __init__(self, api: Api, server: Server, pause: float = 0.0) -> None:
+    def __init__(self, api: Api, server: MortalServer, pause: float = 0.0) -> None:
         self._api = api
         self._server = server
         self._pause = pause
@@ -264,37 +150,12 @@ class Grove:
             stored = await self._api.get(ref)
             if ADOPTED not in stored["metadata"].get("annotations", {}):
                 break
-            if (await judged(self._server.deletion, request("DELETE", stored))).allowed:
+            if (await judged(self._server.deletion, gang_request("DELETE", stored))).allowed:
                 break
             await asyncio.sleep(1)
         await asyncio.sleep(self._pause)
         await self._api.delete(ref)
         self._api.collect_garbage()
-
-
-def request(operation: str, obj: Object, old: Object | None = None) -> Request:
-    return Request(
-        uid="1",
-        group=POD_GANG.group,
-        kind=POD_GANG.kind,
-        resource=POD_GANG.plural,
-        subresource="",
-        operation=operation,
-        name=obj["metadata"]["name"],
-        namespace=NAMESPACE,
-        username="grove",
-        object=obj,
-        old=old,
-        dry_run=False,
-        trusted=True,
-    )
-
-
-async def judged(handler: Handler, asked: Request) -> Verdict:
-    answer = handler(asked)
-    while isinstance(answer, Later):
-        answer = await answer.make()
-    return answer
 
 
 def objects_of(gang: str, name: str) -> list[Object]:
@@ -368,8 +229,8 @@ def cluster() -> Api:
 async def migration(kill: Kill, late: frozenset[Resource]) -> Outcome:
     api = cluster()
     before = set(owners_of(api))
-    first = Server(api)
-    second = Server(api)
+    first = MortalServer(api)
+    second = MortalServer(api)
     api.webhook = second.webhook
 
     async with second.running():
@@ -441,8 +302,8 @@ async def late_leader(pause: float) -> Outcome:
     """The leader's discovery has not seen the upgrade yet when Grove deletes PodGangs."""
     api = cluster()
     before = set(owners_of(api))
-    first = Server(api)
-    second = Server(api)
+    first = MortalServer(api)
+    second = MortalServer(api)
     api.webhook = second.webhook
 
     async with second.running(), first.running(), first.leading():

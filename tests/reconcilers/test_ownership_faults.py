@@ -7,44 +7,33 @@ away.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from copy import copy
 from random import Random
 from typing import Any, TypeVar
 
 import pytest
 
-from app.cluster.cluster import Cluster
-from app.cluster.leader_rows import CLIQUES
 from app.facts.grove.podgang import read_gang
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
-from app.facts.rows import GANGS, NODES
 from app.kube.api import (
-    Client,
     ClusterError,
     Conflict,
     Object,
     ObjectRef,
     Selection,
     Unavailable,
-    WatchEvent,
 )
-from app.kube.competing_writers import Rewrites
-from app.kube.events import Recorder
-from app.kube.loop import Loop
-from app.kube.watch import run_store
-from app.objects.resource import Resource
-from app.reconcilers.podgang import PodGangReconciler, subscribe, subscribe_to_resources
-from app.reconcilers.writing import Writing
 from app.rules.mnnvl.plan import Plan
-from app.stores.stores import Stores
 from tests import builders
 from tests.builders import injection_into
-from tests.cluster.offline import configured
+from tests.cluster.watched import WatchedMemory
 from tests.effort import tries
 from tests.kube import virtual
 from tests.kube.memory.client import MemoryClient
+from tests.kube.memory.wire import Wire
+from tests.reconcilers.servers import TOPOLOGY, Server
 
 T = TypeVar("T")
 
@@ -63,7 +52,7 @@ REFUSALS: tuple[ClusterError, ...] = (
 )
 
 
-class Server(MemoryClient):
+class Api(WatchedMemory):
     """Watches who is given what: nothing is ever taken from a PodGang that lives, nor given to one
     that had been dead for longer than an adoption takes.
     """
@@ -97,103 +86,43 @@ class Server(MemoryClient):
             self.wrong.append(f"{name} was given to a PodGang that is gone")
 
 
-class Faulty:
-    """A client of `server` over a bad network: calls take a while on either way, some are refused,
-    some answers are lost; watches lag and are cut. Where `calm`, they only take a while.
+class BadNetwork(Wire):
+    """The connection of a server: calls take a while on either way, some are refused, some answers
+    are lost; watches lag and are cut. Where `calm`, they only take a while.
     """
 
-    def __init__(self, server: MemoryClient, random: Random) -> None:
+    def __init__(self, api: Api, random: Random) -> None:
+        super().__init__(api)
         self.calm = False
-        self._server = server
         self._random = random
 
-    def served_version(self, resource: Resource) -> str | None:
-        return self._server.served_version(resource)
-
-    async def get(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._server.get, *arguments, **options)
-
-    async def list(self, *arguments: Any, **options: Any) -> Any:
-        return await self._call(self._server.list, *arguments, **options)
-
-    async def create(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._server.create, *arguments, **options)
-
-    async def patch(self, *arguments: Any, **options: Any) -> Object:
-        return await self._call(self._server.patch, *arguments, **options)
-
-    async def delete(self, *arguments: Any, **options: Any) -> None:
-        await self._call(self._server.delete, *arguments, **options)
-
-    async def watch(self, *arguments: Any, **options: Any) -> AsyncGenerator[WatchEvent, None]:
-        async with aclosing(self._server.watch(*arguments, **options)) as events:
-            async for event in events:
-                await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1, 3.0)))
-                self._fail(0.1, Unavailable("the watch was cut"))
-                yield event
-
-    async def _call(self, call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
+    async def through(self, call: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self._random.uniform(0, 0.1))
         self._fail(0.1, self._random.choice(REFUSALS))
-        answer = await call(*arguments, **options)
+        answer = await call()
         await asyncio.sleep(self._random.uniform(0, 0.1))
         self._fail(0.1, Unavailable("the answer was lost"))
         return answer
+
+    async def delivers(self, selection: Selection) -> None:
+        await asyncio.sleep(self._random.choice((0.0, 0.01, 0.1, 3.0)))
+        self._fail(0.1, Unavailable("the watch was cut"))
 
     def _fail(self, share: float, error: ClusterError) -> None:
         if not self.calm and self._random.random() < share:
             raise copy(error)  # because an exception keeps the frames of each time it was raised
 
 
-class Replica:
-    """The caches of one process, what its webhooks use, and its reconciler."""
-
-    def __init__(self, client: Client, random: Random) -> None:
-        self._client = client
-        cluster = Cluster(client, configured("grove-topology", True))
-        stores = cluster.stores
-        self._watched = {fact.resource: store for fact, store in stores if fact is not NODES}
-        self._gangs = stores[GANGS]
-        facts = cluster.facts
-        self.resources = cluster.resources
-        self.owners = cluster.owners
-        recorder = Recorder(client, "test")
-        rewrites = Rewrites(clock=virtual.now)
-        reconciler = PodGangReconciler(
-            Writing(client, recorder, rewrites), self._gangs, facts, self.owners
-        )
-        self._loop = Loop(reconciler, workers=4, random=random.random)
-        subscribe(self._loop, stores, "grove-topology")
-        subscribe_to_resources(self._loop, stores, Stores((CLIQUES,))[CLIQUES])
-
-    @asynccontextmanager
-    async def running(self, *, leading: bool) -> AsyncGenerator["Replica", None]:
-        """What it was doing at the end of the block is cut off in the middle, as by SIGKILL."""
-        task = asyncio.create_task(self._run(leading))
-        for store in self._watched.values():
-            await store.until_synced()
-        try:
-            yield self
-        finally:
-            task.cancel()
-            await asyncio.wait({task})
-
-    async def _run(self, leading: bool) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for resource, store in self._watched.items():
-                tasks.create_task(run_store(self._client, store, Selection(resource)))
-            for store in self._watched.values():
-                await store.until_synced()
-            if leading:
-                tasks.create_task(self._loop.run())
+def server_over(wire: Wire, api: Api, random: Random) -> Server:
+    return Server(wire, api.discovery, topology=True, random=random.random)
 
 
 class Grove:
-    """The operator's part, for the set `train`, with `replica` for our webhooks."""
+    """The operator's part, for the set `train`, with `server` for our webhooks."""
 
-    def __init__(self, server: MemoryClient, replica: Replica, random: Random) -> None:
-        self._server = server
-        self._replica = replica
+    def __init__(self, api: Api, server: Server, random: Random) -> None:
+        self._api = api
+        self._server = server.cluster
         self._random = random
         self.wanted: set[int] = set()
 
@@ -213,18 +142,18 @@ class Grove:
         it doesn't.
         """
         with suppress(ClusterError):
-            await self._replica.resources.ensure(plan(number), dry_run=False)
+            await self._server.resources.ensure(plan(number), dry_run=False)
 
     async def _gang(self, number: int) -> None:
         name = f"train-{number}"
         with suppress(Conflict):
             gang = builders.pod_gang(name, builders.gang_labels("train"), f"{name}-worker")
-            await self._server.create(POD_GANG, gang, "ns")
+            await self._api.create(POD_GANG, gang, "ns")
 
     async def down(self, number: int) -> None:
         self.wanted.discard(number)
         with suppress(ClusterError):
-            await self._server.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
+            await self._api.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
 
     async def again(self, number: int) -> None:
         await self.down(number)
@@ -234,9 +163,9 @@ class Grove:
         """A PodGang is updated, and passes our webhook, which adopts what it can."""
         with suppress(ClusterError):
             gang = read_gang(
-                await self._server.get(ObjectRef(POD_GANG, f"train-{number}", "ns")), "ns"
+                await self._api.get(ObjectRef(POD_GANG, f"train-{number}", "ns")), "ns"
             )
-            await self._replica.owners.adopt(gang, dry_run=False)
+            await self._server.owners.adopt(gang, dry_run=False)
 
 
 def plan(number: int) -> Plan:
@@ -267,52 +196,56 @@ def owners(objects: list[Object]) -> list[str]:
     ]
 
 
-async def trouble(server: MemoryClient, grove: Grove, network: Faulty, random: Random) -> None:
+async def trouble(api: Api, grove: Grove, network: BadNetwork, random: Random) -> None:
     """Things happen, under one leader after the other."""
     for _ in range(STEPS // 10):
-        async with Replica(network, random).running(leading=True):
+        leader = server_over(network, api, random)
+        async with leader.running(), leader.leading():
             for _ in range(10):
                 await grove.step()
                 await asyncio.sleep(random.choice((0.0, 0.05, 0.3, 2.0)))
                 if random.random() < 0.3:
-                    server.collect_garbage()
+                    api.collect_garbage()
 
 
-async def calm(server: MemoryClient, grove: Grove, network: Faulty, random: Random) -> None:
+async def calm(api: Api, grove: Grove, network: BadNetwork, random: Random) -> None:
     """The last leader works in peace, while the operator goes on looking at its PodCliques."""
     network.calm = True
-    async with Replica(network, random).running(leading=True):
+    leader = server_over(network, api, random)
+    async with leader.running(), leader.leading():
         for _ in range(6):
             for number in sorted(grove.wanted):
                 await grove.clique(number)
             await asyncio.sleep(30)
-            server.collect_garbage()
+            api.collect_garbage()
 
 
 async def story(seed: int) -> None:
     random = Random(seed)
     pcs = builders.pod_clique_set("train", domain="rack", mnnvl=True, replicas=100)
-    topology = builders.cluster_topology("grove-topology", rack="example.com/rack")
-    server = Server(
+    topology = builders.cluster_topology(TOPOLOGY, rack="example.com/rack")
+    api = Api(
         [topology, {**pcs, "metadata": pcs["metadata"] | {"namespace": "ns", "uid": "uid-train"}}]
     )
-    network = Faulty(server, random)
-    async with Replica(server, random).running(leading=False) as quiet:
-        await Grove(server, quiet, random).up(STEADY)
-    steady = uids(stored_resources(server, STEADY))
-    async with Replica(network, random).running(leading=False) as replica:
-        grove = Grove(server, replica, random)
+    network = BadNetwork(api, random)
+    quiet = server_over(Wire(api), api, random)
+    async with quiet.running():
+        await Grove(api, quiet, random).up(STEADY)
+    steady = uids(stored_resources(api, STEADY))
+    server = server_over(network, api, random)
+    async with server.running():
+        grove = Grove(api, server, random)
         grove.wanted.add(STEADY)
-        await trouble(server, grove, network, random)
-        await calm(server, grove, network, random)
-    assert server.wrong == []
-    assert uids(stored_resources(server, STEADY)) == steady
-    check(server, grove.wanted)
-    await server.delete(ObjectRef(POD_CLIQUE_SET, "train", "ns"))
+        await trouble(api, grove, network, random)
+        await calm(api, grove, network, random)
+    assert api.wrong == []
+    assert uids(stored_resources(api, STEADY)) == steady
+    check(api, grove.wanted)
+    await api.delete(ObjectRef(POD_CLIQUE_SET, "train", "ns"))
     for number in grove.wanted:
-        await server.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
-    server.collect_garbage()
-    assert [obj for kind in KINDS for obj in server.objects(kind)] == []
+        await api.delete(ObjectRef(POD_GANG, f"train-{number}", "ns"))
+    api.collect_garbage()
+    assert [obj for kind in KINDS for obj in api.objects(kind)] == []
 
 
 def check(server: MemoryClient, numbers: set[int]) -> None:

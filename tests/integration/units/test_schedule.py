@@ -1,6 +1,8 @@
 """20 units of each kind of workload, of 2 to 18 Pods, through all that happens to them.
 
-UNIT_SEED chooses other sizes, orders and changes.
+UNIT_SEED chooses other sizes, orders and changes. It stands apart from `tests/proof`, because
+here the workloads' own controllers act, which are late by themselves: each step has to settle
+before the next one.
 """
 
 import asyncio
