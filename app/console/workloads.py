@@ -111,7 +111,7 @@ class _Narrowed:
         ]
         found = self._only("namespace", found, query, {row.ref.namespace for row in rows})
         within = [row for row in found if row.id]
-        found = self._only("who", found, query, {row.who for row in rows if row.who})
+        found = self._only("who", found, query, set().union(*(row.actors for row in rows)))
         self.rows = self._only("cause", found, query, {row.id for row in rows if row.id})
         self.chips = [*self._by_who(within), *self._by_cause(within)]
 
@@ -123,16 +123,16 @@ class _Narrowed:
         if value not in values:
             return rows
         self.options[option] = value
-        return [row for row in rows if _value(row, option) == value]
+        return [row for row in rows if value in _values(row)[option]]
 
     def _by_who(self, rows: Sequence[WorkloadRow]) -> Iterator[Chip]:
-        mine = sum(row.who == "you" for row in rows)
+        mine = sum("you" in row.actors for row in rows)
         if mine or self.options.get("who"):
             yield self._chip("who", "you", "What I can do", mine)
 
     def _by_cause(self, rows: Sequence[WorkloadRow]) -> Iterator[Chip]:
         who = self.options.get("who", "")
-        counts = Counter(row.id for row in rows if who in ("", row.who))
+        counts = Counter(row.id for row in rows if not who or who in row.actors)
         most = counts.most_common(MOST_CAUSES)
         chosen = self.options.get("cause", "")
         if chosen and chosen not in dict(most):
@@ -147,8 +147,9 @@ class _Narrowed:
         return Chip(words, count, urlencode(sorted(query.items())), current)
 
 
-def _value(row: WorkloadRow, option: str) -> str:
-    return {"namespace": row.ref.namespace, "who": str(row.who), "cause": row.id}[option]
+def _values(row: WorkloadRow) -> Mapping[str, Collection[str]]:
+    """Return the values of each option with which a row is shown."""
+    return {"namespace": (row.ref.namespace,), "who": row.actors, "cause": (row.id,)}
 
 
 def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:

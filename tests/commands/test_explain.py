@@ -76,7 +76,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
     assert printed[1:6] == [
         "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
         "     helps: Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if they run indefinitely, ask their owner (wait)",
-        "  2  1 node of rack-b2 lacks the label example.com/rack (8 GPUs), so KAI leaves it out of every gang with a constraint.  LevelLabelMissing",
+        "  2  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
         "     helps: Label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
     ]

@@ -27,7 +27,7 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "zone   topology.kubernetes.io/zone  16 of 16  2",
         "rack   example.com/rack             15 of 16  4        1 to look at",
         "host   kubernetes.io/hostname       16 of 16  15",
-        "  1  1 node of rack-b2 lacks the label example.com/rack (8 GPUs), so KAI leaves it out of every gang with a constraint.  LevelLabelMissing",
+        "  1  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
         "     helps: Label it (platform)",
         "            kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
@@ -315,7 +315,8 @@ def test_a_level_in_force_whose_key_is_on_no_node(
     assert main(["topology", "--offline", path]) == 1
     printed = capsys.readouterr().out
     assert (
-        "NO NODE has the label example.com/rack (level rack), so KAI leaves all 16 nodes" in printed
+        "NO NODE has the label example.com/rack (level rack), so KAI ignores all 16 nodes"
+        in printed
     )
     assert "; nodes have" not in printed
     assert "kubectl label" not in printed
@@ -330,6 +331,6 @@ def test_nodes_have_the_keys_of_another_release_of_topograph(
     assert main(["topology", "--offline", written(tmp_path, facts(nodes=nodes))]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert (
-        "out of every gang with a constraint;"
+        "for every gang with a constraint;"
         f" nodes have {tier} (tier-0 is the switch closest to a node)"
     ) in printed

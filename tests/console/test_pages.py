@@ -37,7 +37,10 @@ from tests.console.parsed import Parsed
 PAGES = ("workloads", "topology", "queues", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
 LINE = "position 1 of 1 in queue team-llm, does not fit right now"
-ROOM = "No rack has room for 1 pod without GPUs and 4 pods of 8 GPUs"
+LABEL = (
+    "Node gpu-c-15 (8 GPUs) lacks the label topology.kubernetes.io/rack, so KAI ignores it for every"
+    " gang with a constraint. Once it has the label, this gang fits"
+)
 
 
 async def page(client: httpx.AsyncClient, path: str) -> Parsed:
@@ -63,12 +66,12 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
         if link.attributes.get("href", "").startswith("workloads?object") and "pcs/" in link.text
     ]
     assert links == [
-        f"inference pcs/llm-serve ? 0/5 ◐ waits waits you {LINE} {ROOM}; zone-a/block-a2/rack-a3 has room for 4 (+1)",
+        f"inference pcs/llm-serve ? 0/5 ◐ waits waits platform {LINE} {LABEL} (+1)",
         "inference pcs/chat-70b ? 3/3 ● placed - -",
         "inference pcs/embed ? 4/4 ● placed - -",
     ]
     assert parsed.heading == "llm-serve waits, 0 of 5 pods placed"
-    assert parsed.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
+    assert parsed.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
 
 
@@ -81,7 +84,7 @@ async def test_the_list_is_narrowed_by_who_can_act_and_by_cause() -> None:
         index_of = {link.text: link.attributes["href"] for link in everything.all("a")}
         mine = await page(client, index_of["What I can do 13"])
         never = await page(client, index_of["NeverFits 12"])
-        both = await page(client, "workloads?who=you&cause=NoDomainFits&namespace=inference")
+        both = await page(client, "workloads?who=you&cause=LevelLabelMissing&namespace=inference")
         unknown = await page(client, "workloads?who=me&cause=Nothing")
     assert [rows_in(parsed) for parsed in (mine, never, both)] == [13, 12, 1]
     back = [link.attributes["href"] for link in never.all("a", aria_current="true")]
@@ -172,7 +175,7 @@ async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
         ("4", "Pod llm-serve-0-worker-0"),
         ("4", "3 more like the one above"),
     ]
-    assert rows[1][1].endswith("◐ waits, all or none reason 1 YAML")
+    assert rows[1][1].endswith("◐ waits, all or none reason 2 YAML")
 
 
 @pytest.mark.parametrize(

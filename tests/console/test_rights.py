@@ -177,7 +177,7 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
         view = await seen(api)
     page = view.pages[STUCK]
     assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
-    assert page.texts("code", cls="id") == ["NoDomainFits", "LevelLabelMissing"]
+    assert page.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert page.texts("div", cls="note") == []
     assert "Room, in pods" in view.main(STUCK)
     assert view.pages["topology?pods=3&gpus=8&level=rack"].heading.startswith("64 nodes in 4 zones")

@@ -84,31 +84,31 @@ CASES = (
     Case(
         "nodes lack the leaf, which only a SubGroup asks for",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l2", "z/r2 s/-"),
-        (("LevelLabelMissing", "2 nodes lack the label leaf (16 GPUs), so KAI leaves them out of every part with a constraint of topology network"),),
+        (("LevelLabelMissing", "2 nodes (16 GPUs) lack the label leaf, so KAI ignores them for every part with a constraint of topology network"),),
     ),
     Case(
         "a node between others lacks the leaf, and with it the gang fits",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/r2 s/l1", "z/r2 s/l2"),
-        (("LevelLabelMissing", "1 node of l1 lacks the label leaf (8 GPUs), so KAI leaves it out of every part with a constraint of topology network; with it the gang fits"),),
+        (("LevelLabelMissing", "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every part with a constraint of topology network. Once it has the label, this gang fits"),),
         placed=("n1", "", "n3"),
     ),
     Case(
         "no node has the label of the level that only a SubGroup asks for",
         fleet("z/r1 s/-", "z/r1 s/-", "z/r2 s/-"),
-        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf), so KAI leaves all 3 nodes out of every part with a constraint of topology network"),),
+        (("LevelLabelMissing", "NO NODE has the label leaf (level leaf), so KAI ignores all 3 nodes for every part with a constraint of topology network"),),
     ),
     Case(
         "nodes lack the rack, and the part of the network has its place there",
         fleet("z/- s/l1", "z/- s/l1", "z/r1 s/l2", "z/r2 s/l2"),
-        (("LevelLabelMissing", "2 nodes lack the label of a level, so KAI leaves them out of parts with a constraint of topology rooms. This gang has room without them"),),
+        (("LevelLabelMissing", "2 nodes lack the label of a level, so KAI ignores them for parts with a constraint of topology rooms. This gang has room without them"),),
         fits=True,
     ),
     Case(
         "one node lacks the leaf, another one the rack",
         fleet("z/r1 s/l1", "z/r1 s/-", "z/- s/l2"),
         (
-            ("LevelLabelMissing", "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every part with a constraint of topology network"),
-            ("LevelLabelMissing", "1 node lacks the label rack (8 GPUs), so KAI leaves it out of every part with a constraint of topology rooms"),
+            ("LevelLabelMissing", "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every part with a constraint of topology network"),
+            ("LevelLabelMissing", "Node n3 (8 GPUs) lacks the label rack, so KAI ignores it for every part with a constraint of topology rooms"),
         ),
     ),
     Case(
@@ -159,7 +159,7 @@ def test_a_gang_of_one_topology_is_told_nothing_of_another_one() -> None:
     assert found == (
         (
             "LevelLabelMissing",
-            "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every gang with a constraint",
+            "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every gang with a constraint",
         ),
         (
             "NotATree",
@@ -174,7 +174,7 @@ def test_topologies_with_equal_levels_are_told_once() -> None:
     parts = (LEAF, replace(RACK, told=LEAF.told, topology="copy"))
     found = said(answer(index_of(nodes, subgroups=parts, topologies=(*TOPOLOGIES, copy))))
     assert [text for _, text in found] == [
-        "1 node lacks the label leaf (8 GPUs), so KAI leaves it out of every gang with a constraint"
+        "Node n2 (8 GPUs) lacks the label leaf, so KAI ignores it for every gang with a constraint"
     ]
 
 

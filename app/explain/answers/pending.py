@@ -26,24 +26,27 @@ _ORDER: dict[State, int] = {"waits": 0, "problem": 1, "unknown": 2, "warning": 3
 
 
 class WorkloadRow(Value):
-    """One workload.
-
-    `placed` of `total` pods have a node; None if that is not known. `since` is when it was asked
-    for, in seconds since 1970. `reason` is the first reason, with its `id` and who can act; without
-    a known one, `id` and `who` are "". `more` is how many other reasons there are. `line` has the
-    places of its gangs in KAI's line.
-    """
+    """One workload."""
 
     ref: Ref
     state: State
     since: float | None
+    """When it was asked for, in seconds since 1970."""
     placed: int | None
+    """How many of its `total` pods have a node, or None if that is not known."""
     total: int | None
     reason: str = ""
+    """The first reason."""
     id: str = ""
+    """The id of the first reason, or "" if none is known."""
     who: Who | str = ""
+    """Who can act on the first reason, or "" if none is known."""
+    actors: frozenset[Who] = frozenset()
+    """Who can act on some reason."""
     more: int = 0
+    """How many other reasons there are."""
     line: tuple[InLine, ...] = ()
+    """The places of its gangs in KAI's line."""
 
     @property
     def turn(self) -> InLine | None:
@@ -107,7 +110,8 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
     if answer.causes:
         first = answer.causes[0]
         more = len(answer.reasons) - 1
-        return replace(row, reason=first.text, id=first.id, who=first.who, more=more)
+        actors = frozenset(cause.who for cause in answer.causes)
+        return replace(row, reason=first.text, id=first.id, who=first.who, actors=actors, more=more)
 
     if any(own.next == "next" for own in answer.line) and not answer.unknown:
         return replace(row, reason="nothing is in its way now: KAI should place it next")

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from operator import attrgetter
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -37,7 +38,7 @@ from app.explain.reasons import (
     topology,
     volumes,
 )
-from app.explain.reasons.reason import Reason, Rule
+from app.explain.reasons.reason import Reason, Rule, Severity
 from app.facts.identity import Ref
 from app.facts.rows import CHANNELS, ROOM
 
@@ -163,6 +164,7 @@ RULES: tuple[Rule, ...] = (
     Rule(nodes.no_node_matches, ROOMS, Gang.may_wait),
     Rule(nodes.outside_pool, ("pod_groups", *ROOMS), Gang.may_wait),
     Rule(nodes.nodes_to_open, ROOMS, Gang.may_wait, "NodesUnfit"),
+    Rule(topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule(placement.bound_to_domain, ROOMS, Gang.may_wait),
     Rule(placement.no_domain_fits, ROOMS, Gang.may_wait),
     Rule(nodes.other_resource, ROOMS, Gang.may_wait),
@@ -198,7 +200,6 @@ RULES: tuple[Rule, ...] = (
     Rule(rejected_constraints.domains_joined, ("nodes", *TOPOLOGY), _placed_constrained),
     Rule(rejected_constraints.domains_joined, ROOMS, _waits_constrained),
     Rule(topology.topology_differs, TOPOLOGY, Gang.is_constrained),
-    Rule(topology.level_label_missing, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule(topology.not_a_tree, ("nodes", *TOPOLOGY), _waits_constrained),
     Rule(placed_pods.not_as_preferred, ("pods", "nodes", *TOPOLOGY), _placed_constrained),
 )
@@ -240,7 +241,7 @@ class Examined(Value):
 
 
 def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
-    """Return all reasons of some gangs, equal ones as one, in the order of the table.
+    """Return all reasons of some gangs, equal ones as one: problems first, then as in the table.
 
     Unless `quoting`, what KAI says of gangs that no rule explains is left out: about supposed facts
     it has said nothing.
@@ -281,11 +282,15 @@ def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
                 found[position] = list(itertools.chain.from_iterable(map(rule.check, own)))
 
     reasons = itertools.chain.from_iterable(found[position] for position in sorted(found))
-    in_order = _causes_first(_without_moot(_merged(reasons)))
+    in_order = sorted(_causes_first(_without_moot(_merged(reasons))), key=_severity)
 
     return Examined(
         tuple(in_order), tuple(unknown.values()), tuple(skipped), tuple(sorted(lacking))
     )
+
+
+def _severity(reason: Reason) -> int:
+    return get_args(Severity).index(reason.severity)
 
 
 def _keeps_from_starting(reason: Reason) -> bool:

@@ -35,9 +35,9 @@ from app.rules.topology.levels import instead, pasted, suggested_levels
 def level_label_missing(gang: Gang) -> Reasons:
     """Nodes lack the label of a level, so KAI ignores them for gangs with a constraint.
 
-    There is one reason for each set of missing labels and each likely domain. If the gang has room
-    without these nodes, there is only one note. Without a gang, all nodes count. A label that no
-    node has is always a reason.
+    There is one reason for each set of missing labels and each likely domain. It is a problem if
+    the gang fits once the nodes are labelled. If the gang has room without these nodes, there is
+    only one note. Without a gang, all nodes count. A label that no node has is always a problem.
     """
     for topology, of in named_topologies(gang):
         outside = [node for node in topology.outside if _could_use(gang, node)]
@@ -61,16 +61,16 @@ def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
 
 
 def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> Reasons:
-    """Yield what `outside` lacks; KAI leaves it out of parts with a constraint of the topology."""
+    """Yield what `outside` lacks; KAI ignores it for parts with a constraint of the topology."""
     absent = topology.absent_keys
-    left_out = f"out of every {'part' if of else 'gang'} with a constraint{of}"
-    yield from (_absent_key(topology, key, left_out) for key in absent)
+    ignored_for = f"for every {'part' if of else 'gang'} with a constraint{of}"
+    yield from (_absent_key(topology, key, ignored_for) for key in absent)
     if not absent and gang.members and _has_place(gang):
         yield _note(outside, of)
     else:
         keys = [key for key in topology.keys if key not in absent]
         guesses = guessed_labels(topology)
-        yield from _missing_labels(gang, outside, keys, guesses, left_out)
+        yield from _missing_labels(gang, outside, keys, guesses, ignored_for)
 
 
 def _has_place(gang: Gang) -> bool:
@@ -82,16 +82,18 @@ def _missing_labels(
     outside: list[Node],
     keys: list[str],
     guesses: Mapping[str, Labels],
-    left_out: str,
+    ignored_for: str,
 ) -> Reasons:
     would_fit = False
     if guesses and not _has_place(gang):
         would_fit = gang.placements.with_labels(guesses).now.fits
 
     for (missing, value), nodes in sorted(_by_missing_keys(outside, keys, guesses).items()):
-        fits = _fits(len(nodes), len(guesses)) if would_fit and value else ""
-        effect = f", so KAI leaves {_them(len(nodes))} {left_out}{fits}"
-        yield _missing_label(missing, value, nodes, effect)
+        helps = would_fit and bool(value)
+        fits = _fits(len(nodes), len(guesses)) if helps else ""
+        effect = f", so KAI ignores {_them(len(nodes))} {ignored_for}{fits}"
+        reason = _missing_label(missing, value, nodes, effect)
+        yield replace(reason, severity="problem") if helps else reason
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
@@ -108,7 +110,7 @@ def _note(nodes: list[Node], of: str) -> Reason:
     lack = counted(nodes, "node lacks", "nodes lack")
     what = f"parts with a constraint{of}" if of else "gangs with a constraint"
     text = (
-        f"{lack} the label of a level, so KAI leaves {_them(len(nodes))} out of {what}. This gang"
+        f"{lack} the label of a level, so KAI ignores {_them(len(nodes))} for {what}. This gang"
         f" has room without {_them(len(nodes))}"
     )
     refs = tuple(node.ref for node in nodes)
@@ -134,7 +136,7 @@ def _by_missing_keys(
     )
 
 
-def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
+def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     """Return the reason for a key that no node has: it is misspelt, or nodes are not labelled.
 
     There is no command, because each node needs another value.
@@ -143,8 +145,8 @@ def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
     nodes = topology.index.nodes
     present = {label for node in nodes for label in node.labels}
     text = (
-        f"NO NODE has the label {key} (level {level}), so KAI leaves all {counted(nodes, 'node')}"
-        f" {left_out}{instead(key, present)}"
+        f"NO NODE has the label {key} (level {level}), so KAI ignores all {counted(nodes, 'node')}"
+        f" {ignored_for}{instead(key, present)}"
     )
     remedy = "Correct the key of the level, or label each node with its domain"
     named = topology.cluster or topology.kai
@@ -163,8 +165,8 @@ def _absent_key(topology: Topology, key: str, left_out: str) -> Reason:
 def _fits(nodes: int, guessed: int) -> str:
     """Return that a gang would fit if these nodes, or all nodes, had their labels."""
     if nodes < guessed:
-        return "; if all nodes have their labels, the gang fits"
-    return "; with it the gang fits" if nodes == 1 else "; with them it fits"
+        return ". Once all nodes have their labels, this gang fits"
+    return f". Once {'it has' if nodes == 1 else 'they have'} the label, this gang fits"
 
 
 def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect: str) -> Reason:
@@ -187,7 +189,7 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     return Reason(
         "LevelLabelMissing",
         refs,
-        f"{_lacking(keys, value, len(nodes))}{cost}{effect}",
+        f"{_lacking(keys, value, nodes, cost)}{effect}",
         remedy,
         "platform",
         evidence,
@@ -196,10 +198,12 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     )
 
 
-def _lacking(keys: tuple[str, ...], value: str, nodes: int) -> str:
+def _lacking(keys: tuple[str, ...], value: str, nodes: list[Node], cost: str) -> str:
+    label = f"the {'label' if len(keys) == 1 else 'labels'} {listed(keys)}"
+    if len(nodes) == 1:
+        return f"Node {nodes[0].name}{cost} lacks {label}"
     whose = f" of {value}" if value else ""
-    lack = counted(nodes, f"node{whose} lacks", f"nodes{whose} lack")
-    return f"{lack} the label {listed(keys)}"
+    return f"{counted(nodes, 'node')}{whose}{cost} lack {label}"
 
 
 def _them(count: int) -> str:

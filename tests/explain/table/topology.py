@@ -30,7 +30,7 @@ TOPOLOGY = (
             "nodes": without(RACK, "gpu-13", "gpu-14"),
             "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1")),
         },
-        "2 nodes of rack-b2 lack the label example.com/rack (16 GPUs), so KAI leaves them out of every gang with a constraint; with them it fits",
+        "2 nodes of rack-b2 (16 GPUs) lack the label example.com/rack, so KAI ignores them for every gang with a constraint. Once they have the label, this gang fits",
         "platform",
         {"pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1"))},
         also=("NoDomainFits",),
@@ -42,7 +42,7 @@ TOPOLOGY = (
             "nodes": without(RACK, "gpu-03"),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2"), occupant("gpu-02")),
         },
-        "1 node lacks the label example.com/rack (8 GPUs), so KAI leaves it out of every gang with a constraint",
+        "Node gpu-03 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint",
         "platform",
         {
             "nodes": without(RACK, "gpu-03"),
@@ -56,7 +56,7 @@ TOPOLOGY = (
         "LevelLabelMissing",
         "the gang has a place without the node: a note",
         {"nodes": without(RACK, "gpu-03")},
-        "1 node lacks the label of a level, so KAI leaves it out of gangs with a constraint. This gang has room without it",
+        "1 node lacks the label of a level, so KAI ignores it for gangs with a constraint. This gang has room without it",
         "platform",
         {
             "nodes": without(RACK, "gpu-03"),
