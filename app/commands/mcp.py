@@ -149,7 +149,10 @@ class Questions(Struct):
         return await self._answer(["topology", *words, *self.options])
 
     async def queues(self) -> str:
-        """Show quota, limit, use and fair share of each queue of KAI, and the gangs in front."""
+        """Show each queue of KAI: quota, limit, use, fair share, gangs in front.
+
+        `users` are the workloads that use most GPUs of the queue.
+        """
         return await self._answer(["queues", *self.options])
 
     async def check(self, documents: Documents) -> str:

@@ -17,6 +17,7 @@ from app.commands.trial import Counts, ReportedMessage
 from app.doctor.report import Check, Status
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import AS_JSON, State
+from app.explain.answers.gpu_users import GpuUser
 from app.explain.answers.positions import InLine
 from app.explain.answers.queues import QueueRow
 from app.explain.answers.topology import ConstraintChange
@@ -156,6 +157,10 @@ class WhatIfReport(TypedDict):
     room: NotRequired[FoundRoom]
 
 
+class ReportedUser(GpuUser, rename=AS_JSON):
+    gpus: Gpus  # type: ignore[assignment]
+
+
 class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
     """A quota or limit of null is unlimited. Every other null is not known."""
 
@@ -165,6 +170,7 @@ class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
     fixed: Gpus = None  # type: ignore[assignment]
     fair: Gpus = None  # type: ignore[assignment]
     problems: tuple[str, ...] = ()
+    users: tuple[ReportedUser, ...] | None = None
 
 
 class QueueList(TypedDict):

@@ -6,17 +6,21 @@ from functools import partial
 from app.base.groups import by_key
 from app.console.listing import WaitingList
 from app.console.page import ConsolePage, Query, Values, named
+from app.explain.answers.gpu_users import GpuUser
 from app.explain.answers.queues import QueueRow, queue_rows
 from app.explain.output.queues_text import (
     NUMBERS,
+    SHOWN,
     front_words,
     queue_cells,
     queue_problems,
     queues_headline,
+    user_cells,
 )
 from app.explain.output.whatif_text import called
 from app.explain.state.index import Index
 from app.explain.state.snapshot import TITLES
+from app.stores.related_lists import ASKED
 
 PATH = "queues"
 MOST_ROWS = 300
@@ -63,8 +67,16 @@ def _shown(row: QueueRow) -> Values:
         "numbers": numbers,
         "bar": list(_marks(row)) if row.exists else [],
         "front": front,
+        "users": [_user(user) for user in (row.users or ())[:SHOWN]],
         "problems": list(queue_problems(row)),
     }
+
+
+def _user(user: GpuUser) -> tuple[str, str, str]:
+    """Return the name of a workload, the object to explain ("" if it can't be), and its GPUs."""
+    ref = user.workload
+    name, gpus, _ = user_cells(user)
+    return name, named(ref) if ref.kind in ASKED else "", gpus
 
 
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:

@@ -95,6 +95,14 @@ async def test_a_shared_node_is_divided_by_queue() -> None:
     assert "gpu-b-01: 3 of 8 GPUs free, used by team-llm 5" in titles
 
 
+async def test_the_page_of_queues_names_the_workloads_that_use_most() -> None:
+    parsed, _ = await opened("queues")
+    (row,) = [row for row in parsed.texts("tr") if row.startswith("team-llm")]
+    assert "most GPUs: inference/chat-70b 24 GPUs, inference/embed 16 GPUs" in row
+    links = [link.attributes["href"] for link in parsed.all("a")]
+    assert "workloads?object=PodCliqueSet/inference/chat-70b" in links
+
+
 async def test_without_all_pods_nothing_is_said_about_users() -> None:
     lists = Lists(objects())
     lists.denied = {"pods"}

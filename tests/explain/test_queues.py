@@ -77,6 +77,30 @@ def test_the_gangs_in_front_are_those_of_the_line() -> None:
         assert (place.number, place.count, place.next) == (own.number, own.count, own.next)
 
 
+def test_the_workloads_that_use_most_gpus_are_named() -> None:
+    index = busy().index(node("n1"))
+    rows = queue_rows(index)
+    found = {row.name: row for row in rows}
+    of_b = found["b"].users or ()
+    users = [(user.workload.name, user.gpus, user.pods, user.nodes) for user in of_b]
+    assert users == [("runs", 2000, 1, 1), ("kept", 1000, 1, 1)]
+    assert sum(user.gpus for user in of_b) == found["b"].used
+    assert (found["a"].users, found["root"].users) == ((), ())
+    lines = queues_text(rows, index.facts).splitlines()
+    first = lines.index("most GPUs in use:")
+    assert [line.split("  ") for line in lines[first + 1 : first + 3]] == [
+        ["b", "ns/runs", "2 GPUs", "1 pod on 1 node"],
+        ["b", "ns/kept", "1 GPU ", "1 pod on 1 node"],
+    ]
+    document = queues_document(rows, index.facts)["queues"]
+    assert [[user["gpus"] for user in row["users"]] for row in document] == [[], [], [2, 1]]
+
+
+def test_without_the_pods_nobody_is_named_as_a_user() -> None:
+    found = rows_of(busy(), "n1", unseen={"pods": "no right to list"})
+    assert {row.users for row in found.values()} == {None}
+
+
 def test_only_the_first_gangs_are_named_and_all_are_counted() -> None:
     gangs = Gangs()
     for number in range(MOST_IN_FRONT + 2):

@@ -10,6 +10,7 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.answers.answer import explain
 from app.explain.answers.branch import AS_JSON
+from app.explain.answers.gpu_users import GpuUser, gpu_users
 from app.explain.answers.positions import InLine, Next
 from app.explain.queue_order.cycle import Turn, line_of, unread_for_line
 from app.explain.queue_order.shares import Account, divide
@@ -22,6 +23,8 @@ from app.facts.rows import ROOM
 
 MOST_IN_FRONT = 3
 """Of each queue, this many gangs are named."""
+MOST_USERS = 10
+"""Of each queue, this many workloads that use its GPUs are named."""
 _SCHEDULER = "kai-scheduler"
 """The scheduler of a pool in which no pod names one."""
 
@@ -48,7 +51,8 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     and `fair` is its share of what there is now; None if that is not known. `unusable` says why KAI
     places nothing in it, "" if it does. `waiting` are the PodGroups in it and below it that have
     pods without a node, and `in_line` those that KAI tries to place in its next cycle; None if that
-    is not known. `front` are the first of those that are in the queue itself.
+    is not known. `front` are the first of those that are in the queue itself. `users` are the
+    workloads of the queue itself that use GPUs, most GPUs first; None if that is not known.
     """
 
     name: str
@@ -66,6 +70,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     in_line: int | None = None
     front: tuple[InFront, ...] = ()
     exists: bool = True
+    users: tuple[GpuUser, ...] | None = None
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
@@ -154,6 +159,7 @@ class _Counts:
             place for turn in line for place in _queues_above(index, turn.pool, turn.queue)
         )
         self.line = by_key(((turn.pool, turn.queue), turn) for turn in line)
+        self.users = by_key((user.queue, user) for user in gpu_users(index))
 
 
 def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
@@ -183,6 +189,7 @@ def _row(index: Index, queue: Queue, depth: int, account: Account, counts: _Coun
         counts.waiting[place] if counts.known else None,
         counts.in_line[place] if counts.line_is_known else None,
         _front(counts.line.get(place, ())),
+        users=tuple(counts.users.get(queue.name, ())[:MOST_USERS]) if is_known else None,
     )
 
 

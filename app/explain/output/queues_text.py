@@ -7,15 +7,17 @@ from msgspec import to_builtins
 
 from app.base.safe_text import visible
 from app.base.wrapping import narrowed, table
+from app.explain.answers.gpu_users import GpuUser
 from app.explain.answers.positions import NEXT
 from app.explain.answers.queues import InFront, QueueRow, queues_are_known
 from app.explain.output.json import gpus_number
 from app.explain.output.rights import how_to_get
 from app.explain.output.text import unseen_words
 from app.explain.output.whatif_text import called
-from app.explain.reasons.reason import counted, listed, plain
+from app.explain.reasons.reason import amount, counted, listed, plain
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
+from app.facts.kubernetes.gpus import GPU
 from app.facts.rows import ROOM
 from app.objects.shape import Object
 
@@ -25,6 +27,8 @@ MEANING = (
     " no other queue; fair: its share of what there is now, at most what it asks for; wait: gangs"
     " that have pods without a node."
 )
+SHOWN = 3
+"""Of each queue, this many workloads that use its GPUs are shown to people."""
 NUMBERS = (
     "queues",
     "nodes",
@@ -67,6 +71,7 @@ def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> st
     if rows:
         lines += _table(rows, width)
         lines += _front(rows, width)
+        lines += _users(rows, width)
         lines += _problems(rows)
         lines.append(MEANING)
     lines += _not_known(rows, facts)
@@ -117,6 +122,19 @@ def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
     if texts:
         yield "in front:"
         yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
+
+
+def _users(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
+    texts = [(row.name, *user_cells(user)) for row in rows for user in (row.users or ())[:SHOWN]]
+    if texts:
+        yield "most GPUs in use:"
+        yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
+
+
+def user_cells(user: GpuUser) -> tuple[str, str, str]:
+    """Return the cells of a workload that uses GPUs: its name, its GPUs, its pods and nodes."""
+    places = f"{counted(user.pods, 'pod')} on {counted(user.nodes, 'node')}"
+    return called(user.workload), amount(GPU, user.gpus), places
 
 
 def _problems(rows: Sequence[QueueRow]) -> Iterator[str]:
@@ -171,8 +189,12 @@ def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
 def _document(row: QueueRow) -> Object:
     gpus = ("quota", "limit", "used", "fixed", "fair")
     problems = [f"queue {row.name} {problem}" for problem in queue_problems(row)]
+    users = row.users and [
+        {**to_builtins(user), "gpus": gpus_number(user.gpus)} for user in row.users
+    ]
     return {
         **to_builtins(row),
+        "users": users,
         **{name: gpus_number(getattr(row, name)) for name in gpus},
         "problems": problems,
     }
