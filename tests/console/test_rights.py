@@ -179,7 +179,7 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
     assert page.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert page.texts("div", cls="note") == []
-    assert "Room, in pods" in view.main(STUCK)
+    assert "How many of its pods fit, by domain" in view.main(STUCK)
     assert view.pages["topology?pods=3&gpus=8&level=rack"].heading.startswith("64 nodes in 4 zones")
     assert "room for 3 pods of 8 GPUs in one rack: 9 of 16 racks" in view.main(
         "topology?pods=3&gpus=8&level=rack"
@@ -212,7 +212,7 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert NOT_SEEN in notes
     assert "pods of all namespaces (no right to list pods of all namespaces)" in notes
     assert "NoDomainFits" in notes
-    assert "Room, in pods" not in view.main(STUCK)
+    assert "How many of its pods fit, by domain" not in view.main(STUCK)
     assert view.pages[topology].heading == "You have no permission to list nodes"
     assert "room is not known: that needs the right to list all pods and nodes" in view.main(
         topology

@@ -88,9 +88,9 @@ def test_the_workloads_that_use_most_gpus_are_named() -> None:
     assert (found["a"].users, found["root"].users) == ((), ())
     lines = queues_text(rows, index.facts).splitlines()
     first = lines.index("most GPUs in use:")
-    assert [line.split("  ") for line in lines[first + 1 : first + 3]] == [
-        ["b", "ns/runs", "2 GPUs", "1 pod on 1 node"],
-        ["b", "ns/kept", "1 GPU ", "1 pod on 1 node"],
+    assert lines[first + 1 : first + 3] == [
+        "b  ns/runs  2 GPUs  1 pod on 1 node",
+        "b  ns/kept  1 GPU   1 pod on 1 node",
     ]
     document = queues_document(rows, index.facts)["queues"]
     assert [[user["gpus"] for user in row["users"]] for row in document] == [[], [], [2, 1]]
