@@ -100,6 +100,24 @@ async def test_facts_that_are_not_refreshed_say_how_old_they_are() -> None:
         assert all(problem is None for problem in cluster.checks().values())
 
 
+async def test_checks_say_what_a_cache_waits_for() -> None:
+    client = WatchedMemory([topology(RACK)])
+    cluster = Cluster(client, configured("managed", True), client.discovery)
+    begin = "the first list is not in yet: "
+
+    def reasons() -> set[str | None]:
+        checks = cluster.checks()
+        assert ("discovery" in checks) is not client.discovery.known
+        return {reason for name, reason in checks.items() if name != "discovery"}
+
+    assert reasons() == {begin + "waits for discovery"}
+    async with in_background(client.discovery.run()):
+        await client.discovery.until_known()
+    assert reasons() == {begin + "not asked yet"}
+    cluster.stores.by_name()["nodes"].problem = "nodes: 403"
+    assert cluster.checks()["cache/nodes"] == begin + "nodes: 403"
+
+
 async def test_nothing_counts_as_not_served_before_the_cluster_has_said_so() -> None:
     answering = asyncio.Event()
 
