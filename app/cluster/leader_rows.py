@@ -10,6 +10,7 @@ from app.facts.identity import read_key, read_name
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.pod_fields import PodForm
+from app.facts.kubernetes.workload import read_workload, read_workload_group
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.rows import BY_SET, Row, in_namespace
 from app.kube.api import Key, Object
@@ -25,9 +26,7 @@ from app.rules.topology.kai import READY
 from app.rules.workload.groups import (
     GroupRef,
     group_keys,
-    group_of_pod_group,
     group_ref,
-    groups_of_workload,
     instance_key,
     named_group,
     opts_out,
@@ -90,7 +89,7 @@ class StoredPod(Stored):
         return self.pod_group if self.marked else ""
 
 
-def read_grouped_pod(obj: Object) -> StoredPod | None:
+def read_stored_pod(obj: Object) -> StoredPod | None:
     """Return the facts of a Pod, or None if it names no group, or opts out and is not marked."""
     annotations = annotations_of(obj)
     marked = annotations.get(SKIP_PODGROUPER) == "true"
@@ -133,10 +132,10 @@ class StoredWorkload(Stored):
     """The names of its groups with the basic policy."""
 
 
-def read_workload(obj: Object) -> StoredWorkload:
-    groups = groups_of_workload(obj)
+def read_stored_workload(obj: Object) -> StoredWorkload:
+    groups = read_workload(obj).groups
     return StoredWorkload(
-        *_stored(obj), frozenset(name for name, group in groups.items() if group.minimum is None)
+        *_stored(obj), frozenset(name for name, minimum in groups.items() if minimum is None)
     )
 
 
@@ -158,14 +157,14 @@ class StoredInstance(Stored):
         return shared_key(self.workload, self.template)
 
 
-def read_instance(obj: Object) -> StoredInstance:
-    group = group_of_pod_group(obj, None)
+def read_stored_instance(obj: Object) -> StoredInstance:
+    group = read_workload_group(obj)
     return StoredInstance(
         *_stored(obj),
-        group.workload,
-        group.name,
-        group.minimum is None,
-        group.composite,
+        workload=group.workload,
+        template=group.template,
+        basic=group.minimum is None,
+        composite=group.composite,
     )
 
 
@@ -180,7 +179,7 @@ class StoredPodGroup(Versioned, Stored):
     """Its resourceVersion."""
 
 
-def read_pod_group(obj: Object) -> StoredPodGroup:
+def read_stored_pod_group(obj: Object) -> StoredPodGroup:
     metadata = obj["metadata"]
     identity = text_at(annotations_of(obj), WORKLOAD_GROUP)
     return StoredPodGroup(
@@ -245,10 +244,10 @@ UNIT_PODS = Row(
 )
 """The Pods with the claim of a unit. The watch selects them by a label that our webhook sets."""
 
-WORKLOADS = Row(kinds.WORKLOAD, read_workload)
+WORKLOADS = Row(kinds.WORKLOAD, read_stored_workload)
 INSTANCES: Row[StoredInstance] = Row(
     kinds.K8S_POD_GROUP,
-    read_instance,
+    read_stored_instance,
     {
         BY_SHARED: lambda instance: in_namespace(instance.namespace, instance.shared_key),
         BY_WORKLOAD: lambda instance: in_namespace(instance.namespace, instance.workload),
@@ -256,7 +255,7 @@ INSTANCES: Row[StoredInstance] = Row(
 )
 POD_GROUPS: Row[StoredPodGroup] = Row(
     kinds.POD_GROUP,
-    read_pod_group,
+    read_stored_pod_group,
     {BY_GROUP: lambda pod_group: in_namespace(pod_group.namespace, *pod_group.group_keys)},
     labels=f"{MANAGED_BY}={MANAGER}",
 )
@@ -309,7 +308,7 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
     selector = f"spec.schedulerName={scheduler_name}"
-    return Row(POD, read_grouped_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
+    return Row(POD, read_stored_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
 
 
 # Caches of Workloads.

@@ -6,7 +6,7 @@ import pytest
 
 from app.cluster.leader_rows import (
     WorkloadCaches,
-    read_grouped_pod,
+    read_stored_pod,
     read_unit_pod,
 )
 from app.facts.rows import KAI_TOPOLOGIES
@@ -49,7 +49,7 @@ MARKED = {"kai.scheduler/skip-podgrouper": "true", "pod-group-name": "pg"}
 def test_a_pod_of_a_group_is_kept_with_its_state(
     obj: Object, expected: tuple[str, bool, bool, bool]
 ) -> None:
-    kept = read_grouped_pod(obj)
+    kept = read_stored_pod(obj)
     assert kept is not None
     assert (kept.settled_group, kept.marked, kept.bound, kept.ending) == expected
     assert (kept.namespace, kept.name, kept.uid) == ("ns", "p", "u-p")
@@ -72,7 +72,7 @@ OPTED_OUT = {"kai.scheduler/ignore-workload-api": "true"}
     ],
 )
 def test_a_pod_without_a_group_is_not_kept(obj: Object, is_kept: bool) -> None:
-    assert (read_grouped_pod(obj) is not None) is is_kept
+    assert (read_stored_pod(obj) is not None) is is_kept
 
 
 def workload(policy: Object, *groups: str) -> Object:

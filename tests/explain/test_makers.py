@@ -161,7 +161,7 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
 
 def test_a_group_of_a_workload_of_kubernetes_1_35_is_told_its_numbers() -> None:
     own = tuple(replace(pod, workload_group="", workload="w", workload_part="ring") for pod in RING)
-    workload = Workload(NAMESPACE, "w", ("ring",), (("ring", 4),))
+    workload = Workload(NAMESPACE, "w", {"ring": 4})
     reason = incomplete(facts(pods=own, pod_groups=(), workloads=(workload,)), "ring-0")
     assert reason.text.startswith("Workload w/ring needs 4 pods together (minCount)")
 

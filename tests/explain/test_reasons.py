@@ -104,7 +104,7 @@ def test_a_pod_group_does_not_need_the_template_that_it_was_made_from() -> None:
     group = read_workload_group(
         {"metadata": {"namespace": NAMESPACE, "name": "g"}, "spec": {"workloadRef": reference}}
     )
-    workload = Workload(NAMESPACE, "train-a", ("workers",))
+    workload = Workload(NAMESPACE, "train-a", {"workers": None})
     snapshot = facts(
         **{
             **fleet.today(),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.base.json import to_json
-from app.cluster.leader_rows import UNIT_PODS, read_grouped_pod
+from app.cluster.leader_rows import UNIT_PODS, read_stored_pod
 from app.explain.state.snapshot import CLIQUES
 from app.facts.explain_rows import PODS, WIDE_NODES
 from app.facts.kubernetes.pod_fields import PodForm
@@ -65,7 +65,7 @@ def test_facts_are_those_of_whole_objects(row: Row[Any], source: Any) -> None:
 
 READ_FROM_LISTS = [
     *((row.resource.kind, row.read, row.form) for row in (*FORMED, UNIT_PODS)),
-    ("Pod", read_grouped_pod, PodForm),
+    ("Pod", read_stored_pod, PodForm),
     ("Pod", runs_without_claim, PodForm),
     ("Pod", is_ending, PodForm),
 ]

@@ -33,7 +33,12 @@ SCHEDULED = {
 TWO_READERS = {
     *("ComputeDomain", "ResourceClaim"),  # ours, of which verdicts need owners; all, with devices
     *("DeviceClass", "Node", "PodGang", "PodCliqueSet", "PriorityClass", "Queue", "ResourceSlice"),
-    *("Pod", "PodClique", "PodGroup"),  # of the leader, which writes what belongs to them
+    *(
+        "Pod",
+        "PodClique",
+        "PodGroup",
+        "Workload",
+    ),  # of the leader, which writes what belongs to them
     *("ClusterTopology", "ClusterTopologyBinding"),  # of the leader, which repairs their statuses
 }
 """Kinds of which a server that keeps all of them needs less than an explanation of one workload."""

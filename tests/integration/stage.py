@@ -161,7 +161,7 @@ class Stage:
             yield
             return
         await self._admin.create(
-            WORKLOAD, workload(Workload(namespace, name, ("workers",))), namespace
+            WORKLOAD, workload(Workload(namespace, name, {"workers": None})), namespace
         )
         yield
         await self._admin.delete(ObjectRef(WORKLOAD, name, namespace))

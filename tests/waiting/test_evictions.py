@@ -144,7 +144,7 @@ async def test_a_gang_that_has_another_place_at_once_lost_the_first() -> None:
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
-    "a Workload": ({"workloads": (Workload(NAMESPACE, "job", ()),)}, "uid-job"),
+    "a Workload": ({"workloads": (Workload(NAMESPACE, "job"),)}, "uid-job"),
     "nothing": ({}, "uid-group"),
 }
 

@@ -181,7 +181,7 @@ def test_a_workload_of_another_kind_is_found(pod: Pod, expected: Ref) -> None:
     result = overdue_of(
         pods=(pod,),
         pod_groups=groups,
-        workloads=(Workload("research", "w", ()),),
+        workloads=(Workload("research", "w"),),
         sets=(),
         gangs=(),
         cliques=(),

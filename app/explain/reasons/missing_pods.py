@@ -155,7 +155,7 @@ def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
             return Ref("PodGroup", pod.namespace, pod.workload_group), group.minimum
     if pod.workload:
         workload = index.workloads.get((pod.namespace, pod.workload))
-        minimum = dict(workload.minimums).get(pod.workload_part, 0) if workload else 0
+        minimum = workload.groups.get(pod.workload_part) if workload else None
         if minimum:
             name = f"{pod.workload}/{pod.workload_part}"
             return Ref("Workload", pod.namespace, name), minimum

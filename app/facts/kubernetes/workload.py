@@ -1,18 +1,32 @@
-"""The Kubernetes Workload API, and PriorityClasses."""
+"""Workloads and PodGroups of scheduling.k8s.io in all versions of the API, and PriorityClasses.
+
+- v1alpha1 (Kubernetes 1.35): a Workload defines groups in `podGroups`, and Pods name them. Source:
+  https://github.com/kubernetes/api/blob/release-1.35/scheduling/v1alpha1/types.go
+- v1alpha2 (1.36): Pods name a PodGroup, which may have been made from a template in a Workload.
+  Source: https://github.com/kubernetes/api/blob/release-1.36/scheduling/v1alpha2/types.go
+- v1alpha3 and v1beta1 (1.37): a PodGroup names its template in `workloadRef`, its `minCount` may
+  change, and it may be part of a CompositePodGroup. The two versions differ only in kinds that are
+  not read here. Templates inside of composite templates are ignored. Source:
+  https://github.com/kubernetes/api/blob/10b39a39/scheduling/v1beta1/types.go
+- v1 (planned for 1.38): read like v1beta1. No source was available.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import field
 
 from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, maps_of, text_at
 
 
 class PriorityClass(ClusterScoped):
-    """A PriorityClass.
-
-    `is_default` if it is that of PodGroups that name none, or one that doesn't exist.
-    """
+    """A PriorityClass."""
 
     kind = "PriorityClass"
     value: int = 0
     is_default: bool = False
+    """Whether PodGroups have it that name none, or one that doesn't exist."""
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:
@@ -21,55 +35,69 @@ def read_priority_class(obj: JsonMap) -> PriorityClass:
 
 
 class Workload(Namespaced):
-    """A Workload of scheduling.k8s.io and the names of its groups.
-
-    `minimums` are the groups with how many pods each needs together, if it is a gang.
-    """
+    """A Workload of scheduling.k8s.io."""
 
     kind = "Workload"
-    groups: tuple[str, ...] = ()
-    minimums: tuple[tuple[str, int], ...] = ()
+    groups: Mapping[str, int | None] = field(default_factory=dict)
+    """The names of its groups, or of its templates, with the `minCount` of each.
+
+    None for a group with the basic policy, which is no gang.
+    """
 
 
 def read_workload(obj: JsonMap) -> Workload:
-    """Read `podGroups` of Kubernetes 1.35, or `podGroupTemplates` since 1.36."""
     spec = map_at(obj, "spec")
-    groups = maps_at(spec, "podGroupTemplates") or maps_at(spec, "podGroups")
-    return Workload(
-        *read_key(obj),
-        groups=tuple(text_at(group, "name") for group in groups),
-        minimums=tuple(
-            (text_at(group, "name"), minimum) for group in groups if (minimum := _minimum(group))
-        ),
-    )
-
-
-def _minimum(holder: JsonMap) -> int:
-    """Return how many pods a group needs together, 0 if it is no gang.
-
-    `policy` of Kubernetes 1.35, `schedulingPolicy` since 1.36.
-    """
-    policy = map_at(holder, "schedulingPolicy") or map_at(holder, "policy")
-    return int_of(map_at(policy, "gang").get("minCount"))
+    if "podGroups" in spec:  # v1alpha1, also if it is served unchanged in a later version
+        definitions, policy = spec["podGroups"], "policy"
+    else:
+        definitions, policy = spec.get("podGroupTemplates"), "schedulingPolicy"
+    groups = {
+        entry["name"]: _minimum(entry.get(policy))
+        for entry in maps_of(definitions)
+        if isinstance(entry.get("name"), str)
+    }
+    return Workload(*read_key(obj), groups=groups)
 
 
 class WorkloadGroup(Namespaced):
     """A PodGroup of scheduling.k8s.io.
 
-    `workload` is "" if it has no template. `minimum` is how many pods it needs together, 0 if it is
-    no gang.
+    Its policy is its own, because a later change of its template does not apply to it.
     """
 
     workload: str = ""
-    minimum: int = 0
+    """The Workload from which it was made, "" if it was made from none."""
+    minimum: int | None = None
+    """The `minCount` of a gang. None with the basic policy."""
+    template: str = ""
+    """The template in that Workload, or ""."""
+    priority_class: str = ""
+    topology_key: str = ""
+    """The node label of the required topology level (KEP-5732), or "".
+
+    All Pods of the group must be on nodes that have the same value of it.
+    """
+    composite: str = ""
+    """The CompositePodGroup that it is part of, or ""."""
 
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:
-    """Read `podGroupTemplateRef` of Kubernetes 1.36, or `workloadRef` since 1.37."""
-    template = map_at(obj, "spec", "podGroupTemplateRef")
-    reference = map_at(template, "workload") or template or map_at(obj, "spec", "workloadRef")
+    spec = map_at(obj, "spec")
+    former = map_at(spec, "podGroupTemplateRef")  # v1alpha2, also if it is served in a later one
+    reference = map_at(former, "workload") or former or map_at(spec, "workloadRef")
+    constraints = maps_at(spec, "schedulingConstraints", "topology")
     return WorkloadGroup(
         *read_key(obj),
         workload=text_at(reference, "workloadName"),
-        minimum=_minimum(map_at(obj, "spec")),
+        minimum=_minimum(spec.get("schedulingPolicy")),
+        template=text_at(reference, "podGroupTemplateName" if former else "templateName"),
+        priority_class=text_at(spec, "priorityClassName"),
+        topology_key=next((text_at(constraint, "key") for constraint in constraints), ""),
+        composite=text_at(spec, "parentCompositePodGroupName"),
     )
+
+
+def _minimum(policy: Any) -> int | None:
+    """Return the `minCount` of a gang, or None if `policy` is not that of a gang."""
+    count = int_of(map_at(map_of(policy), "gang").get("minCount"), -1)
+    return count if count >= 0 else None

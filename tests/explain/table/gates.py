@@ -184,13 +184,13 @@ GATES = (
         "pods name a Workload that does not exist",
         {
             "pods": OF_TRAIN,
-            "workloads": (Workload(NAMESPACE, "train-b", ("workers",)),),
+            "workloads": (Workload(NAMESPACE, "train-b", {"workers": None}),),
         },
         "4 pods wait for Workload train-a, which does not exist",
         "you",
         {
             "pods": OF_TRAIN,
-            "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
+            "workloads": (Workload(NAMESPACE, "train-a", {"workers": None}),),
         },
     ),
     Row(
@@ -216,7 +216,7 @@ GATES = (
         {
             "pods": pods(group="", workload_group="g"),
             "workload_groups": (WorkloadGroup(NAMESPACE, "g", "train-a"),),
-            "workloads": (Workload(NAMESPACE, "train-a", ("workers",)),),
+            "workloads": (Workload(NAMESPACE, "train-a", {"workers": None}),),
         },
     ),
     Row(
@@ -224,13 +224,13 @@ GATES = (
         "pods name a Workload that lacks their group",
         {
             "pods": OF_TRAIN,
-            "workloads": (Workload(NAMESPACE, "train-a", ("routers",)),),
+            "workloads": (Workload(NAMESPACE, "train-a", {"routers": None}),),
         },
         "4 pods wait for group workers of Workload train-a, which does not exist",
         "you",
         {
             "pods": OF_TRAIN,
-            "workloads": (Workload(NAMESPACE, "train-a", ("routers", "workers")),),
+            "workloads": (Workload(NAMESPACE, "train-a", {"routers": None, "workers": None}),),
         },
     ),
     Row(

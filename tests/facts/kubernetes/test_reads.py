@@ -79,7 +79,9 @@ def test_objects_of_another_form_are_read_without_trust() -> None:
 )
 def test_a_pod_group_names_the_workload_that_it_is_made_from(reference: dict[str, Any]) -> None:
     obj = {"metadata": {"namespace": "research", "name": "train-workers"}, "spec": reference}
-    assert read_workload_group(obj) == WorkloadGroup("research", "train-workers", "train")
+    assert read_workload_group(obj) == WorkloadGroup(
+        "research", "train-workers", "train", template="workers"
+    )
 
 
 @pytest.mark.parametrize(
