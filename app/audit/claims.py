@@ -8,6 +8,7 @@ from app.audit.finding import Finding, warning
 from app.cluster.held_claims import claims_held_in_deletion
 from app.cluster.pods import pods_without_claim
 from app.cluster.view import ClusterView
+from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import ResourceClaim, read_resource_claim
 from app.facts.kubernetes.node import GPUS
@@ -22,7 +23,7 @@ from app.rules.mnnvl.claim import CHANNEL_CLASS
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.rules.mnnvl.held_channels import held_channels
 from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
-from app.rules.mnnvl.missing_claims import Unclaimed, lacks_claim, read_clique
+from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.stores.stores import Stores
 
 LACKS = (

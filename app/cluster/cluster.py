@@ -10,9 +10,9 @@ from app.cluster.resources import MnnvlResources
 from app.cluster.units import UnitOwners
 from app.cluster.view import OWNER_RULES, WHOLE, ClusterView, Known
 from app.config.schema import Configuration
+from app.facts.grove.unit_member import Carrier
 from app.facts.kinds import NEIGHBOURS
 from app.facts.rows import FOR_VERDICTS, FOR_WARNINGS, Row
-from app.facts.unit_member import Carrier
 from app.kube.api import Object, Objects
 from app.kube.discovery import Discovery, unknown_version
 from app.kube.store import WatchStore

@@ -5,7 +5,9 @@ Reading them needs rules about claims and Workloads. `WorkloadCaches` joins the 
 
 from app.base.json import from_json, to_json
 from app.base.value import Value, Versioned
-from app.facts import kinds, unit_member
+from app.facts import kinds
+from app.facts.grove import unit_member
+from app.facts.grove.unit_member import Unclaimed
 from app.facts.identity import read_key, read_name
 from app.facts.kai.queue import read_queue_names
 from app.facts.kai.topology import KaiTopology
@@ -20,7 +22,7 @@ from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import POD
 from app.objects.shape import annotations_of, map_at, only, text_at
 from app.rules.mnnvl.claim_holders import ClaimedMember, claimed
-from app.rules.mnnvl.missing_claims import Unclaimed, is_ending, read_clique
+from app.rules.mnnvl.missing_claims import is_ending, read_clique
 from app.rules.topology.coverage import LEVELS_COVERED
 from app.rules.topology.kai import READY
 from app.rules.workload.groups import (

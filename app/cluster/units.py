@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import Any
 
 from app.cluster.view import WHOLE, Known
+from app.facts.grove.unit_member import Carrier
 from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
-from app.facts.unit_member import Carrier
 from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
 from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
 from app.kube.owners import Owners

@@ -15,6 +15,7 @@ from app.cluster.view import OWNER_RULES, dialect_of
 from app.config.schema import Configuration
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     DEVICE_CLASS,
@@ -33,7 +34,7 @@ from app.objects.shape import key_of
 from app.rules.mnnvl.claim import CHANNEL_CLASS, unallocatable
 from app.rules.mnnvl.claim_holders import demands_in
 from app.rules.mnnvl.lost_claims import PUT_BACK, REPLACE, held_in_deletion
-from app.rules.mnnvl.missing_claims import Unclaimed, lacks_claim, read_clique
+from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS
 
 _SHOWN = 5

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from app.admission.verdict import Effect, Verdict, judged, patched
 from app.base.spelling import Comparisons
 from app.base.value import Value
+from app.facts.grove.unit_member import Carrier, read_carrier_of_pod
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     DISAGGREGATED_SET,
@@ -23,7 +24,6 @@ from app.facts.kinds import (
 )
 from app.facts.kubernetes.node import GPUS
 from app.facts.labels import GPU_COUNT, MNNVL_ENABLED
-from app.facts.unit_member import Carrier, read_carrier_of_pod
 from app.facts.unit_owners import OWNER_KINDS, ROLE, SLICE, OwnerKind
 from app.facts.unit_sizes import size_of_unit
 from app.kube.api import Object

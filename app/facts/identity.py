@@ -17,10 +17,11 @@ Key = tuple[str, str]
 
 
 class Ref(Value, order=True):
-    """An object. `namespace` is "" for cluster-scoped kinds."""
+    """An object."""
 
     kind: str
     namespace: str
+    """"" for cluster-scoped kinds."""
     name: str
 
     def __str__(self) -> str:
@@ -82,21 +83,24 @@ class Place(Value):
     """The part of a PodCliqueSet that an object belongs to, from its labels.
 
     A value is "" if its label is missing.
-
-    `replica` and `group_replica` are indexes as text. `group` is the short name of the scaling
-    group (`inference-pool`), and `podgang` the PodGang that the object is scheduled with. `clique`
-    is the full name of its PodClique, and `base_podgang` the PodGang that its own one waits for.
-    `unit` is the unit of NVLink of an object that is part of no PodCliqueSet.
     """
 
     pcs: str = ""
+    """The name of the PodCliqueSet."""
     replica: str = ""
+    """The index of its replica, as text."""
     group: str = ""
+    """The short name of the scaling group (`inference-pool`)."""
     group_replica: str = ""
+    """The index of the replica of that group, as text."""
     podgang: str = ""
+    """The PodGang that the object is scheduled with."""
     clique: str = ""
+    """The full name of its PodClique."""
     base_podgang: str = ""
+    """The PodGang that its own one waits for."""
     unit: str = ""
+    """The unit of NVLink of an object that is part of no PodCliqueSet."""
 
     @property
     def of_replica(self) -> tuple[str, str, str, str]:

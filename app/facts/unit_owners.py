@@ -241,7 +241,9 @@ _LABEL_KEYS = [key for kind in OWNER_KINDS for key in kind.keys if is_label(key)
 
 
 class UnitSize(Value):
-    """The number of Pods in one unit of a workload, and of units that the workload has."""
+    """The size of a unit of a workload."""
 
     pods: int
+    """The number of Pods in one unit."""
     units: int
+    """The number of units that the workload has."""

@@ -20,14 +20,12 @@ from app.objects.shape import JsonMap, annotations_of, int_of, map_at, map_of, m
 
 
 class PodsOfTemplate(Value):
-    """The Pods of one template of a workload that are in one unit.
-
-    `labels` are those by which its Pods differ from the Pods of other templates.
-    """
+    """The Pods of one template of a workload that are in one unit."""
 
     template: JsonMap
     pods: int
     labels: Mapping[str, str] = {}
+    """The labels by which its Pods differ from the Pods of other templates."""
 
 
 Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]

@@ -20,6 +20,7 @@ from app.cluster.leader_rows import StoredClique
 from app.cluster.pods import pods_without_claim
 from app.cluster.view import ClusterView
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.unit_member import Unclaimed
 from app.facts.kinds import POD_CLIQUE
 from app.facts.rows import BY_SET, SETS
 from app.kube.api import ClusterError, Key, NotFound, ObjectRef, Rejected
@@ -29,7 +30,7 @@ from app.kube.store import WatchStore
 from app.objects.fields import listed
 from app.reconcilers.writing import Writing, regarding_set
 from app.rules.mnnvl.claim_holders import ClaimedMember
-from app.rules.mnnvl.missing_claims import Unclaimed, lacks_claim, read_clique
+from app.rules.mnnvl.missing_claims import lacks_claim, read_clique
 from app.stores.stores import Stores
 
 # Pods.

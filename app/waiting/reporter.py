@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct, field
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import StatusCondition
+from app.facts.grove.status import StatusCondition
 from app.facts.identity import Ref
 from app.facts.kinds import POD_CLIQUE_SET, POD_GROUP, WORKLOAD
 from app.kube.api import Client, ClusterError, Conflict, NotFound, Object, ObjectRef

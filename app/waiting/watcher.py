@@ -23,7 +23,7 @@ from app.explain.live import Live
 from app.explain.state.index import Index
 from app.explain.state.snapshot import BY_RESOURCE, Snapshot
 from app.facts.explain_rows import EVENTS
-from app.facts.grove.podcliqueset import StatusCondition
+from app.facts.grove.status import StatusCondition
 from app.facts.identity import Ref
 from app.kube.backoff import Backoff
 from app.kube.client import HttpClient

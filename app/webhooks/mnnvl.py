@@ -28,8 +28,8 @@ from app.base.value import Value
 from app.cluster.resources import MnnvlResources, NotOurs
 from app.cluster.units import UnitOwners, not_owned
 from app.cluster.view import ClusterView, NotGiven
+from app.facts.grove.unit_member import Carrier, read_carrier, read_carrier_of_pod
 from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
-from app.facts.unit_member import Carrier, read_carrier, read_carrier_of_pod
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required

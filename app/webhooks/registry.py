@@ -15,7 +15,7 @@ from app.admission.verdict import Verdict, hindered, unavailable
 from app.base.value import Value
 from app.cluster.cluster import Cluster
 from app.config.schema import ClusterTopology, Configuration, Enforcement
-from app.facts.grove.podclique import PodCliqueFields, PodCliqueSetFields, PodFields
+from app.facts.grove.review_fields import PodCliqueFields, PodCliqueSetFields, PodFields
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,

@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from app.facts.grove.unit_member import read_carrier, read_carrier_of_pod
 from app.facts.kinds import (
     ALL,
     COMPUTE_DOMAIN,
@@ -30,7 +31,6 @@ from app.facts.kinds import (
     POD_GANG,
     RESOURCE_CLAIM,
 )
-from app.facts.unit_member import read_carrier, read_carrier_of_pod
 from app.kube.api import Selection, every
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig

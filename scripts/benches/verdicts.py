@@ -33,8 +33,8 @@ import msgspec
 
 from app.admission.review import parse
 from app.certificates.source import ensure_development_certificate
+from app.facts.grove.unit_member import read_carrier, read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, RESOURCE_CLAIM
-from app.facts.unit_member import read_carrier, read_carrier_of_pod
 from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject
 from app.rules.mnnvl.plan import desired_resource

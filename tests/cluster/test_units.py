@@ -6,8 +6,8 @@ import pytest
 
 from app.cluster.units import MOST_CLAIMS, UnitOwners, not_owned
 from app.cluster.view import Known, NotGiven
+from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
-from app.facts.unit_member import read_carrier_of_pod
 from app.kube.api import Object
 from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject

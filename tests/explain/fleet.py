@@ -12,17 +12,13 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer, explain
 from app.explain.state.index import Index
-from app.explain.state.snapshot import PodClique, Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.constraint import StoredConstraint
-from app.facts.grove.podcliqueset import (
-    Clique,
-    ScalingGroup,
-    SetWithStatus,
-    StatusCondition,
-    UserConstraint,
-)
+from app.facts.grove.podclique import PodClique
+from app.facts.grove.podcliqueset import Clique, ScalingGroup, SetWithStatus, UserConstraint
 from app.facts.grove.podgang import GangGroup, GangPart, PodGang
+from app.facts.grove.status import StatusCondition
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup, SubGroup

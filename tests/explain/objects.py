@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.explain.state.snapshot import PodClique, Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podcliqueset import LastError, SetWithStatus, UserConstraint
+from app.facts.grove.podclique import PodClique
+from app.facts.grove.podcliqueset import SetWithStatus, UserConstraint
 from app.facts.grove.podgang import PodGang, PodGangMap
+from app.facts.grove.status import LastError
 from app.facts.grove.topology import ClusterTopology
 from app.facts.identity import Place
 from app.facts.kai.podgroup import KaiPodGroup, Said

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.explain.output.text import text
 from app.explain.reasons.messages import schedulers, usual_schedulers
 from app.explain.state.index import Index
-from app.facts.grove.podcliqueset import LastError
+from app.facts.grove.status import LastError
 from app.facts.kai.podgroup import Said
 from app.facts.kubernetes.event import Event
 from tests.explain.fleet import (

@@ -10,6 +10,7 @@ from app.explain.output.text import tree_lines
 from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
+from app.facts.grove.unit_member import CLAIM
 from app.facts.identity import Place, Ref
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
@@ -19,7 +20,6 @@ from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
 from app.facts.labels import KAI_CORDONED
-from app.facts.unit_member import CLAIM
 from tests.explain.fleet import (
     GANG_REF,
     GPU,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.explain.state.snapshot import PodClique
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podgang import GangGroup, GangPart
 from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.pod import Pod

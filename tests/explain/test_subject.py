@@ -11,8 +11,9 @@ from app.explain.answers.answer import explain
 from app.explain.gangs.subject import subject
 from app.explain.output.text import tree_lines
 from app.explain.state.index import Index
-from app.explain.state.snapshot import PodClique, Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import SchedulerConstraint
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import SubGroup

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.topology import ClusterTopology, levels_of_cluster_topology
+from app.facts.grove.unit_member import read_carrier
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     COMPUTE_DOMAIN,
@@ -14,7 +15,6 @@ from app.facts.kinds import (
     RESOURCE_CLAIM,
 )
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
-from app.facts.unit_member import read_carrier
 from app.kube.api import ClusterError, Object, Selection, every
 from app.kube.client import HttpClient
 from app.objects.shape import labels_of

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
+from app.facts.grove.unit_member import read_carrier
 from app.facts.kinds import (
     COMPUTE_DOMAIN,
     POD_CLIQUE,
@@ -21,7 +22,6 @@ from app.facts.kinds import (
 )
 from app.facts.labels import MNNVL_ADOPTED
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, base_of
-from app.facts.unit_member import read_carrier
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Selection
 from app.kube.client import HttpClient
 from app.objects.resource import CRD, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.facts.rows import DOMAINS
-from app.facts.unit_member import read_carrier_of_pod
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, subscribe

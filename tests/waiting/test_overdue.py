@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.state.index import Index
-from app.facts.grove.podcliqueset import LastError, StatusCondition
+from app.facts.grove.status import LastError, StatusCondition
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.podcliqueset import StatusCondition
+from app.facts.grove.status import StatusCondition
 from app.facts.identity import Ref
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable

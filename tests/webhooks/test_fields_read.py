@@ -1,6 +1,6 @@
 """Every field that a webhook's rules read is parsed from a live review.
 
-A review is parsed only as far as its type says (`facts/grove/podclique.py`). A rule that reads
+A review is parsed only as far as its type says (`facts/grove/review_fields.py`). A rule that reads
 another field works on documents, which are parsed whole, and never on live objects.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from app.admission.decide import decide
 from app.admission.review import parse
 from app.admission.verdict import Verdict
-from app.facts.grove.podclique import PodCliqueFields, PodCliqueSetFields, PodFields
+from app.facts.grove.review_fields import PodCliqueFields, PodCliqueSetFields, PodFields
 from tests.fields_read import Steps, is_parsed, recorder
 from tests.reviews import (
     OPERATORS,

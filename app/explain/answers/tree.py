@@ -28,10 +28,10 @@ from app.explain.reasons.reason import Reason, amount, counted, listed, plain
 from app.explain.state.amounts import gpus_of
 from app.explain.state.queues import chain, unusable_because
 from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.grove.unit_member import CLAIM
 from app.facts.identity import Ref
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod
-from app.facts.unit_member import CLAIM
 
 
 class _Grower:

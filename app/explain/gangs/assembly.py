@@ -13,8 +13,8 @@ from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.state.amounts import asked_gpus
 from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
-from app.explain.state.snapshot import PodClique
 from app.facts.constraint import UNBOUND
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import GangPart, PodGang
 from app.facts.identity import Ref

@@ -17,8 +17,9 @@ from app.explain.state.amounts import PREFIX, resources_of
 from app.explain.state.domains import Domains
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology
-from app.explain.state.snapshot import PodClique, Snapshot
+from app.explain.state.snapshot import Snapshot
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref

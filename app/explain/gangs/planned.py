@@ -8,8 +8,8 @@ from app.explain.gangs.assembly import gang_to_come
 from app.explain.gangs.gang import Gang, Member, Unit
 from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
-from app.explain.state.snapshot import PodClique
 from app.facts.constraint import UNBOUND, SchedulerConstraint
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podcliqueset import (
     Clique,
     ScalingGroup,

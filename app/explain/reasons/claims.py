@@ -8,7 +8,8 @@ from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
-from app.explain.state.snapshot import PodClique
+from app.facts.grove.podclique import PodClique
+from app.facts.grove.unit_member import CLAIM, GROVE_CLAIM
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.node import Node
@@ -17,7 +18,6 @@ from app.facts.nvidia.computedomain import (
     DOMAIN_SUFFIX,
     TEMPLATE_SUFFIX,
 )
-from app.facts.unit_member import CLAIM, GROVE_CLAIM
 from app.rules.mnnvl.lost_claims import PUT_BACK
 from app.rules.mnnvl.missing_claims import lacks_claim
 

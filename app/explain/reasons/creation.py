@@ -12,7 +12,8 @@ from app.explain.reasons.reason import (
     listed,
     with_age,
 )
-from app.facts.grove.podcliqueset import LastError, SetWithStatus
+from app.facts.grove.podcliqueset import SetWithStatus
+from app.facts.grove.status import LastError
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, MNNVL_ENABLED, PODGANG
 

@@ -19,10 +19,10 @@ from app.explain.reasons.reason import (
     counted,
     listed,
 )
+from app.facts.grove.unit_member import CLAIM
 from app.facts.kubernetes.claim import ResourceClaim
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_QUEUE
-from app.facts.unit_member import CLAIM
 
 MOST_CONSUMERS = 256
 

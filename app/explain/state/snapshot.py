@@ -7,7 +7,7 @@ object belongs to which.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import field
 
@@ -15,10 +15,11 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.state.lookup import Change, GroupedBy, Groups, NamedBy
 from app.facts import explain_rows, kinds, rows
-from app.facts.grove.podcliqueset import LastError, SetWithStatus, read_last_errors
+from app.facts.grove.podclique import PodClique, PodCliqueForm, read_pod_clique
+from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
-from app.facts.identity import NOWHERE, Key, Namespaced, Place, read_key, read_place
+from app.facts.identity import Key
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
@@ -26,78 +27,19 @@ from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import ONLY_A_POD, Pod, PodClaim, Shape, read_pod_claims, read_shape
-from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
+from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
 from app.facts.nvidia.computedomain import ComputeDomain, DomainClique
 from app.facts.rows import CHANNELS, ROOM, Row
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.resource import EVENT, Resource
-from app.objects.shape import JsonMap, int_of, map_at, text_at
-from app.rules.mnnvl.missing_claims import Unclaimed, read_clique
+from app.objects.shape import JsonMap, map_at, text_at
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 key_of = attrgetter("key")
 name_of = attrgetter("name")
-
-
-class PodClique(Namespaced):
-    """A PodClique."""
-
-    kind = "PodClique"
-    uid: str = ""
-    place: Place = NOWHERE
-    replicas: int = 1
-    scheduled: int = 0
-    """The number of its scheduled pods, from its status."""
-    shape: Shape = ONLY_A_POD
-    """The shape of its pod template."""
-    claims: tuple[PodClaim, ...] = ()
-    """The claims of its pod template."""
-    errors: tuple[LastError, ...] = ()
-    unclaimed: Unclaimed | None = None
-    """What decides whether it lacks a claim for MNNVL. None if it has one or cannot need one."""
-
-
-class _SpecForm(TypedDict, total=False):
-    replicas: Any
-    podSpec: PodSpecForm | None
-
-
-class _StatusForm(TypedDict, total=False):
-    scheduledReplicas: Any
-    lastErrors: Any
-
-
-class PodCliqueForm(TypedDict, total=False):
-    """The fields of a PodClique that are read here and by stores."""
-
-    apiVersion: Any
-    kind: Any
-    metadata: MetadataForm | None
-    spec: _SpecForm | None
-    status: _StatusForm | None
-
-
-def read_pod_clique(obj: JsonMap) -> PodClique:
-    metadata = map_at(obj, "metadata")
-    spec = map_at(obj, "spec")
-    pod_spec = map_at(spec, "podSpec")
-    status = map_at(obj, "status")
-    clique = read_clique(obj)
-    return PodClique(
-        *read_key(obj),
-        uid=text_at(metadata, "uid"),
-        place=read_place(map_at(metadata, "labels")),
-        replicas=int_of(spec.get("replicas"), 1),
-        scheduled=int_of(status.get("scheduledReplicas")),
-        shape=read_shape(pod_spec),
-        claims=read_pod_claims(pod_spec),
-        errors=read_last_errors(status),
-        unclaimed=clique if isinstance(clique, Unclaimed) else None,
-    )
 
 
 class Snapshot(Value):

@@ -20,13 +20,13 @@ class TopologyConstraint(Value):
 
 
 class StoredConstraint(TopologyConstraint):
-    """A topologyConstraint of a stored set.
-
-    `is_later` is whether it has other fields than packDomain: the dialect `design` leaves its
-    PodGangs alone then.
-    """
+    """A topologyConstraint of a stored set."""
 
     is_later: bool = False
+    """Whether it has other fields than packDomain.
+
+    The dialect `design` leaves the PodGangs of its set alone then.
+    """
 
 
 UNCONSTRAINED = StoredConstraint()

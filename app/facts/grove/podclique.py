@@ -1,76 +1,74 @@
-"""The fields of a PodCliqueSet, a PodClique and a Pod that asks for MNNVL, that verdicts read.
-
-The others, such as the environment of containers, are most of its bytes. A field that a rule reads
-must be here, else the rule never sees it. A field of the type Any is read whole.
-"""
+"""PodCliques as explanations read them. Webhooks and the leader read them by `facts/carrier`."""
 
 from typing import Any, TypedDict
 
-
-class _Metadata(TypedDict, total=False):
-    name: Any
-    labels: Any
-    annotations: Any
-    deletionTimestamp: Any
-    ownerReferences: Any
-
-
-class _Container(TypedDict, total=False):
-    resources: Any
-
-
-class _PodSpec(TypedDict, total=False):
-    initContainers: list[_Container] | None
-    containers: list[_Container] | None
-    resourceClaims: Any
-    schedulingGroup: Any
-    workloadRef: Any
+from app.facts.grove.status import LastError, read_last_errors
+from app.facts.grove.unit_member import Unclaimed, read_carrier, unclaimed
+from app.facts.identity import NOWHERE, Namespaced, Place, read_key, read_place
+from app.facts.kubernetes.pod import (
+    ONLY_A_POD,
+    PodClaim,
+    Shape,
+    read_pod_claims,
+    read_shape,
+)
+from app.facts.kubernetes.pod_fields import MetadataForm, PodSpecForm
+from app.objects.shape import JsonMap, int_of, map_at, text_at
 
 
-class _Spec(TypedDict, total=False):
+class PodClique(Namespaced):
+    """A PodClique."""
+
+    kind = "PodClique"
+    uid: str = ""
+    place: Place = NOWHERE
+    replicas: int = 1
+    scheduled: int = 0
+    """The number of its scheduled pods, from its status."""
+    shape: Shape = ONLY_A_POD
+    """The shape of its pod template."""
+    claims: tuple[PodClaim, ...] = ()
+    """The claims of its pod template."""
+    errors: tuple[LastError, ...] = ()
+    unclaimed: Unclaimed | None = None
+    """What decides whether it lacks a claim for MNNVL. None if it has one or cannot need one."""
+
+
+class _SpecForm(TypedDict, total=False):
     replicas: Any
-    podSpec: _PodSpec | None
+    podSpec: PodSpecForm | None
 
 
-class PodCliqueFields(TypedDict, total=False):
-    metadata: _Metadata | None
-    spec: _Spec | None
+class _StatusForm(TypedDict, total=False):
+    scheduledReplicas: Any
+    lastErrors: Any
 
 
-class PodFields(TypedDict, total=False):
-    metadata: _Metadata | None
-    spec: _PodSpec | None
+class PodCliqueForm(TypedDict, total=False):
+    """The fields of a PodClique that are read here and by stores."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: MetadataForm | None
+    spec: _SpecForm | None
+    status: _StatusForm | None
 
 
-class _PodSpecInSet(_PodSpec, total=False):
-    schedulerName: Any
-
-
-class _SpecInSet(TypedDict, total=False):
-    replicas: Any
-    minAvailable: Any
-    podSpec: _PodSpecInSet | None
-
-
-class _Clique(TypedDict, total=False):
-    name: Any
-    labels: Any
-    annotations: Any
-    topologyConstraint: Any
-    spec: _SpecInSet | None
-
-
-class _SetTemplate(TypedDict, total=False):
-    topologyConstraint: Any
-    podCliqueScalingGroups: Any
-    cliques: list[_Clique] | None
-
-
-class _SetSpec(TypedDict, total=False):
-    replicas: Any
-    template: _SetTemplate | None
-
-
-class PodCliqueSetFields(TypedDict, total=False):
-    metadata: _Metadata | None
-    spec: _SetSpec | None
+def read_pod_clique(obj: JsonMap) -> PodClique:
+    metadata = map_at(obj, "metadata")
+    spec = map_at(obj, "spec")
+    pod_spec = map_at(spec, "podSpec")
+    status = map_at(obj, "status")
+    namespace, name = read_key(obj)
+    return PodClique(
+        namespace,
+        name,
+        uid=text_at(metadata, "uid"),
+        place=read_place(map_at(metadata, "labels")),
+        replicas=int_of(spec.get("replicas"), 1),
+        scheduled=int_of(status.get("scheduledReplicas")),
+        shape=read_shape(pod_spec),
+        claims=read_pod_claims(pod_spec),
+        errors=read_last_errors(status),
+        unclaimed=unclaimed(read_carrier(obj, namespace)),
+    )

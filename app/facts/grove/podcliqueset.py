@@ -1,6 +1,6 @@
-"""The parts of a stored PodCliqueSet that rules need. Source: Grove's PodCliqueSet CRD.
+"""Stored PodCliqueSets. Source: Grove's PodCliqueSet CRD.
 
-Its PodCliques have the same annotations, and other objects of Grove the same status.
+The set of a request is read by `template`, which has the path and the finding of each part.
 """
 
 from functools import cached_property
@@ -10,9 +10,15 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.facts.grove.constraint import UNCONSTRAINED, StoredConstraint, read_constraint
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
+from app.facts.grove.status import (
+    LastError,
+    StatusCondition,
+    read_conditions,
+    read_last_errors,
+)
 from app.facts.identity import Namespaced, Place
 from app.facts.kubernetes.requests import Requests, read_requests
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
 from app.objects.shape import (
@@ -22,7 +28,6 @@ from app.objects.shape import (
     list_of,
     map_at,
     map_of,
-    maps_at,
     maps_of,
     only,
     text_at,
@@ -36,120 +41,15 @@ _NOWHERE = FieldPath("")
 """The path of a stored part, about which nobody is told findings."""
 
 
-# MNNVL annotations: those of a PodClique first, then of its scaling group, then of its set.
-
-
-class MnnvlAnnotations(Value):
-    """The values of the annotations, which may be invalid. None if an annotation is missing."""
-
-    enabled: Any = None
-    scope: Any = None
-    device_class: Any = None
-
-    @property
-    def enables(self) -> bool:
-        """Whether MNNVL is enabled, which needs the text "true"."""
-        return bool(self.enabled == "true")
-
-    @property
-    def refuses(self) -> bool:
-        """Whether MNNVL is refused, by any other value."""
-        return self.enabled is not None and not self.enables
-
-    @property
-    def are_complete(self) -> bool:
-        """Whether none is missing, so that no inherited one counts."""
-        return None not in (self.enabled, self.scope, self.device_class)
-
-    def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
-        """Return these annotations, and those of `inherited` for missing ones."""
-        if inherited is NO_ANNOTATIONS:
-            return self
-        return MnnvlAnnotations(
-            inherited.enabled if self.enabled is None else self.enabled,
-            inherited.scope if self.scope is None else self.scope,
-            inherited.device_class if self.device_class is None else self.device_class,
-        )
-
-
-NO_ANNOTATIONS = MnnvlAnnotations()
-
-
-def read_mnnvl(annotations: JsonMap) -> MnnvlAnnotations:
-    """Return the MNNVL annotations among `annotations`."""
-    enabled = annotations.get(MNNVL_ENABLED)
-    scope = annotations.get(MNNVL_SCOPE)
-    device_class = annotations.get(MNNVL_DEVICE_CLASS)
-    if enabled is None and scope is None and device_class is None:
-        return NO_ANNOTATIONS
-    return MnnvlAnnotations(enabled, scope, device_class)
-
-
-OPT_OUT = "none"
-"""The value of `grove.io/mnnvl-group` with which a clique opts out.
-
-It opts out of the group of its scaling group or set.
-"""
-
-
-def group_in(annotations: JsonMap) -> str | None:
-    """Return the value of `grove.io/mnnvl-group`.
-
-    "" to opt out, None if there is no such annotation.
-    """
-    value = annotations.get(MNNVL_GROUP)
-    if not isinstance(value, str):
-        return None
-    return "" if value == OPT_OUT else value
-
-
-# What Grove writes into the status of its objects.
-
-
-class StatusCondition(Value):
-    """A condition of an object."""
-
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class LastError(Value):
-    """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
-
-    text: str
-    time: float | None
-
-
-def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
-    fields = ("type", "status", "reason", "message")
-    return tuple(
-        StatusCondition(*(text_at(item, field) for field in fields))
-        for item in maps_at(status, "conditions")
-    )
-
-
-def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
-    return tuple(
-        LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
-        for item in maps_at(status, "lastErrors")
-    )
-
-
-# Sets.
-
-
 class UserConstraint(Value):
-    """A topologyConstraint as its author means it, in either dialect: domains.
-
-    `field` is where `required` is, for evidence.
-    """
+    """A topologyConstraint as its author means it, in either dialect: domains."""
 
     required: str = ""
     preferred: str = ""
     topology: str = ""
+    """The ClusterTopologyBinding that it names, or ""."""
     field: str = ""
+    """The path of `required`, for evidence."""
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)
@@ -182,50 +82,49 @@ class Constrained:
 
 
 class Clique(Value, Constrained):
-    """One entry of `spec.template.cliques`.
-
-    `requests` is what each of its pods asks for. `minimum` is its minAvailable.
-    """
+    """An entry of `spec.template.cliques`."""
 
     name: str
     replicas: int
     constraint: StoredConstraint = UNCONSTRAINED
     requests: Requests = ()
+    """What each of its pods asks for."""
     minimum: int = 1
+    """Its minAvailable."""
 
 
 class ScalingGroup(Value, Constrained):
-    """One entry of `spec.template.podCliqueScalingGroups`.
-
-    `cliques` are the names of its cliques. `minimum` is its minAvailable.
-    """
+    """An entry of `spec.template.podCliqueScalingGroups`."""
 
     name: str
     cliques: tuple[str, ...]
+    """The names of its cliques."""
     constraint: StoredConstraint = UNCONSTRAINED
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
+    """Its own annotations about MNNVL."""
     replicas: int = 1
     minimum: int = 1
+    """Its minAvailable."""
 
 
 class PodCliqueSet(Namespaced, Constrained):
-    """A stored PodCliqueSet.
-
-    `condition` is the stored condition that this program writes, or None. `mnnvl_groups` are the
-    values of Grove's `grove.io/mnnvl-group` in the set, without `none`.
-    """
+    """A stored PodCliqueSet."""
 
     kind = "PodCliqueSet"
     uid: str = ""
     generation: int = 0
     deleting: bool = False
     constraint: StoredConstraint = UNCONSTRAINED
+    """The constraint of the whole set."""
     cliques: tuple[Clique, ...] = ()
     groups: tuple[ScalingGroup, ...] = ()
     condition: Condition | None = None
+    """The stored condition that this program writes, or None."""
     replicas: int = 1
     mnnvl_groups: tuple[str, ...] = ()
+    """The values of Grove's `grove.io/mnnvl-group` in the set, without `none`."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
+    """The annotations about MNNVL of the set itself."""
     is_cut: bool = False
     """Whether its cliques and scaling groups were not read, because there are too many."""
 
@@ -290,7 +189,9 @@ class SetWithStatus(PodCliqueSet, dict=True):
     conditions: tuple[StatusCondition, ...] = ()
     created: float | None = None
     errors: tuple[LastError, ...] = ()
+    """Grove's lastErrors."""
     deleted_at: float | None = None
+    """When its deletion was asked for, None if it was not."""
     finalizers: tuple[str, ...] = ()
 
     @cached_property

@@ -39,46 +39,48 @@ TOPOLOGY_NAMES = (TOPOLOGY_NAME, KAI_TOPOLOGY_NAME)
 
 
 class GangPart(Value):
-    """An entry of a PodGang's `spec.podgroups`. `pods` are the names in podReferences."""
+    """An entry of a PodGang's `spec.podgroups`."""
 
     name: str
     minimum: int = 1
+    """Its minReplicas."""
     pods: frozenset[str] = frozenset()
+    """The names in its podReferences."""
     told: SchedulerConstraint = UNBOUND
+    """Its constraint."""
 
 
 class GangGroup(Value):
-    """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`.
-
-    `parts` are names of its podgroups.
-    """
+    """An entry of a PodGang's `spec.topologyConstraintGroupConfigs`."""
 
     name: str
     parts: tuple[str, ...]
+    """The names of its podgroups."""
     told: SchedulerConstraint
+    """Its constraint."""
 
 
 class PodGang(Namespaced):
-    """A PodGang.
-
-    `topology` is the topology's name in its annotations, "" if no annotation gives one. `role` and
-    `epoch` are those of a release with epochs, "" for earlier ones. `scheduled` is whether Grove
-    has ever seen it scheduled, None if Grove's release does not write that. `scheduler` is the
-    backend that Grove gives it to, "" if it doesn't say.
-    """
+    """A PodGang."""
 
     kind = "PodGang"
     uid: str = ""
     place: Place = NOWHERE
     topology: str = ""
+    """The name of the topology in its annotations, or ""."""
     told: SchedulerConstraint = UNBOUND
+    """The constraint of the whole PodGang."""
     parts: tuple[GangPart, ...] = ()
     groups: tuple[GangGroup, ...] = ()
     created: float | None = None
     role: str = ""
+    """Its role in a release with epochs, "" in earlier ones."""
     epoch: str = ""
+    """Its epoch in a release with epochs, "" in earlier ones."""
     scheduled: bool | None = None
+    """Whether Grove has ever seen it scheduled. None if Grove's release doesn't write that."""
     scheduler: str = ""
+    """The backend that Grove gives it to, "" if it doesn't say."""
 
     @property
     def constrained(self) -> bool:
@@ -147,19 +149,18 @@ _CONSTRAINTS = ("topologyConstraint", "topologyConstraintGroupConfigs")
 
 
 class GangIdentity(Value):
-    """A PodGang, without its PodCliques.
-
-    `uid` is "" while it is being created. `set_uid` is that of the PodCliqueSet that controls it,
-    or "". `role` is "" if Grove didn't name the PodGang after an epoch.
-    """
+    """A PodGang, without its PodCliques."""
 
     namespace: str
     name: str
     uid: str
+    """"" while it is being created."""
     place: Place
     deleting: bool = False
     set_uid: str = ""
+    """The uid of the PodCliqueSet that controls it, or ""."""
     role: str = ""
+    """"" if Grove didn't name the PodGang after an epoch."""
 
 
 class SlimPodGang(GangIdentity):
@@ -195,23 +196,24 @@ def _cliques(obj: JsonMap) -> tuple[str, ...]:
 
 
 class OpenGang(SlimPodGang, kw_only=True):
-    """A cached PodGang, unpacked.
-
-    `view` has the parts of the object that contain constraints and annotations, at their places in
-    the whole object. A JSON Patch of the view therefore applies to the whole object.
-    """
+    """A cached PodGang, unpacked."""
 
     view: Object
+    """The constraints and annotations of the object, at their places in the whole object.
+
+    A JSON Patch of the view therefore applies to the whole object.
+    """
     resource_version: str
 
 
 class StoredGang(Versioned, GangIdentity):
-    """A cached PodGang. `content` is JSON, which needs far less memory than maps.
+    """A cached PodGang.
 
     Equal PodGangs may have different resource versions: Grove writes statuses all the time.
     """
 
     content: bytes = b""
+    """JSON of what `OpenGang.view` has, which needs far less memory than maps."""
     resource_version: str = ""
 
     def opened(self) -> OpenGang:
@@ -270,14 +272,14 @@ def _podgroups(podgroups: Any) -> Any:
 
 
 class MapEntry(Value):
-    """An entry of a PodGangMap: the epoch of PodGangs, and those of the PodGangs that it needs.
-
-    `pods` are the PodCliques outside of scaling groups, each with how many of its pods are meant.
-    """
+    """An entry of a PodGangMap."""
 
     epoch: str
+    """The epoch of its PodGangs."""
     depends_on: tuple[str, ...] = ()
+    """The epochs of the PodGangs that these need."""
     pods: tuple[tuple[str, int], ...] = ()
+    """The PodCliques outside of scaling groups, each with how many of its pods are meant."""
 
 
 class PodGangMap(Namespaced):

@@ -38,22 +38,25 @@ def levels_for_kai(levels: Sequence[Level]) -> tuple[Level, ...]:
 
 
 class ClusterTopology(Value):
-    """A ClusterTopology or a ClusterTopologyBinding (`kind` tells which), levels broadest first.
-
-    `kai` is the name of the KAI Topology that it stands for, which administrators made if it is
-    `external`; `drift` is the message of a scheduler topology that is not in sync. `enabled` is
-    false for the managed one if topology support is disabled in the configuration: it then has no
-    levels, whatever is stored.
-    """
+    """A ClusterTopology or a ClusterTopologyBinding."""
 
     kind: str
+    """Which of the two it is."""
     name: str
     uid: str = ""
     levels: tuple[Level, ...] = ()
+    """Broadest first."""
     kai: str = ""
+    """The name of the KAI Topology that it stands for."""
     external: bool = False
+    """Whether administrators made that KAI Topology."""
     drift: str = ""
+    """The message of a scheduler topology that is not in sync, or ""."""
     enabled: bool = True
+    """False for the managed one if topology support is disabled in the configuration.
+
+    It then has no levels, whatever is stored.
+    """
 
     @property
     def ref(self) -> Ref:

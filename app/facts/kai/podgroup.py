@@ -20,19 +20,21 @@ STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 
 
 class SubGroup(Value):
-    """A SubGroup of a PodGroup.
-
-    `needed` is how many of its own SubGroups are needed, None for all. `unnamed` are the levels
-    that KAI ignores, because they don't say which topology they are of: `topology` is "".
-    """
+    """A SubGroup of a PodGroup."""
 
     name: str
     parent: str = ""
+    """The name of the SubGroup that it is in, or ""."""
     minimum: int = 0
+    """Its minMember."""
     told: SchedulerConstraint = UNBOUND
+    """The levels that KAI places it by."""
     needed: int | None = None
+    """How many of its own SubGroups are needed, None for all."""
     unnamed: SchedulerConstraint = UNBOUND
+    """The levels that KAI ignores, because `topology` is ""."""
     topology: str = ""
+    """The topology that its constraint names, or ""."""
 
 
 _DEFAULT_POOL = "default"
@@ -48,42 +50,53 @@ class Said(Value):
     reason: str
     message: str
     queue: str = ""
+    """The queue that it is about, or ""."""
     quota: Amounts = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)
     time: float | None = None
+    """Since when KAI says it."""
 
 
 class KaiPodGroup(Namespaced):
-    """A PodGroup of scheduling.run.ai.
-
-    `owners` are uids. `delay` is preemptionDelay in seconds. `aimless` are the names of the parts,
-    its own too, that name a topology and no level of it. If it `tries_once`, KAI doesn't try again
-    to place it once it is `given_up`. `stale` is since when it is below its minimum, and `grace`
-    its own stalenessGracePeriod, in seconds.
-    """
+    """A PodGroup of scheduling.run.ai."""
 
     kind = "PodGroup"
     uid: str = ""
     owners: tuple[str, ...] = ()
+    """The uids of its owners."""
     minimum: int = 1
+    """Its minMember."""
     queue: str = ""
     preemptibility: str = ""
     delay: float = 0.0
+    """Its preemptionDelay in seconds."""
     evicted: float | None = None
+    """When KAI last evicted its pods."""
     pool: str = ""
+    """The node pool in its label, or ""."""
     topology: str = ""
+    """The topology of the whole group, else of the first SubGroup that names one, or ""."""
     told: SchedulerConstraint = UNBOUND
+    """The levels that KAI places the whole group by."""
     subgroups: tuple[SubGroup, ...] = ()
     said: tuple[Said, ...] = ()
+    """The reasons of the last condition of each node pool."""
     created: float | None = None
     needed: int | None = None
+    """How many of its SubGroups are needed, None for all."""
     unnamed: SchedulerConstraint = UNBOUND
+    """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
+    """The names of the parts, its own too, that name a topology and no level of it."""
     tries_once: bool = False
+    """Whether KAI tries only once to place it."""
     given_up: bool = False
+    """Whether KAI has tried that once, and doesn't try again."""
     stale: float | None = None
+    """Since when it is below its minimum."""
     grace: float | None = None
+    """Its own stalenessGracePeriod in seconds."""
 
 
 def read_kai_pod_group(obj: JsonMap) -> KaiPodGroup:

@@ -45,23 +45,25 @@ class Device(Value):
 
 
 class ResourceClaim(Namespaced):
-    """A claim.
-
-    `classes` has the DeviceClass of each device that it asks for. `devices` are those that it is
-    allocated, and `nodes` the terms of the allocation's nodeSelector. `queue` is that of its label.
-    `domain` is the uid of the ComputeDomain that its configuration names for NVIDIA's driver.
-    """
+    """A ResourceClaim."""
 
     kind = "ResourceClaim"
     classes: tuple[str, ...] = ()
+    """The DeviceClass of each device that it asks for."""
     allocated: bool = False
     devices: tuple[Device, ...] = ()
+    """The devices that it is allocated."""
     nodes: tuple[Term, ...] = ()
+    """The terms of the allocation's nodeSelector."""
     consumers: tuple[Consumer, ...] = ()
+    """The pods that reserve it."""
     place: Place = NOWHERE
     deleting: float | None = None
+    """When its deletion was asked for."""
     queue: str = ""
+    """The queue of its label, or ""."""
     domain: str = ""
+    """The uid of the ComputeDomain that its configuration names for NVIDIA's driver, or ""."""
 
 
 def read_resource_claim(obj: JsonMap) -> ResourceClaim:
@@ -142,9 +144,10 @@ def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
 
 
 class ClaimTemplate(Namespaced):
-    """A ResourceClaimTemplate, with the DeviceClass of each device that its claims ask for."""
+    """A ResourceClaimTemplate."""
 
     classes: tuple[str, ...] = ()
+    """The DeviceClass of each device that its claims ask for."""
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
@@ -153,12 +156,10 @@ def read_claim_template(obj: JsonMap) -> ClaimTemplate:
 
 
 class DeviceClass(ClusterScoped):
-    """A DeviceClass.
-
-    `gpus` is the driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs.
-    """
+    """A DeviceClass."""
 
     gpus: str = ""
+    """The driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
 
 
 def read_device_class(obj: JsonMap) -> DeviceClass:
@@ -184,16 +185,15 @@ def _is_gpu(driver: str, of_type: str) -> bool:
 
 
 class ResourceSlice(Value):
-    """Devices of one pool.
-
-    `node` is "" unless all are on one node; `gpus` are the names of those that are GPUs.
-    """
+    """Devices of one pool."""
 
     driver: str
     pool: str
     generation: int
     node: str
+    """The node that has all of them, or ""."""
     gpus: tuple[str, ...]
+    """The names of those that are GPUs."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:

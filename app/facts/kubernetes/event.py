@@ -7,20 +7,20 @@ from app.objects.time import seconds_since_1970
 
 
 class Event(Value):
-    """An event.
-
-    `uid` and `about` are of the object that it is about. `time` is when it was last repeated.
-    `source` is the component that wrote it, "" if it is not known. `warns` is whether its type is
-    Warning.
-    """
+    """An event."""
 
     uid: str
+    """The uid of the object that it is about."""
     reason: str
     message: str
     time: float | None = None
+    """When it was last repeated."""
     source: str = ""
+    """The component that wrote it, "" if it is not known."""
     about: Ref = Ref("", "", "")
+    """The object that it is about."""
     warns: bool = False
+    """Whether its type is Warning."""
 
 
 def read_event(obj: JsonMap) -> Event:

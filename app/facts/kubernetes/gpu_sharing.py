@@ -27,14 +27,14 @@ _MEBIBYTES = 1024 * 1024
 
 
 class GpuPart(Value):
-    """What a pod asks for of GPUs that it shares with other pods.
-
-    It asks for `portion` of each of `devices` GPUs, or for `memory` MiB of each if that is set.
-    """
+    """What a pod asks for of GPUs that it shares with other pods."""
 
     portion: float
+    """The part of each GPU."""
     memory: int = 0
+    """The MiB of each GPU, which count instead of `portion` unless 0."""
     devices: int = 1
+    """The number of GPUs."""
 
     @property
     def gpus(self) -> int:

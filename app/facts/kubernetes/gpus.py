@@ -18,10 +18,12 @@ To make an integer of a larger one, such as 1e99999999, can take hours.
 
 
 class Gpus(Value):
-    """GPUs with MIG devices, and only those called nvidia.com/gpu."""
+    """The GPUs that a pod or a container asks for."""
 
     every: int
+    """With MIG devices."""
     whole: int
+    """Only those called nvidia.com/gpu."""
 
 
 def gpus_of_pod(pod_spec: JsonMap) -> Gpus:

@@ -99,18 +99,18 @@ _PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailabl
 
 
 class Node(ClusterScoped):
-    """What decides on placement. Other annotations and images are not kept.
-
-    `pressure` is a condition that keeps KAI away, such as DiskPressure; "" if there is none.
-    """
+    """What decides on placement. Other annotations and images are not kept."""
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
     allocatable: Amounts = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    """Those that keep pods away."""
     unschedulable: bool = False
+    """Whether it is cordoned."""
     ready: bool = True
     pressure: str = ""
+    """A condition that keeps KAI away, such as DiskPressure, or ""."""
 
     @property
     def takes_pods(self) -> bool:

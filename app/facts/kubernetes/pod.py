@@ -62,16 +62,20 @@ GATED = "SchedulingGated"
 
 
 class Shape(Value):
-    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it.
-
-    If it asks for a `part` of GPUs, the GPUs among its `requests` are what KAI counts in a queue.
-    """
+    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
 
     requests: tuple[tuple[str, int], ...] = ()
+    """Resources with their amounts in thousandths.
+
+    With a `part` of GPUs, the GPUs among them are what KAI counts in a queue.
+    """
     selector: Term = ()
+    """Its nodeSelector."""
     affinity: tuple[Term, ...] = ()
+    """The terms of its required node affinity."""
     tolerations: tuple[Toleration, ...] = ()
     part: GpuPart | None = None
+    """The part of GPUs that it asks for, or None."""
 
 
 NO_SHAPE = Shape()
@@ -80,14 +84,13 @@ ONLY_A_POD = Shape((("pods", 1000),))
 
 
 class PodClaim(Value):
-    """An entry of `spec.resourceClaims`.
-
-    `claim` is the ResourceClaim's name, also one made from `template`.
-    """
+    """An entry of `spec.resourceClaims`."""
 
     name: str
     claim: str
+    """The name of the ResourceClaim, also of one made from `template`."""
     template: str = ""
+    """The name of the ResourceClaimTemplate, or ""."""
 
 
 def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]:

@@ -1,6 +1,6 @@
 """The fields of a Pod that are decoded, whoever reads it. The others are most of its bytes.
 
-All readers of Pods share them: `pod` for explanations, `facts/unit_member` for webhooks, and
+All readers of Pods share them: `pod` for explanations, `facts/grove/unit_member` for webhooks, and
 `cluster/leader_rows` for the leader. Why only these are decoded stands in `kube/decoders`.
 """
 

@@ -7,10 +7,11 @@ from app.objects.shape import JsonMap, map_at, map_of, maps_at, maps_of, text_at
 
 
 class Requirement(Value):
-    """One term of a selector: `operator` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """One term of a selector."""
 
     key: str
     operator: str
+    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: tuple[str, ...] = ()
 
 
@@ -25,12 +26,14 @@ class Taint(Value):
 
 
 class Toleration(Value):
-    """`key` "" with `operator` Exists tolerates every taint; `effect` "" every effect."""
+    """A toleration of a pod."""
 
     key: str
+    """"" with the operator Exists tolerates every taint."""
     operator: str
     value: str
     effect: str
+    """"" for every effect."""
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:

@@ -8,24 +8,24 @@ _IS_DEFAULT = "storageclass.kubernetes.io/is-default-class"
 
 
 class VolumeClaim(Namespaced):
-    """A PersistentVolumeClaim.
-
-    `storage_class` is None if it names none, and "" if it wants a volume without one. `volume` is
-    the PersistentVolume that it is bound to.
-    """
+    """A PersistentVolumeClaim."""
 
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
     storage_class: str | None = None
+    """None if it names none, "" if it wants a volume without one."""
     volume: str = ""
+    """The PersistentVolume that it is bound to, or ""."""
     deleting: float | None = None
+    """When its deletion was asked for."""
 
 
 class StorageClass(ClusterScoped):
-    """A StorageClass. `waits` is whether it binds only once a pod is placed."""
+    """A StorageClass."""
 
     kind = "StorageClass"
     waits: bool = False
+    """Whether it binds only once a pod is placed."""
     is_default: bool = False
 
 

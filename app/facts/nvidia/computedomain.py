@@ -33,20 +33,19 @@ class DomainNode(Value):
 
 
 class ComputeDomain(Namespaced):
-    """A ComputeDomain.
-
-    `number` is that of the nodes that it asks for, and `template` the name of the
-    ResourceClaimTemplate that is made for it. `held_by` are its finalizers, if it is being deleted.
-    """
+    """A ComputeDomain."""
 
     kind = "ComputeDomain"
     uid: str = ""
     number: int = 0
+    """The number of nodes that it asks for."""
     template: str = ""
+    """The name of the ResourceClaimTemplate that is made for it."""
     ready: bool = False
     nodes: tuple[DomainNode, ...] = ()
     place: Place = NOWHERE
     held_by: tuple[str, ...] = ()
+    """Its finalizers, if it is being deleted."""
 
 
 def read_compute_domain(obj: JsonMap) -> ComputeDomain:
@@ -111,13 +110,7 @@ def base_of(kind: str, name: str) -> str:
 
 
 class MnnvlResource(Value):
-    """A stored ComputeDomain or ResourceClaim.
-
-    `managed` is true if it has our label. `place.podgang` is "" unless an earlier version made the
-    resource: that one wrote the name of a PodGang, which Grove may have replaced since. `created`
-    is the time of its creation (RFC 3339). `awaited` are the DeviceClasses that a ResourceClaim
-    requests, empty once it is allocated.
-    """
+    """A stored ComputeDomain or ResourceClaim."""
 
     kind: str
     namespace: str
@@ -125,11 +118,18 @@ class MnnvlResource(Value):
     uid: str
     resource_version: str
     managed: bool
+    """Whether it has our label."""
     deleting: bool
     place: Place
+    """`podgang` is "" unless an earlier version made the resource.
+
+    That version wrote the name of a PodGang, which Grove may have replaced since.
+    """
     owners: tuple[OwnerRef, ...]
     created: str = ""
+    """The time of its creation (RFC 3339)."""
     awaited: tuple[str, ...] = ()
+    """The DeviceClasses that a ResourceClaim requests, empty once it is allocated."""
 
     @property
     def key(self) -> Key:

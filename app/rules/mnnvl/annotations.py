@@ -8,11 +8,12 @@ whose PodCliques would be rejected one by one.
 from collections.abc import Collection, Iterator
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import CliqueTemplate, Template, owner_text
+from app.facts.grove.unit_member import Carrier, UnitMember
 from app.facts.identity import Place
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
-from app.facts.unit_member import Carrier, UnitMember
 from app.objects.fields import FieldError, FieldPath, forbidden, quote
 from app.objects.names import is_index
 from app.rules.mnnvl.claim_holders import claimed

@@ -10,10 +10,11 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet, ScalingGroup
+from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.unit_member import CLAIM, Carrier, Entry, named
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
-from app.facts.unit_member import CLAIM, Carrier, Entry, named
 from app.objects.fields import FieldError, Findings, invalid, quote
 from app.objects.jsonpatch import Operation
 from app.objects.resource import POD

@@ -5,38 +5,22 @@ template, without the claim. The operator sees no difference afterwards, so it d
 """
 
 from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.unit_member import (
+    Unclaimed,
+    read_carrier,
+    read_carrier_of_pod,
+    unclaimed,
+)
 from app.facts.kinds import POD_CLIQUE
-from app.facts.unit_member import UnitMember, read_carrier, read_carrier_of_pod
 from app.objects.shape import JsonMap, map_at, maps_at, text_at
 from app.rules.mnnvl.claim_holders import ClaimedMember, claimed
 from app.rules.mnnvl.plan import read_plan
 
 
-class Unclaimed(UnitMember):
-    """A stored PodClique that requests GPUs, lacks our claim, and has not opted out of MNNVL."""
-
-
 def read_clique(obj: JsonMap) -> ClaimedMember | Unclaimed | None:
-    """Read a stored PodClique, or return None if it lacks our claim and cannot need it.
-
-    It cannot need the claim if it has no GPUs, if its own annotation opts out, or if another claim
-    has the same name.
-    """
+    """Read a stored PodClique, or return None if it lacks our claim and cannot need it."""
     carrier = read_carrier(obj, text_at(map_at(obj, "metadata"), "namespace"))
-    if carrier.claim is not None:
-        return claimed(carrier)
-    if carrier.annotations.refuses or not carrier.containers:
-        return None
-
-    return Unclaimed(
-        carrier.namespace,
-        carrier.name,
-        carrier.place,
-        carrier.owner_uid,
-        carrier.deleting,
-        carrier.annotations,
-        carrier.foreign_group,
-    )
+    return unclaimed(carrier) if carrier.claim is None else claimed(carrier)
 
 
 def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bool) -> bool:

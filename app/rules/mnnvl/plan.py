@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.unit_member import CLAIM, Entry, UnitMember
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.facts.labels import MNNVL_DEVICE_CLASS
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.facts.unit_member import CLAIM, Entry, UnitMember
 from app.objects.fields import FieldPath, Findings, invalid
 from app.objects.names import is_subdomain
 from app.objects.resource import Resource

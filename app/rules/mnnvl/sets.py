@@ -15,8 +15,8 @@ from itertools import islice
 
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
+from app.facts.grove.unit_member import GROVE_CLAIM
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.facts.unit_member import GROVE_CLAIM
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
 from app.rules.mnnvl.annotations import both_in_set

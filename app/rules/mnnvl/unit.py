@@ -6,7 +6,8 @@ A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`
 from collections.abc import Iterable, Iterator
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.labels import (
     CLIQUE_NAME,
@@ -26,7 +27,6 @@ from app.facts.labels import (
     PCSG_REPLICA,
 )
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.facts.unit_member import UnitMember
 from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
 from app.objects.fields import (
     FieldError,

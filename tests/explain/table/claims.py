@@ -3,9 +3,10 @@
 from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.unit_member import Unclaimed
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass
 from app.facts.kubernetes.pod import PodClaim
-from app.rules.mnnvl.missing_claims import Unclaimed, read_clique
+from app.rules.mnnvl.missing_claims import read_clique
 from app.rules.mnnvl.sets import GROVE_FINALIZER
 from tests.explain.fleet import (
     NAMESPACE,

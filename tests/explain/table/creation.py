@@ -2,7 +2,8 @@
 
 from msgspec.structs import replace
 
-from app.facts.grove.podcliqueset import LastError, MnnvlAnnotations
+from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.status import LastError
 from tests.explain.fleet import (
     NOW,
     condition,

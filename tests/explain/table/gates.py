@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from app.facts.constraint import SchedulerConstraint
-from app.facts.grove.podcliqueset import LastError, UserConstraint
+from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart, MapEntry
+from app.facts.grove.status import LastError
 from app.facts.kubernetes.workload import Workload, WorkloadGroup
 from tests.explain.fleet import (
     NAMESPACE,

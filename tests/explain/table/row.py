@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.explain.state.snapshot import PodClique
+from app.facts.grove.podclique import PodClique
 from app.facts.grove.podgang import GangPart, MapEntry, PodGangMap
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 
 ENABLED = "grove.io/mnnvl-enabled"
 SCOPE = "grove.io/mnnvl-scope"

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.facts.grove.podclique import PodCliqueSetFields
+from app.facts.grove.review_fields import PodCliqueSetFields
 from app.facts.grove.template import CliqueTemplate, read_template
 
 

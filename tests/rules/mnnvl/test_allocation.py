@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.podcliqueset import MnnvlAnnotations
+from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes
-from app.facts.unit_member import UnitMember
 from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import Plan

@@ -5,12 +5,9 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.podcliqueset import (
-    NO_ANNOTATIONS,
-    MnnvlAnnotations,
-    PodCliqueSet,
-    ScalingGroup,
-)
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.unit_member import Carrier, read_carrier
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import (
     base_of,
@@ -19,7 +16,6 @@ from app.facts.nvidia.computedomain import (
     is_made_by_us,
     is_reserved,
 )
-from app.facts.unit_member import Carrier, read_carrier
 from app.rules.mnnvl.annotations import inherited_by
 from app.rules.mnnvl.claim_holders import ClaimedMember, claimed, plan_for
 from tests import builders

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_pod_clique_set
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.facts.grove.template import read_template
-from app.facts.unit_member import read_carrier
+from app.facts.grove.unit_member import read_carrier
 from app.rules.mnnvl.annotations import has_both
 from app.rules.mnnvl.sets import (
     MOST_COLLISIONS,

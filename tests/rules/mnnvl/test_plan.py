@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place, read_place
-from app.facts.unit_member import UnitMember
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.rules.mnnvl.unit import Scope
 

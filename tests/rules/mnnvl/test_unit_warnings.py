@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.facts.unit_member import read_carrier_of_pod
+from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.unit_owners import UnitSize
 from app.rules.mnnvl.annotations import CliqueFacts
 from app.rules.mnnvl.claim import inject

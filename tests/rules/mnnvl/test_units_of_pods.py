@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
+from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
-from app.facts.unit_member import read_carrier_of_pod
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
 from app.rules.mnnvl.annotations import CliqueFacts

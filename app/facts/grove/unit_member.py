@@ -1,20 +1,15 @@
 """The reader of PodCliques and Pods, which carry the claims of pods.
 
 Each object is read once and completely. Rules see the resulting values and never the object. A
-field that a rule needs is read here, and must be in `facts/grove/podclique.py` too.
+field that a rule needs is read here, and must be in `facts/grove/review_fields.py` too.
 """
 
 from sys import intern
 from typing import Any
 
 from app.base.value import Value
-from app.facts.grove.podcliqueset import (
-    NO_ANNOTATIONS,
-    MnnvlAnnotations,
-    PodCliqueSet,
-    group_in,
-    read_mnnvl,
-)
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.identity import PLACE_LABELS, Place, read_place
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
@@ -114,6 +109,29 @@ class Carrier(UnitMember, kw_only=True):
     """The containers and init containers that request GPUs."""
     findings: Findings
     """Parts that do not match the CRD. They are treated as absent."""
+
+
+class Unclaimed(UnitMember):
+    """A stored PodClique that requests GPUs, lacks our claim, and has not opted out of MNNVL."""
+
+
+def unclaimed(carrier: Carrier) -> Unclaimed | None:
+    """Return the PodClique `carrier` if it lacks our claim and may need it, otherwise None.
+
+    It cannot need the claim if it has no GPUs, if its own annotation opts out, or if another claim
+    has the same name.
+    """
+    if carrier.claim is not None or carrier.annotations.refuses or not carrier.containers:
+        return None
+    return Unclaimed(
+        namespace=carrier.namespace,
+        name=carrier.name,
+        place=carrier.place,
+        owner_uid=carrier.owner_uid,
+        deleting=carrier.deleting,
+        annotations=carrier.annotations,
+        foreign_group=carrier.foreign_group,
+    )
 
 
 def read_carrier(obj: JsonMap, namespace: str) -> Carrier:

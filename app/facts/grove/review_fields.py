@@ -1,0 +1,76 @@
+"""The fields of a PodCliqueSet, a PodClique and a Pod that asks for MNNVL, that verdicts read.
+
+The others, such as the environment of containers, are most of its bytes. A field that a rule reads
+must be here, else the rule never sees it. A field of the type Any is read whole.
+"""
+
+from typing import Any, TypedDict
+
+
+class _Metadata(TypedDict, total=False):
+    name: Any
+    labels: Any
+    annotations: Any
+    deletionTimestamp: Any
+    ownerReferences: Any
+
+
+class _Container(TypedDict, total=False):
+    resources: Any
+
+
+class _PodSpec(TypedDict, total=False):
+    initContainers: list[_Container] | None
+    containers: list[_Container] | None
+    resourceClaims: Any
+    schedulingGroup: Any
+    workloadRef: Any
+
+
+class _Spec(TypedDict, total=False):
+    replicas: Any
+    podSpec: _PodSpec | None
+
+
+class PodCliqueFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _Spec | None
+
+
+class PodFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _PodSpec | None
+
+
+class _PodSpecInSet(_PodSpec, total=False):
+    schedulerName: Any
+
+
+class _SpecInSet(TypedDict, total=False):
+    replicas: Any
+    minAvailable: Any
+    podSpec: _PodSpecInSet | None
+
+
+class _Clique(TypedDict, total=False):
+    name: Any
+    labels: Any
+    annotations: Any
+    topologyConstraint: Any
+    spec: _SpecInSet | None
+
+
+class _SetTemplate(TypedDict, total=False):
+    topologyConstraint: Any
+    podCliqueScalingGroups: Any
+    cliques: list[_Clique] | None
+
+
+class _SetSpec(TypedDict, total=False):
+    replicas: Any
+    template: _SetTemplate | None
+
+
+class PodCliqueSetFields(TypedDict, total=False):
+    metadata: _Metadata | None
+    spec: _SetSpec | None

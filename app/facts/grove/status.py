@@ -1,0 +1,36 @@
+"""What Grove writes into the status of its objects."""
+
+from app.base.value import Value
+from app.objects.shape import JsonMap, maps_at, text_at
+from app.objects.time import seconds_since_1970
+
+
+class StatusCondition(Value):
+    """A condition of an object."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class LastError(Value):
+    """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
+
+    text: str
+    time: float | None
+
+
+def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:
+    fields = ("type", "status", "reason", "message")
+    return tuple(
+        StatusCondition(*(text_at(item, field) for field in fields))
+        for item in maps_at(status, "conditions")
+    )
+
+
+def read_last_errors(status: JsonMap) -> tuple[LastError, ...]:
+    return tuple(
+        LastError(text_at(item, "description"), seconds_since_1970(item.get("observedAt")))
+        for item in maps_at(status, "lastErrors")
+    )
