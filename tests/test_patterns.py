@@ -56,6 +56,19 @@ SAMPLES: dict[str, str] = {
     "waiting/overdue.py _AGE": " (2 minutes ago)",
     "explain/reasons/scheduler_messages.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
     "explain/reasons/scheduler_messages.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
+    "explain/reasons/kueue_words.py _CLUSTER_QUEUE": "ClusterQueue a is inactive",
+    "explain/reasons/kueue_words.py 0": "unused quota for a.b/c in flavor d, 8 more needed",
+    "explain/reasons/kueue_words.py 1": (
+        "insufficient quota for a.b/c in flavor d, previously considered podsets requests (0) +"
+        " current podset request (32) > maximum capacity (24)"
+    ),
+    "explain/reasons/kueue_words.py 2": "borrowing limit for a.b/c in flavor d exceeded",
+    "explain/reasons/kueue_words.py 3": "taint {a b NoSchedule <nil>} in flavor d",
+    "explain/reasons/kueue_words.py 4": "flavor d doesn't match node affinity",
+    "explain/reasons/kueue_words.py 5": "resource a.b/c unavailable in ClusterQueue",
+    "explain/reasons/kueue_words.py 6": "requested topology level for slices: a.b/c",
+    "explain/reasons/kueue_words.py 7": 'topology "a" allows',
+    "explain/reasons/kueue_words.py 8": "gated by: a.b/c,d",
     "base/wrapping.py _HEAD": "  warning  a node",
     "base/safe_text.py _IN_JSON": "a\x00\u202eb\n",
 }

@@ -16,7 +16,11 @@ from app.facts.kubernetes.claim import (
     read_resource_slice,
 )
 from app.facts.kubernetes.event import read_event
-from app.facts.kubernetes.kueue import read_kueue_workload
+from app.facts.kubernetes.kueue import (
+    read_cluster_queue,
+    read_kueue_queue,
+    read_kueue_workload,
+)
 from app.facts.kubernetes.node import NodeForm, read_node
 from app.facts.kubernetes.pod import read_pod
 from app.facts.kubernetes.pod_fields import PodForm
@@ -103,6 +107,16 @@ WORKLOAD_GROUPS = Row(
 
 KUEUE_WORKLOADS = Row(
     kinds.KUEUE_WORKLOAD, read_kueue_workload, name="kueue_workloads", title="Kueue's Workloads"
+)
+
+
+KUEUE_QUEUES = Row(
+    kinds.KUEUE_QUEUE, read_kueue_queue, name="kueue_queues", title="Kueue's LocalQueues"
+)
+
+
+CLUSTER_QUEUES = Row(
+    kinds.CLUSTER_QUEUE, read_cluster_queue, name="cluster_queues", title="Kueue's ClusterQueues"
 )
 
 

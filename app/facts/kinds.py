@@ -51,7 +51,12 @@ WORKLOAD = Resource(
 K8S_POD_GROUP = Resource(
     "scheduling.k8s.io", "podgroups", "PodGroup", True, ("v1beta1", "v1alpha3", "v1alpha2", "v1")
 )
-KUEUE_WORKLOAD = Resource("kueue.x-k8s.io", "workloads", "Workload", True, ("v1beta2", "v1beta1"))
+_OF_KUEUE = ("v1beta2", "v1beta1")
+"""The versions of kueue.x-k8s.io."""
+
+KUEUE_WORKLOAD = Resource("kueue.x-k8s.io", "workloads", "Workload", True, _OF_KUEUE)
+KUEUE_QUEUE = Resource("kueue.x-k8s.io", "localqueues", "LocalQueue", True, _OF_KUEUE)
+CLUSTER_QUEUE = Resource("kueue.x-k8s.io", "clusterqueues", "ClusterQueue", False, _OF_KUEUE)
 LEADER_WORKER_SET = Resource(
     "leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet", True
 )

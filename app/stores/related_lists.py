@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 
 from app.facts import kinds
 from app.facts.identity import Ref
-from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
 from app.facts.labels import SET_SELECTORS
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
@@ -25,7 +24,7 @@ _OF_CLAIMS = (
     kinds.DOMAIN_CLIQUE,
 )
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
-_OF_KUEUE = (kinds.KUEUE_WORKLOAD,)
+_OF_KUEUE = (kinds.KUEUE_WORKLOAD, kinds.KUEUE_QUEUE, kinds.CLUSTER_QUEUE)
 _OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
 """Kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
 
@@ -100,7 +99,7 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield the resources that are needed only if pods have claims, volumes or Kueue's gates."""
+    """Yield the resources that are needed only if pods have claims or volumes, or are Kueue's."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
@@ -109,5 +108,6 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
         yield from _OF_CLAIMS
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
-    if any(gate.startswith(KUEUE_GATES) for pod in pods for gate in pod.gates):
+    gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
+    if any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs):
         yield from _OF_KUEUE

@@ -21,7 +21,7 @@ from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.gpus import GPU
-from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue, KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod, PodClaim, Shape
 from app.facts.kubernetes.selectors import Requirement, Term
@@ -57,6 +57,8 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from (workload(fact) for fact in facts.workloads)
     yield from (workload_group(fact) for fact in facts.workload_groups)
     yield from map(kueue_workload, facts.kueue_workloads)
+    yield from map(kueue_queue, facts.kueue_queues)
+    yield from map(cluster_queue, facts.cluster_queues)
     yield from (claim_template(fact) for fact in facts.claim_templates)
     yield from (compute_domain(fact) for fact in facts.compute_domains)
     yield from map(storage_class, facts.storage_classes)
@@ -727,6 +729,7 @@ def pod(fact: Pod) -> Object:
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
     marks |= {"kai.scheduler/background": "true"} if fact.background else {}
+    marks |= {"kueue.x-k8s.io/managed": "true"} if fact.queued else {}
     for group in fact.gpu_groups:
         marks["runai-gpu-group" if group == fact.gpu_groups[0] else f"runai-gpu-group/{group}"] = (
             group
@@ -756,25 +759,70 @@ def pod(fact: Pod) -> Object:
 
 
 def kueue_workload(fact: KueueWorkload) -> Object:
-    conditions = [
-        {
-            "type": condition.type,
-            "status": "True" if condition.holds else "False",
-            "reason": condition.reason,
-            "message": condition.message,
-            "lastTransitionTime": time_of(condition.time)["creationTimestamp"],
-        }
-        for condition in fact.conditions
-    ]
     again = time_of(fact.again)["creationTimestamp"] if fact.again is not None else None
     requeue = {"count": fact.requeues, **({"requeueAt": again} if again else {})}
+    status = {
+        "conditions": kueue_conditions(*fact.conditions),
+        "requeueState": requeue,
+        "admissionChecks": [
+            {
+                "name": check.name,
+                "state": check.state,
+                "message": check.message,
+                "retryCount": check.retries,
+                **({"lastTransitionTime": stamp(check.time)} if check.time is not None else {}),
+            }
+            for check in fact.checks
+        ],
+        "schedulingStats": {"evictions": [{"reason": "Preempted", "count": fact.evictions}]},
+    }
+    if fact.cluster_queue:
+        flavors = {f"r{number}": flavor for number, flavor in enumerate(fact.flavors)}
+        assigned = [{"name": "main", "flavors": flavors}]
+        status["admission"] = {"clusterQueue": fact.cluster_queue, "podSetAssignments": assigned}
     return made(
         "kueue.x-k8s.io/v1beta1",
         "Workload",
         fact.namespace,
         fact.name,
+        fact.uid,
+        metadata={"ownerReferences": [{"kind": "x", "name": u, "uid": u} for u in fact.owners]},
         spec={"queueName": fact.queue, "active": fact.active},
-        status={"conditions": conditions, "requeueState": requeue},
+        status=status,
+    )
+
+
+def kueue_conditions(*conditions: KueueCondition) -> list[Object]:
+    return [
+        {
+            "type": condition.type,
+            "status": "True" if condition.holds else "False",
+            "reason": condition.reason,
+            "message": condition.message,
+            **({"lastTransitionTime": stamp(condition.time)} if condition.time is not None else {}),
+        }
+        for condition in conditions
+    ]
+
+
+def stamp(time: float) -> Any:
+    return time_of(time)["creationTimestamp"]
+
+
+def kueue_queue(fact: KueueQueue) -> Object:
+    spec = {"clusterQueue": fact.cluster_queue}
+    return made("kueue.x-k8s.io/v1beta1", "LocalQueue", fact.namespace, fact.name, spec=spec)
+
+
+def cluster_queue(fact: ClusterQueue) -> Object:
+    conditions = kueue_conditions(fact.inactive) if fact.inactive else []
+    return made(
+        "kueue.x-k8s.io/v1beta1",
+        "ClusterQueue",
+        "",
+        fact.name,
+        spec={"cohort": fact.cohort},
+        status={"conditions": conditions},
     )
 
 

@@ -71,8 +71,12 @@ def test_lists_of_ids_have_only_ids() -> None:
 
 
 def _expanded(needs: list[str]) -> set[str]:
-    both = {"topologies", "kai_topologies"}
-    return (set(needs) - {"levels", "-"}) | (both if "levels" in needs else set())
+    stands_for: dict[str, set[str]] = {
+        "-": set(),
+        "levels": {"topologies", "kai_topologies"},
+        "places": {"nodes", "topologies", "kai_topologies", "room", "slices"},
+    }
+    return set().union(*(stands_for.get(need, {need}) for need in needs))
 
 
 def test_ids_are_in_the_order_of_the_rules() -> None:

@@ -68,6 +68,7 @@ OF_AGES = {
     "SchedulerRefuses",
     "KubeletRefuses",
     "KueueHolds",
+    "KueueMayEvict",
 }
 """These hold, or are worded, by the ages of objects, which are new on an API server."""
 VIEW = ["get", "list"]

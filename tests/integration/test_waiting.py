@@ -52,6 +52,7 @@ QUICK = Pacing(look=0.03, pause=0.0, refresh=0.0, share=1.0)
 MADE_ANEW = (
     *("PreemptionDelay", "ClaimHeld", "PodGangMissing", "NothingMade", "NotGrouped"),
     "KueueHolds",  # says a time of the clock
+    "KueueMayEvict",
 )
 """Their texts depend on times, which the API server sets."""
 

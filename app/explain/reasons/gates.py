@@ -12,7 +12,7 @@ from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, count
 from app.explain.state.index import Index
 from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
-from app.facts.kubernetes.kueue import GATES as KUEUE_GATES
+from app.facts.kubernetes.kueue import OF_KUEUE
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
 
@@ -137,7 +137,7 @@ def gate_foreign(gang: Gang) -> Reasons:
         (gate, pod)
         for pod in gang.pods
         for gate in pod.gates
-        if gate != GROVE_GATE and not gate.startswith(KUEUE_GATES)
+        if gate != GROVE_GATE and not gate.startswith(OF_KUEUE)
     )
     for gate, pods in grouped(foreign):
         who: Who = "platform"
@@ -251,7 +251,7 @@ def not_grouped(gang: Gang) -> Reasons:
     untaken = (
         pod
         for pod in gang.waiting
-        if pod.scheduler == KAI_SCHEDULER
+        if pod.scheduler == KAI_SCHEDULER and pod.deleting is None
         if not (pod.group or pod.gates or pod.workload or pod.workload_group or pod.skipped)
     )
     now = gang.facts.now
@@ -303,7 +303,7 @@ def wrong_scheduler(gang: Gang) -> Reasons:
         (pod.scheduler, pod)
         for pod in gang.pods
         if pod.scheduler != KAI_SCHEDULER
-        if not any(gate.startswith(KUEUE_GATES) for gate in pod.gates)
+        if not any(gate.startswith(OF_KUEUE) for gate in pod.gates)
     )
     for name, pods in grouped(others):
         if name != DEFAULT_SCHEDULER and name in schedulers(gang.index):

@@ -1,139 +1,331 @@
-"""Reasons about pods that Kueue holds with its scheduling gates, in Kueue's words."""
+"""Reasons about gangs that Kueue holds back or has evicted, in Kueue's words.
+
+The states are those that Kueue's controllers write, at commit ff69552 of kubernetes-sigs/kueue
+(https://github.com/kubernetes-sigs/kueue/tree/ff69552), below `pkg`:
+`controller/core/workload_controller.go` (evictions, deactivation, queues that are stopped),
+`controller/jobframework/reconciler.go` (back into the queue), `workload/evict/evict.go`,
+`scheduler/scheduler.go` (quota) and `controller/admissionchecks`.
+"""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
+from app.explain.reasons.kueue_words import Help, help_for, inactive_help
 from app.explain.reasons.messages import one_line
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, clock, counted, with_age
-from app.facts.kubernetes.kueue import GATES, KueueCondition, KueueWorkload
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    about,
+    ago,
+    clock,
+    counted,
+    listed,
+    with_age,
+)
+from app.explain.state.index import Index
+from app.facts.kubernetes.kueue import OF_KUEUE, READY, KueueCheck, KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 
-_NOT_READY = "PodsReadyTimeout"
-"""Kueue's reason for what `waitForPodsReady` evicts."""
 _LATE = 60.0
 """Seconds after which Kueue has opened the gates of what it has admitted."""
+_BACKEND = "kueue"
+"""Grove's name of Kueue as the backend of a PodGang."""
+_NOT_YET = "pending evaluation"
+"""What Kueue says of a Workload that it has not looked at since."""
+_DEACTIVATED = "Deactivated"
+"""The start of Kueue's reasons for evicting what is not active: DeactivatedDueToCAUSE, or alone."""
 
 
-def is_held(gang: Gang) -> bool:
-    return any(_held(gang))
-
-
-def _held(gang: Gang) -> list[Pod]:
-    return [pod for pod in gang.waiting if any(gate.startswith(GATES) for gate in pod.gates)]
+def in_kueue(gang: Gang) -> bool:
+    """Return whether Kueue decides when a gang may start."""
+    of_grove = gang.pod_gang is not None and gang.pod_gang.scheduler == _BACKEND
+    if of_grove or any(pod.queued for pod in gang.pods):
+        return True
+    return bool(_held(gang)) or _workload_of(gang) is not None
 
 
 def kueue_holds(gang: Gang) -> Reasons:
-    """Kueue has not admitted the pods of a gang, and says why."""
+    """Kueue has not admitted a gang, or has evicted it, and says why."""
     held = _held(gang)
-    if not held:
-        return
-    objects = refs(held)
-    pods = counted(held, "pod")
-    gate = next(gate for gate in held[0].gates if gate.startswith(GATES))
-    workload = next(_workloads_of(gang, held), None)
-    evidence = Evidence(objects[0], "spec.schedulingGates", gate)
+    workload = _workload_of(gang)
     if workload is None:
-        text = f"Kueue holds {pods}, but has no Workload for {_it(held)}"
-        remedy = (
-            "Check the label kueue.x-k8s.io/queue-name, which must name a LocalQueue in this"
-            " namespace, and ask the platform team to read the log of Kueue's controller."
-        )
-        yield about(evidence, "KueueHolds", text, remedy, "platform", objects=objects)
+        if held:
+            gate = next(gate for gate in held[0].gates if gate.startswith(OF_KUEUE))
+            yield about(
+                Evidence(held[0].ref, "spec.schedulingGates", gate),
+                "KueueHolds",
+                f"Kueue holds {counted(held, 'pod')}, but has no Workload for {_it(held)}",
+                "Check the label kueue.x-k8s.io/queue-name, which must name a LocalQueue in this"
+                " namespace, and ask the platform team to read the log of Kueue's controller.",
+                "platform",
+                objects=refs(held),
+            )
         return
 
-    words, remedy, who = _state_of(workload, gang.facts.now)
-    text = f"Kueue holds {pods} in queue {workload.queue or '(none)'}: {words}"
-    see = f"kubectl describe workloads.kueue.x-k8s.io {shlex.quote(workload.name)}"
-    see += f" -n {shlex.quote(workload.namespace)}"
-    evidence = Evidence(workload.ref, "status.conditions", words)
-    yield about(evidence, "KueueHolds", text, remedy, who, objects=objects, commands=(see,))
+    told = state_of(gang.index, workload, held)
+    if told is None:
+        return
+    words, helps = told
+    holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue keeps it back in"
+    text = f"{holds} {_queue_of(gang.index, workload)}: {words}"
+    see = f"kubectl describe workloads.kueue.x-k8s.io {_named(workload)}"
+    yield about(
+        Evidence(workload.ref, "status.conditions", words),
+        "KueueHolds",
+        text,
+        helps.remedy,
+        helps.who,
+        objects=refs(held) or (gang.ref,),
+        commands=(*helps.commands, see),
+    )
 
 
-def _it(held: list[Pod]) -> str:
+def kueue_may_evict(gang: Gang) -> Reasons:
+    """Kueue has admitted a gang, and evicts it if its pods are not ready in time."""
+    workload = _workload_of(gang)
+    if workload is None or not workload.holds("Admitted") or workload.holds("Evicted"):
+        return
+    ready = workload.condition("PodsReady")
+    admitted = workload.condition("Admitted")
+    if _held(gang) or ready is None or ready.holds or admitted is None:
+        return
+
+    since = with_age("Kueue admitted it", admitted.time, gang.facts.now)
+    queue = _queue_of(gang.index, workload)
+    text = f"{since} in {queue}, and evicts it if its pods are not all ready in time"
+    before = _times(workload.requeues or workload.evictions)
+    text += f"; it has evicted it {before} before" if before else ""
+    yield about(
+        Evidence(workload.ref, "status.conditions", one_line(ready.message) or ready.reason),
+        "KueueMayEvict",
+        text,
+        "Mend the other reasons first. If its pods only need longer, ask the platform team to raise"
+        " waitForPodsReady.timeout (30 minutes unless it is set) in Kueue's configuration.",
+        "platform",
+        objects=(gang.ref,),
+        severity="warning" if before else "note",
+    )
+
+
+def _it(held: Sequence[Pod]) -> str:
     return "it" if len(held) == 1 else "them"
 
 
-def _workloads_of(gang: Gang, held: list[Pod]) -> Iterator[KueueWorkload]:
-    """Yield the Workloads of a gang: by owner, by its name, or by the name of what owns its pods.
-
-    Kueue calls a Workload KIND-NAME-HASH, after the object that it admits.
-    """
-    uids = {pod.uid for pod in held} | {pod.owner for pod in held}
-    uids |= {known.uid for known in (gang.pod_gang, gang.pod_group, gang.pcs) if known}
-    uids -= {""}
-    names = {gang.ref.name}
-    owners = {pod.controller for pod in held if pod.controller}
-    in_namespace = [
-        workload for workload in gang.facts.kueue_workloads if workload.namespace == gang.namespace
-    ]
-    yield from (each for each in in_namespace if uids.intersection(each.owners))
-    yield from (each for each in in_namespace if each.name in names)
-    for each in in_namespace:
-        rest = each.name.partition("-")[2]
-        name = rest.rpartition("-")[0]
-        if name and any(
-            owner.name == name or owner.name.startswith(f"{name}-") for owner in owners
-        ):
-            yield each
+def _held(gang: Gang) -> list[Pod]:
+    return [pod for pod in gang.waiting if any(gate.startswith(OF_KUEUE) for gate in pod.gates)]
 
 
-def _state_of(workload: KueueWorkload, now: float) -> tuple[str, str, Who]:
-    """Return what Kueue says of a Workload, what helps, and who can do it."""
-    by_type = {condition.type: condition for condition in workload.conditions}
-    queue = workload.queue or "NAME"
-    see_queue = f"kubectl describe localqueue {queue} -n {workload.namespace}"
-    more = (
-        "Request less, or ask the platform team for more quota in the ClusterQueue behind"
-        f" LocalQueue {queue}: {see_queue}. Don't change schedulerName."
+def _workload_of(gang: Gang) -> KueueWorkload | None:
+    return next(_workloads_of(gang), None)
+
+
+def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
+    """Yield the Workloads of a gang: by owner, by name, or by names of its pods' owners."""
+    if not gang.facts.kueue_workloads:
+        return
+    index = gang.index
+    pods = gang.pods
+    uids = [known.uid for known in (gang.pod_gang, gang.pod_group, gang.pcs) if known]
+    for uid in dict.fromkeys([*uids, *(uid for pod in pods for uid in (pod.uid, pod.owner))]):
+        yield from index.kueue_of_owner.get(uid, ()) if uid else ()
+
+    if own := index.kueue_workloads.get(gang.ref.key):
+        yield own
+    owners = dict.fromkeys(
+        owner.name for pod in pods for owner in (*pod.made_for, pod.controller) if owner
     )
-    evicted = by_type.get("Evicted")
+    for name in owners:
+        # a Workload of a JobSet has the pods of the Job NAME-JOB-0
+        while name:
+            yield from index.kueue_of_name.get((gang.namespace, name), ())
+            name = name.rpartition("-")[0]
+
+
+def state_of(
+    index: Index, workload: KueueWorkload, held: Sequence[Pod] = ()
+) -> tuple[str, Help] | None:
+    """Return what Kueue says of a Workload and what helps. None if Kueue lets it run."""
+    evicted = workload.condition("Evicted")
     if not workload.active:
-        why = f": {_said(evicted, now)}" if evicted and evicted.holds else ""
-        return (
-            f"the Workload is not active (spec.active: false){why}",
-            "Set spec.active: true in the Workload once the cause is fixed.",
-            "you",
+        return _not_active(workload, evicted, index.facts.now)
+    if evicted and evicted.holds:
+        return _evicted(index, workload, evicted)
+    if not workload.holds("QuotaReserved"):
+        return _without_quota(index, workload)
+    if not workload.holds("Admitted"):
+        return _unchecked(workload, index.facts.now)
+    return _opening(workload, index.facts.now) if held else None
+
+
+def _not_active(
+    workload: KueueWorkload, evicted: KueueCondition | None, now: float
+) -> tuple[str, Help]:
+    words = "the Workload is not active (spec.active: false)"
+    cause = ""
+    if evicted and evicted.holds:
+        words += f": {_said(evicted, now)}"
+        cause = evicted.reason.removeprefix(_DEACTIVATED).removeprefix("DueTo")
+    first = {
+        "AdmissionCheck": "Correct what the AdmissionCheck rejects, then set",
+        "RequeuingLimitExceeded": "Find out why its pods were not ready in time, then set",
+        "MaximumExecutionTimeExceeded": (
+            "Raise the label kueue.x-k8s.io/max-exec-time-seconds of the workload, then set"
+        ),
+    }.get(cause, "Ask who deactivated it, or set")
+    patch = shlex.quote('{"spec":{"active":true}}')
+    command = f"kubectl patch workloads.kueue.x-k8s.io {_named(workload)} --type merge -p {patch}"
+    return words, Help(f"{first} spec.active: true in the Workload.", "you", (command,))
+
+
+def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> tuple[str, Help]:
+    """Return the words for a Workload that is evicted, and was not admitted again."""
+    now = index.facts.now
+    often = _times(workload.requeues)
+    often = f", put back {often}" if often else ""
+    how, helps = _why_evicted(index, workload, evicted)
+    words = f"Kueue evicted it ({how}){often}: {_said(evicted, now)}"
+
+    reserved = workload.condition("QuotaReserved")
+    by_timeout = evicted.reason == "PodsReadyTimeout"
+    if at := _next_try(workload, now):
+        words += f"; it does not try it again before {at}"
+        helps = helps if by_timeout else Help(f"Wait until {at}.", "wait")
+    elif reserved and reserved.holds:
+        words += "; it is stopping its pods"
+    elif reserved and reserved.message != evicted.message and _NOT_YET not in reserved.message:
+        what, next_helps = _without_quota(index, workload)
+        words += f"; now {what}"
+        helps = helps if by_timeout else next_helps
+
+    if workload.holds("WaitingForReplacementPods"):
+        words += "; Kueue has deleted its pods, and waits for new ones"
+        anew = "If no controller makes its pods anew, create them again."
+        helps = replace(helps, remedy=f"{helps.remedy} {anew}")
+    return words, helps
+
+
+def _why_evicted(
+    index: Index, workload: KueueWorkload, evicted: KueueCondition
+) -> tuple[str, Help]:
+    """Return the reason of an eviction, with what took the place, and what helps."""
+    preempted = workload.condition("Preempted")
+    if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
+        return evicted.reason, help_for(index, workload, f"Evicted {evicted.reason}")
+    by = next((each for each in index.facts.kueue_workloads if _names(each, evicted)), None)
+    why = f"Preempted, {preempted.reason}" + (f", by {by.ref}" if by else "")
+    return why, help_for(index, workload, f"Evicted Preempted {preempted.reason}")
+
+
+def _names(other: KueueWorkload, evicted: KueueCondition) -> bool:
+    return bool(other.uid) and f"(UID: {other.uid}," in evicted.message
+
+
+def _next_try(workload: KueueWorkload, now: float) -> str:
+    """Return the time before which Kueue does not try a Workload again, "" for none to come."""
+    again = workload.again
+    return clock(again) if again is not None and again > now > 0 else ""
+
+
+def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
+    """Return the words for a Workload without quota.
+
+    If its ClusterQueue is not active, they are those of the ClusterQueue too.
+    """
+    now = index.facts.now
+    reserved = workload.condition("QuotaReserved")
+    if reserved is None or not reserved.message:
+        return "Kueue has not looked at it yet", Help(
+            "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
+            " controller.",
+            "wait",
         )
 
-    reserved = by_type.get("QuotaReserved")
-    admitted = by_type.get("Admitted")
-    if evicted and evicted.holds and not (admitted and admitted.holds):
-        again = f", put back {workload.requeues} times" if workload.requeues > 1 else ""
-        words = f"Kueue evicted it ({evicted.reason}){again}: {_said(evicted, now)}"
-        waits = workload.again is not None and workload.again > now > 0
-        if waits:
-            words += f"; it does not try it again before {clock(workload.again or 0.0)}"
-        elif reserved and not reserved.holds and reserved.message:
-            words += f"; now it waits for quota: {_said(reserved, now)}"
-        if evicted.reason == _NOT_READY:
-            return words, "Find out why its pods were not ready in time. Kueue tries again.", "you"
-        return words, "Wait until then." if waits else more, "wait" if waits else "you"
+    said = one_line(reserved.message)
+    queue = index.kueue_queues.get((workload.namespace, workload.queue))
+    behind = index.cluster_queues.get(queue.cluster_queue) if queue else None
+    if behind and behind.inactive and "ClusterQueue" in said:
+        said += f" ({behind.inactive.reason}: {one_line(behind.inactive.message)})"
+        helps = inactive_help(behind)
+    else:
+        helps = help_for(index, workload, reserved.message)
 
-    if not reserved or not reserved.holds:
-        said = _said(reserved, now) if reserved else "Kueue has not looked at it yet"
-        if reserved and "doesn't exist" in reserved.message:
-            return f"it is not admitted: {said}", f"Correct the queue name: {see_queue}", "you"
-        return f"it waits for quota: {said}", more, "you"
+    # its time says since when it is so, and not since when Kueue says this
+    lasts = f" for {ago(now - reserved.time)}" if reserved.time is not None and now else ""
+    if helps.of_quota:
+        return f"it {'has waited' if lasts else 'waits'} for quota{lasts}: {said}", helps
+    return f"it {'has not been' if lasts else 'is not'} admitted{lasts}: {said}", helps
 
-    if not admitted or not admitted.holds:
-        said = _said(admitted, now) if admitted else "its admission checks are not done"
-        return (
-            f"its quota is reserved, and it is not admitted yet: {said}",
-            "Ask the platform team for the state of Kueue's AdmissionChecks (such as"
-            " ProvisioningRequest).",
+
+def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
+    """Return the words for a Workload with quota whose AdmissionChecks are not done."""
+    checks = [check for check in workload.checks if check.state != READY]
+    if not checks:
+        admitted = workload.condition("Admitted")
+        said = _said(admitted, now) if admitted else "Kueue has not admitted it yet"
+        return f"its quota is reserved, and it is not admitted yet: {said}", Help(
+            "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
+            " controller.",
             "platform",
         )
 
-    since = now - admitted.time if admitted.time is not None and now else 0.0
+    names = " ".join(shlex.quote(check.name) for check in checks)
+    words = (
+        f"its quota is reserved, and it waits for {listed(_check(each, now) for each in checks)}"
+    )
+    words += f" (flavor {listed(workload.flavors)})" if workload.flavors else ""
+    if at := _next_try(workload, now):
+        words += f"; Kueue does not try it again before {at}"
+    return words, Help(
+        "Wait until the AdmissionChecks are Ready, or ask the platform team what keeps them"
+        " (for a ProvisioningRequest, the autoscaler).",
+        "platform",
+        (
+            f"kubectl describe admissionchecks.kueue.x-k8s.io {names}",
+            f"kubectl get provisioningrequests -n {shlex.quote(workload.namespace)}",
+        ),
+    )
+
+
+def _check(check: KueueCheck, now: float) -> str:
+    told = one_line(check.message)
+    words = f"AdmissionCheck {check.name}, which is {check.state or 'Pending'}"
+    words += f" after {counted(check.retries, 'retry')}" if check.retries else ""
+    return with_age(f"{words}: {told}" if told else words, check.time, now)
+
+
+def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
+    admitted = workload.condition("Admitted")
+    since = now - admitted.time if admitted and admitted.time is not None and now else 0.0
     if since < _LATE:
-        return "it is admitted, and Kueue opens its gates within seconds", "Wait a minute.", "wait"
+        words = "it is admitted, and Kueue opens its gates within seconds"
+        return words, Help("Wait a minute.", "wait")
     return (
         f"it was admitted {ago(since)} ago, and the gates are still there",
-        "Ask the platform team to read the log of Kueue's controller.",
-        "platform",
+        Help("Ask the platform team to read the log of Kueue's controller.", "platform"),
     )
+
+
+def _queue_of(index: Index, workload: KueueWorkload) -> str:
+    """`queue lab (ClusterQueue team-a, flavor h100)`, as far as it is known."""
+    queue = index.kueue_queues.get((workload.namespace, workload.queue))
+    behind = workload.cluster_queue or (queue.cluster_queue if queue else "")
+    more = [f"ClusterQueue {behind}"] if behind else []
+    if workload.holds("Admitted") and workload.flavors:
+        more.append(f"flavor {listed(workload.flavors)}")
+    return f"queue {workload.queue or '(none)'}" + (f" ({', '.join(more)})" if more else "")
+
+
+def _named(workload: KueueWorkload) -> str:
+    return f"{shlex.quote(workload.name)} -n {shlex.quote(workload.namespace)}"
+
+
+def _times(count: int) -> str:
+    """`once`, `3 times`; "" for none."""
+    return "" if count < 1 else "once" if count == 1 else f"{count} times"
 
 
 def _said(condition: KueueCondition, now: float) -> str:

@@ -38,7 +38,6 @@ from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
 SOON = 60.0
 """Seconds after which a scheduler has said something about a pod, if it runs."""
 DEFAULT_SCHEDULER = "default-scheduler"
-_KUEUE_GATES = "kueue.x-k8s.io/"
 
 
 # Schedulers other than KAI.

@@ -25,7 +25,7 @@ from app.facts.kai.queue import Queue
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.kubernetes.kueue import ClusterQueue, KueueQueue, KueueWorkload
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
@@ -69,6 +69,8 @@ class Snapshot(Value):
     workloads: tuple[Workload, ...] = ()
     workload_groups: tuple[WorkloadGroup, ...] = ()
     kueue_workloads: tuple[KueueWorkload, ...] = ()
+    kueue_queues: tuple[KueueQueue, ...] = ()
+    cluster_queues: tuple[ClusterQueue, ...] = ()
     volume_claims: tuple[VolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()
     events: tuple[Event, ...] = ()
@@ -91,6 +93,11 @@ def _key(namespace: str, name: str) -> Sequence[Key]:
 
 def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
     return _key(obj.namespace, obj.place.pcs)
+
+
+def _made_for(workload: KueueWorkload) -> Sequence[Key]:
+    """Return the name of what Kueue made a Workload for: it calls it KIND-NAME-HASH after it."""
+    return _key(workload.namespace, workload.name.partition("-")[2].rpartition("-")[0])
 
 
 def _node_of(pod: Pod) -> Sequence[str]:
@@ -134,11 +141,14 @@ class Belongings:
     compute_domains = NamedBy[Key, ComputeDomain](key_of)
     volume_claims = NamedBy[Key, VolumeClaim](key_of)
     workloads = NamedBy[Key, Workload](key_of)
+    kueue_workloads = NamedBy[Key, KueueWorkload](key_of)
+    kueue_queues = NamedBy[Key, KueueQueue](key_of)
     workload_groups = NamedBy[Key, WorkloadGroup](key_of)
 
     device_classes = NamedBy[str, DeviceClass](name_of)
     storage_classes = NamedBy[str, StorageClass](name_of)
     queues = NamedBy[str, Queue](name_of)
+    cluster_queues = NamedBy[str, ClusterQueue](name_of)
     priorities = NamedBy[str, PriorityClass](name_of)
 
     # Objects by the object that they belong to.
@@ -159,6 +169,12 @@ class Belongings:
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
         key_of,
     )
+    kueue_of_owner = GroupedBy[str, KueueWorkload](
+        "kueue_workloads", lambda workload: workload.owners, key_of
+    )
+    """Kueue's Workloads by the uids of what they were made for."""
+    kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
+    """Kueue's Workloads by the name of what they were made for."""
     events = GroupedBy[str, Event](
         "events",
         lambda event: [event.uid] if event.uid else (),
@@ -239,6 +255,8 @@ _ROWS: tuple[Row[Any], ...] = (
     explain_rows.WORKLOAD_NAMES,
     explain_rows.WORKLOAD_GROUPS,
     explain_rows.KUEUE_WORKLOADS,
+    explain_rows.KUEUE_QUEUES,
+    explain_rows.CLUSTER_QUEUES,
     explain_rows.VOLUME_CLAIMS,
     explain_rows.STORAGE_CLASSES,
     explain_rows.EVENTS,

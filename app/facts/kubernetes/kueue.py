@@ -1,20 +1,28 @@
-"""Kueue's Workloads: what Kueue admits together, and what it says of them.
+"""Kueue's Workloads and queues: what Kueue admits together, and what it says of it.
 
-Source: `apis/kueue/v1beta1/workload_types.go` of kubernetes-sigs/kueue.
+The names of fields, conditions and reasons are those of kubernetes-sigs/kueue (commit ff69552), in
+https://github.com/kubernetes-sigs/kueue/tree/ff69552/apis/kueue/v1beta2: `workload_types.go`,
+`localqueue_types.go` and `clusterqueue_types.go`. v1beta1 has the same, but for `spec.cohort`.
 """
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from app.base.value import Value
-from app.facts.identity import Namespaced, read_key
+from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
 from app.objects.owners import owners_of
-from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
+from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
-GATES = "kueue.x-k8s.io/"
-"""How the names of Kueue's scheduling gates begin."""
+OF_KUEUE = "kueue.x-k8s.io/"
+"""How the names of Kueue's scheduling gates, labels and finalizers begin."""
+
+READY = "Ready"
+"""The state of an AdmissionCheck that lets a Workload pass."""
 
 
 class KueueCondition(Value):
-    """A condition of a Workload."""
+    """A condition of a Workload or of a queue."""
 
     type: str
     holds: bool
@@ -23,12 +31,27 @@ class KueueCondition(Value):
     time: float | None = None
 
 
+class KueueCheck(Value):
+    """The state of an AdmissionCheck for a Workload: Pending, Ready, Retry or Rejected.
+
+    `retries` is how often it asked Kueue to try again.
+    """
+
+    name: str
+    state: str = "Pending"
+    message: str = ""
+    time: float | None = None
+    retries: int = 0
+
+
 class KueueWorkload(Namespaced):
     """A Workload of Kueue.
 
     `queue` is its LocalQueue, and `cluster_queue` the ClusterQueue that has admitted it, "" for
-    none. `owners` are uids. If it is not `active`, Kueue does not admit it. `requeues` is how often
-    Kueue has put it back into its queue, and before `again` it does not try it again.
+    none, with the `flavors` of its resources. `owners` are uids. If it is not `active`, Kueue does
+    not admit it. `requeues` is how often Kueue has put it back into its queue after its pods were
+    not ready in time, and before `again` it does not try it again. `evictions` are all evictions,
+    whatever their reason.
     """
 
     kind = "Workload"
@@ -39,29 +62,100 @@ class KueueWorkload(Namespaced):
     active: bool = True
     requeues: int = 0
     again: float | None = None
+    flavors: tuple[str, ...] = ()
+    checks: tuple[KueueCheck, ...] = ()
+    evictions: int = 0
+    uid: str = ""
+
+    def condition(self, type: str) -> KueueCondition | None:
+        return next((each for each in self.conditions if each.type == type), None)
+
+    def holds(self, type: str) -> bool:
+        condition = self.condition(type)
+        return condition is not None and condition.holds
+
+
+class KueueQueue(Namespaced):
+    """A LocalQueue of Kueue: what workloads name. `cluster_queue` has its quota."""
+
+    kind = "LocalQueue"
+    cluster_queue: str = ""
+
+
+class ClusterQueue(ClusterScoped):
+    """A ClusterQueue of Kueue. If it is not active, `inactive` says why."""
+
+    kind = "ClusterQueue"
+    cohort: str = ""
+    inactive: KueueCondition | None = None
+
+
+def is_of_kueue(names: Iterable[Any]) -> bool:
+    """Return whether one of these labels, gates or finalizers is Kueue's."""
+    return any(isinstance(name, str) and name.startswith(OF_KUEUE) for name in names)
 
 
 def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
     spec = map_at(obj, "spec")
     status = map_at(obj, "status")
     requeue = map_at(status, "requeueState")
+    admission = map_at(status, "admission")
+    assigned = [map_at(each, "flavors") for each in maps_at(admission, "podSetAssignments")]
+    evictions = maps_at(map_at(status, "schedulingStats"), "evictions")
     return KueueWorkload(
         *read_key(obj),
         queue=text_at(spec, "queueName"),
-        cluster_queue=text_at(map_at(status, "admission"), "clusterQueue"),
+        cluster_queue=text_at(admission, "clusterQueue"),
         owners=tuple(owner.uid for owner in owners_of(obj)),
-        conditions=tuple(map(_condition, maps_at(status, "conditions"))),
+        conditions=_conditions(status),
         active=spec.get("active") is not False,
         requeues=int_of(requeue.get("count")),
         again=seconds_since_1970(requeue.get("requeueAt")),
+        flavors=_flavors(assigned),
+        checks=tuple(map(_check, maps_at(status, "admissionChecks"))),
+        uid=text_at(map_at(obj, "metadata"), "uid"),
+        evictions=sum(int_of(eviction.get("count")) for eviction in evictions),
     )
 
 
-def _condition(item: JsonMap) -> KueueCondition:
-    return KueueCondition(
-        text_at(item, "type"),
-        item.get("status") == "True",
-        text_at(item, "reason"),
+def _flavors(assigned: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    names = {text_at(flavors, resource) for flavors in assigned for resource in flavors}
+    return tuple(sorted(names - {""}))
+
+
+def _check(item: JsonMap) -> KueueCheck:
+    return KueueCheck(
+        text_at(item, "name"),
+        text_at(item, "state"),
         text_at(item, "message"),
         seconds_since_1970(item.get("lastTransitionTime")),
+        int_of(item.get("retryCount")),
+    )
+
+
+def read_kueue_queue(obj: JsonMap) -> KueueQueue:
+    return KueueQueue(*read_key(obj), cluster_queue=text_at(map_at(obj, "spec"), "clusterQueue"))
+
+
+def read_cluster_queue(obj: JsonMap) -> ClusterQueue:
+    spec = map_at(obj, "spec")
+    conditions = _conditions(map_at(obj, "status"))
+    inactive = [each for each in conditions if each.type == "Active" and not each.holds]
+    return ClusterQueue(
+        read_name(obj),
+        cohort=text_at(spec, "cohortName") or text_at(spec, "cohort"),
+        inactive=inactive[0] if inactive else None,
+    )
+
+
+def _conditions(status: JsonMap) -> tuple[KueueCondition, ...]:
+    return tuple(
+        KueueCondition(
+            text_at(item, "type"),
+            item.get("status") == "True",
+            text_at(item, "reason"),
+            text_at(item, "message"),
+            seconds_since_1970(item.get("lastTransitionTime")),
+        )
+        for item in maps_at(map_of(status), "conditions")
     )

@@ -19,6 +19,7 @@ from app.facts.kubernetes.gpu_sharing import (
     read_part,
 )
 from app.facts.kubernetes.gpus import GPU, gpus_of_pod
+from app.facts.kubernetes.kueue import is_of_kueue
 from app.facts.kubernetes.requests import pod_requests
 from app.facts.kubernetes.selectors import (
     Term,
@@ -228,6 +229,8 @@ class Pod(Namespaced):
     """Whether KAI evicts it for any other pod."""
     made_for: tuple[Ref, ...] = ()
     """The workloads that it was made for, the outermost first, such as a LeaderWorkerSet."""
+    queued: bool = False
+    """Whether Kueue decides when it may be placed: it has a gate, label or finalizer of Kueue."""
 
     @property
     def finished(self) -> bool:
@@ -251,6 +254,8 @@ def read_pod(obj: JsonMap) -> Pod:
     owner = controller_of(obj)
     scheduled = condition_of(obj, "PodScheduled")
     unscheduled = _unscheduled(scheduled)
+    gates = tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates"))
+    finalizers = tuple(texts_at(metadata, "finalizers"))
     opts_out = annotations.get(IGNORE_WORKLOADS) == "true"
     # a Pod that opts out is in no Workload, whatever its spec says
     reference = {} if opts_out else map_at(spec, "workloadRef")
@@ -265,7 +270,7 @@ def read_pod(obj: JsonMap) -> Pod:
         owner=owner.uid if owner else "",
         node=interned(spec.get("nodeName")),
         scheduler=interned(spec.get("schedulerName")) or "default-scheduler",
-        gates=tuple(interned(gate.get("name")) for gate in maps_at(spec, "schedulingGates")),
+        gates=gates,
         shape=read_shape(spec, annotations),
         phase=interned(status.get("phase")) or "Pending",
         unscheduled=unscheduled,
@@ -278,7 +283,7 @@ def read_pod(obj: JsonMap) -> Pod:
         workload_group=text_at(group, "podGroupName"),
         priority=int_of(spec.get("priority")),
         deleting=seconds_since_1970(metadata.get("deletionTimestamp")),
-        finalizers=tuple(texts_at(metadata, "finalizers")),
+        finalizers=finalizers,
         created=seconds_since_1970(metadata.get("creationTimestamp")),
         volumes=_volumes(spec),
         bound=_bound(obj, scheduled),
@@ -292,6 +297,7 @@ def read_pod(obj: JsonMap) -> Pod:
         reserves=labels.get("app") == KAI_RESERVATION,
         background=labels.get(KAI_BACKGROUND) == "true",
         made_for=_made_for(metadata, labels, owner),
+        queued=is_of_kueue((*gates, *labels, *finalizers)),
     )
 
 

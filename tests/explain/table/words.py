@@ -11,7 +11,13 @@ from app.facts.grove.podgang import GangPart
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import Said, SubGroup
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
+from app.facts.kubernetes.kueue import (
+    ClusterQueue,
+    KueueCheck,
+    KueueCondition,
+    KueueQueue,
+    KueueWorkload,
+)
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.selectors import Taint
 from tests.explain.fleet import (
@@ -60,6 +66,26 @@ def kueue(*conditions: KueueCondition, **changes: Any) -> dict[str, Any]:
     }
 
 
+def opened(*conditions: KueueCondition, **changes: Any) -> dict[str, Any]:
+    """Kueue has opened the gates of the pods."""
+    state = kueue(*conditions, **changes)
+    state["pods"] = tuple(
+        replace(pod, gates=(), queued=True, created=NOW - 5) for pod in state["pods"]
+    )
+    return state
+
+
+def behind(inactive: KueueCondition | None = None) -> dict[str, Any]:
+    """The queue and its ClusterQueue."""
+    return {
+        "kueue_queues": (
+            KueueQueue(NAMESPACE, "lab", "team-a"),
+            KueueQueue(NAMESPACE, "other", "b"),
+        ),
+        "cluster_queues": (ClusterQueue("team-a", "all", inactive),),
+    }
+
+
 NO_QUOTA = KueueCondition(
     "QuotaReserved", False, "Pending", "insufficient quota for nvidia.com/gpu in flavor h100", NOW - 600
 )  # fmt: skip
@@ -68,6 +94,16 @@ EVICTED = KueueCondition(
 )
 ADMITTED = KueueCondition("Admitted", True, "Admitted", "", NOW - 5)
 RESERVED = KueueCondition("QuotaReserved", True, "QuotaReserved", "", NOW - 9)
+NOT_READY = KueueCondition("PodsReady", False, "WaitForStart", "Not all pods are ready", NOW - 9)
+LATE = replace(ADMITTED, time=NOW - 300)
+RECLAIMED = KueueCondition("Preempted", True, "InCohortReclamation", "", NOW - 300)
+PREEMPTED = replace(
+    EVICTED,
+    reason="Preempted",
+    message="Preempted to accommodate a workload (UID: uid-w, JobUID: UNKNOWN) due to reclamation",
+)
+UNKNOWN_YET = replace(NO_QUOTA, message="Workload is pending evaluation in the scheduling queue")
+GROUPED = {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)}
 
 WAIT_FOR_EACH_OTHER = domain("gpu-00", "gpu-01", number=8)
 WAIT_FOR_EACH_OTHER |= {
@@ -280,7 +316,7 @@ WORDS = (
         "KueueHolds",
         "Kueue has no quota for it",
         kueue(NO_QUOTA),
-        "Kueue holds 4 pods in queue lab: it waits for quota: insufficient quota for nvidia.com/gpu in flavor h100 (10 minutes ago)",
+        "Kueue holds 4 pods in queue lab: it has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
         "you",
         {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
     ),
@@ -296,7 +332,7 @@ WORDS = (
         "KueueHolds",
         "Kueue has evicted it for another one, and waits for quota again",
         kueue(replace(EVICTED, reason="Preempted", message="for another"), NO_QUOTA, again=NOW - 5),
-        "Kueue holds 4 pods in queue lab: Kueue evicted it (Preempted): for another (5 minutes ago); now it waits for quota: insufficient quota for nvidia.com/gpu in flavor h100 (10 minutes ago)",
+        "Kueue holds 4 pods in queue lab: Kueue evicted it (Preempted): for another (5 minutes ago); now it has waited for quota for 10 minutes: insufficient quota for nvidia.com/gpu in flavor h100",
         "you",
         {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
     ),
@@ -324,5 +360,106 @@ WORDS = (
         "Kueue holds 4 pods, but has no Workload for them",
         "platform",
         {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
+        "KueueHolds",
+        "the gates are open, and Kueue has evicted it because its pods were not ready in time",
+        opened(EVICTED, replace(NO_QUOTA, message=EVICTED.message), requeues=1, again=NOW + 300),
+        f"Kueue keeps it back in queue lab: Kueue evicted it (PodsReadyTimeout), put back once: Exceeded the PodsReady timeout (5 minutes ago); it does not try it again before {clock(NOW + 300)}",
+        "you",
+        opened(replace(EVICTED, holds=False), RESERVED, LATE),
+    ),
+    Row(
+        "KueueHolds",
+        "the gates are open, and another workload of the cohort has taken back what it had borrowed",
+        {
+            **opened(PREEMPTED, RECLAIMED, UNKNOWN_YET),
+            **behind(),
+        },
+        "Kueue keeps it back in queue lab (ClusterQueue team-a): Kueue evicted it (Preempted, InCohortReclamation): Preempted to accommodate a workload (UID: uid-w, JobUID: UNKNOWN) due to reclamation (5 minutes ago)",
+        "wait",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue stops its pods, and waits for new ones in their place",
+        opened(
+            replace(EVICTED, reason="ClusterQueueStopped", message="The ClusterQueue is stopped"),
+            RESERVED,
+            KueueCondition("WaitingForReplacementPods", True, "ClusterQueueStopped", ""),
+            cluster_queue="team-a",
+        ),
+        "Kueue keeps it back in queue lab (ClusterQueue team-a): Kueue evicted it (ClusterQueueStopped): The ClusterQueue is stopped (5 minutes ago); it is stopping its pods; Kueue has deleted its pods, and waits for new ones",
+        "platform",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "an AdmissionCheck wants to try again later",
+        kueue(
+            RESERVED,
+            replace(ADMITTED, holds=False),
+            cluster_queue="team-a",
+            flavors=("h100",),
+            checks=(
+                KueueCheck("ready", "Ready"),
+                KueueCheck("prov", "Retry", "no capacity in zone-a", NOW - 60, 2),
+            ),
+            again=NOW + 90,
+        ),
+        f"Kueue holds 4 pods in queue lab (ClusterQueue team-a): its quota is reserved, and it waits for AdmissionCheck prov, which is Retry after 2 retries: no capacity in zone-a (60 seconds ago) (flavor h100); Kueue does not try it again before {clock(NOW + 90)}",
+        "platform",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has reserved quota, and says nothing of checks",
+        kueue(RESERVED, replace(ADMITTED, holds=False, reason="Pending")),
+        "Kueue holds 4 pods in queue lab: its quota is reserved, and it is not admitted yet: Pending (5 seconds ago)",
+        "platform",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "its ClusterQueue is not active",
+        {
+            **kueue(replace(NO_QUOTA, message="ClusterQueue team-a is inactive")),
+            **behind(KueueCondition("Active", False, "FlavorNotFound", "no ResourceFlavor h100.")),
+        },
+        "Kueue holds 4 pods in queue lab (ClusterQueue team-a): it has not been admitted for 10 minutes: ClusterQueue team-a is inactive (FlavorNotFound: no ResourceFlavor h100)",
+        "platform",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "Kueue has not looked at it",
+        kueue(),
+        "Kueue holds 4 pods in queue lab: Kueue has not looked at it yet",
+        "wait",
+        GROUPED,
+    ),
+    Row(
+        "KueueHolds",
+        "it was admitted long ago, and the gates are still there",
+        kueue(RESERVED, LATE),
+        "Kueue holds 4 pods in queue lab: it was admitted 5 minutes ago, and the gates are still there",
+        "platform",
+        opened(RESERVED, LATE),
+    ),
+    Row(
+        "KueueMayEvict",
+        "it was evicted before, and its pods are not ready yet",
+        {**opened(RESERVED, LATE, NOT_READY, requeues=2, flavors=("h100",)), **behind()},
+        "Kueue admitted it (5 minutes ago) in queue lab (ClusterQueue team-a, flavor h100), and evicts it if its pods are not all ready in time; it has evicted it 2 times before",
+        "platform",
+        opened(RESERVED, LATE, replace(NOT_READY, holds=True), requeues=2),
+    ),
+    Row(
+        "KueueMayEvict",
+        "Kueue has never evicted it",
+        opened(RESERVED, LATE, NOT_READY),
+        "Kueue admitted it (5 minutes ago) in queue lab, and evicts it if its pods are not all ready in time",
+        "platform",
+        opened(RESERVED, LATE),
     ),
 )

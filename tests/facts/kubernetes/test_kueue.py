@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from app.facts.kubernetes.kueue import read_kueue_workload
+from app.facts.kubernetes.kueue import (
+    KueueCheck,
+    read_cluster_queue,
+    read_kueue_queue,
+    read_kueue_workload,
+)
+from app.facts.kubernetes.pod import read_pod
 
 
 def workload(**status: Any) -> Any:
@@ -36,3 +42,55 @@ def test_conditions_are_read_with_their_times() -> None:
     }
     (read,) = read_kueue_workload(workload(conditions=[condition])).conditions
     assert (read.type, read.reason, read.message) == ("Evicted", "Preempted", "for another")
+
+
+def test_flavors_checks_and_evictions_are_read() -> None:
+    assigned = [
+        {"flavors": {"cpu": "small", "nvidia.com/gpu": "h100"}},
+        {"flavors": {"cpu": "small"}},
+    ]
+    check = {"name": "prov", "state": "Retry", "message": "no room", "retryCount": 2}
+    stats = [{"reason": "Preempted", "count": 2}, {"reason": "PodsReadyTimeout", "count": 1}]
+    read = read_kueue_workload(
+        workload(
+            admission={"clusterQueue": "team-a", "podSetAssignments": assigned},
+            admissionChecks=[check | {"lastTransitionTime": "2026-11-28T12:00:00Z"}],
+            schedulingStats={"evictions": stats},
+        )
+    )
+    assert read.flavors == ("h100", "small")
+    assert read.checks == (KueueCheck("prov", "Retry", "no room", 1795867200.0, 2),)
+    assert read.evictions == 3
+
+
+@pytest.mark.parametrize("field", ["cohort", "cohortName"])
+def test_queues_of_both_versions_are_read(field: str) -> None:
+    inactive = {"type": "Active", "status": "False", "reason": "Stopped", "message": "is stopped"}
+    obj = {
+        "metadata": {"name": "team-a"},
+        "spec": {field: "all"},
+        "status": {"conditions": [inactive]},
+    }
+    read = read_cluster_queue(obj)
+    assert read.cohort == "all"
+    assert read.inactive is not None
+    assert read.inactive.reason == "Stopped"
+    active = {"conditions": [inactive | {"status": "True"}]}
+    assert read_cluster_queue(obj | {"status": active}).inactive is None
+
+    queue = {"metadata": {"name": "lab", "namespace": "n"}, "spec": {"clusterQueue": "team-a"}}
+    assert read_kueue_queue(queue).cluster_queue == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "queued"),
+    [
+        ({}, {}, False),
+        ({"labels": {"app": "x", "kueue.x-k8s.io/queue-name": "lab"}}, {}, True),
+        ({"finalizers": ["kueue.x-k8s.io/managed"]}, {}, True),
+        ({}, {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}, True),
+        ({"labels": {"kueue": "x"}, "finalizers": [7]}, {"schedulingGates": [{}]}, False),
+    ],
+)
+def test_pods_of_kueue_are_known_by_their_marks(metadata: Any, spec: Any, queued: bool) -> None:
+    assert read_pod({"metadata": metadata, "spec": spec}).queued is queued

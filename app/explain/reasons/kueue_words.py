@@ -1,0 +1,298 @@
+"""What Kueue's messages mean, and what helps: a row for each message that its code can write.
+
+The messages are those of kubernetes-sigs/kueue at commit ff69552
+(https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. One
+message may name several flavors, each with what it lacks: the row that helps first comes first.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from app.base.value import Value
+from app.explain.reasons.reason import Who, listed
+from app.explain.state.index import Index
+from app.facts.kubernetes.kueue import ClusterQueue, KueueWorkload
+
+
+class Help(Value):
+    """What helps, who can do it, and the commands for it.
+
+    `of_quota` says whether a lack of quota is the cause.
+    """
+
+    remedy: str
+    who: Who
+    commands: tuple[str, ...] = ()
+    of_quota: bool = False
+
+
+class _Row(Value):
+    """A text that a message contains, and what helps then.
+
+    The remedy may name the groups of `values`, which are searched in the message, the `queue` and
+    `namespace` of the Workload, and the ClusterQueue `behind` the queue.
+    """
+
+    says: str
+    remedy: str
+    who: Who
+    of_quota: bool = False
+    values: re.Pattern[str] | None = None
+
+
+_SAME_SCHEDULER = " Don't change schedulerName."
+_START_QUEUE = "Ask the platform team to start LocalQueue {queue} again (spec.stopPolicy: None)."
+_START_CLUSTER_QUEUE = (
+    "Ask the platform team to start {behind} again: its condition Active says what it lacks."
+)
+_NAME_A_QUEUE = (
+    "Name an existing LocalQueue of namespace {namespace} in the label kueue.x-k8s.io/queue-name"
+    "{others}."
+)
+_MAKE_CLUSTER_QUEUE = (
+    "Ask the platform team to create {behind}, or name another LocalQueue in the label"
+    " kueue.x-k8s.io/queue-name{others}."
+)
+_TURN_ON_DRA = (
+    "Ask the platform team to turn on KueueDRAIntegration in Kueue, or request no ResourceClaims."
+)
+_NEXT_CYCLE = "Wait a minute: Kueue looks at it in its next cycle."
+_AGAIN = "Wait until Kueue admits it again."
+
+_OF_EVICTIONS = (
+    # pkg/workload/evict/evict.go, with the reasons of apis/kueue/v1beta2/workload_types.go
+    _Row(
+        "Evicted PodsReadyTimeout",
+        "Find out why its pods were not ready in time. Kueue tries again. If they only need longer,"
+        " ask the platform team to raise waitForPodsReady.timeout in Kueue's configuration.",
+        "you",
+    ),
+    _Row(
+        "Evicted AdmissionCheck",
+        "Wait until Kueue tries again, or ask the platform team what the AdmissionCheck lacks.",
+        "wait",
+    ),
+    _Row(
+        "Evicted Preempted InClusterQueue",
+        "Wait until Kueue admits it again, or ask the platform team for a higher priority (label"
+        " kueue.x-k8s.io/priority-class): a workload of {behind} with a higher one took its quota.",
+        "wait",
+    ),
+    _Row(
+        "Evicted Preempted InCohort",
+        "Wait until Kueue admits it again, or request no more than the nominalQuota of {behind}:"
+        " another ClusterQueue of the cohort took back what it had borrowed.",
+        "wait",
+    ),
+    _Row("Evicted Preempted", _AGAIN, "wait"),
+    _Row("Evicted NodeFailures", _AGAIN, "wait"),
+    _Row("Evicted FlavorMigration", _AGAIN, "wait"),
+    _Row("Evicted LocalQueueStopped", _START_QUEUE, "platform"),
+    _Row("Evicted ClusterQueueStopped", _START_CLUSTER_QUEUE, "platform"),
+)
+_OF_QUOTA = (
+    # pkg/scheduler/scheduler.go
+    _Row("Pending the preemption of", "Wait: Kueue stops other workloads for it.", "wait", True),
+    _Row(
+        "waiting for all admitted workloads to be in PodsReady condition",
+        "Wait until the workloads that Kueue admitted before are ready: it admits one after the"
+        " other (waitForPodsReady.blockAdmission).",
+        "wait",
+        True,
+    ),
+    # pkg/scheduler/flavorassigner/flavorassigner.go; earlier releases named the cohort
+    _Row(
+        "insufficient unused quota",
+        "Wait until {more} more of {resource} are unused in flavor {flavor} of {behind} or its"
+        " cohort, request less, or ask the platform team for more quota." + _SAME_SCHEDULER,
+        "wait",
+        True,
+        re.compile(
+            r"unused quota (?:in cohort )?for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+),"
+            r" (?P<more>\S+) more needed"
+        ),
+    ),
+    _Row(
+        "insufficient quota for",
+        "Request at most {most} of {resource} in all, or ask the platform team for more quota of it"
+        " in flavor {flavor} of {behind} (nominalQuota, borrowingLimit)." + _SAME_SCHEDULER,
+        "you",
+        True,
+        re.compile(
+            r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+)"
+            r"(?:, previously considered podsets requests \(\S*\) \+ current podset request"
+            r" \(\S*\) > maximum capacity \((?P<most>[^()\s]+)\))?"
+        ),
+    ),
+    _Row(
+        "borrowing limit for",
+        "Request less of {resource}, or ask the platform team for a higher borrowingLimit in flavor"
+        " {flavor} of {behind}." + _SAME_SCHEDULER,
+        "you",
+        True,
+        re.compile(r"borrowing limit for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+)"),
+    ),
+)
+_OF_FLAVORS = (
+    # pkg/scheduler/flavorassigner/flavorassigner.go
+    _Row(
+        "untolerated taint",
+        "Tolerate the taint of flavor {flavor} in the pod templates, if the workload may use it:"
+        " `kubectl get resourceflavor {flavor} -o yaml`.",
+        "you",
+        values=re.compile(r"taint \{[^{}]*\} in flavor (?P<flavor>[^\s,;]+)"),
+    ),
+    _Row(
+        "doesn't match node affinity",
+        "Correct nodeSelector or node affinity in the pod templates: the labels of flavor {flavor}"
+        " are in spec.nodeLabels of `kubectl get resourceflavor {flavor} -o yaml`.",
+        "you",
+        values=re.compile(r"flavor (?P<flavor>\S+) doesn't match node affinity"),
+    ),
+    _Row(
+        "unavailable in ClusterQueue",
+        "Ask the platform team to add {resource} to spec.resourceGroups of {behind}, or don't"
+        " request it.",
+        "platform",
+        values=re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue"),
+    ),
+    # pkg/cache/scheduler/tas_flavor_snapshot.go
+    _Row(
+        "requested topology level",
+        "Name a level of Kueue's Topology instead of {level}: `kubectl get"
+        " topologies.kueue.x-k8s.io -o yaml`.",
+        "you",
+        values=re.compile(r"requested topology level(?: for slices)?: (?P<level>\S+)"),
+    ),
+    _Row(
+        'topology "',
+        "Wait until one domain of Kueue's Topology {topology} has room for all of them, or name a"
+        " broader level in the annotation kueue.x-k8s.io/podset-required-topology.",
+        "you",
+        values=re.compile(r'topology "(?P<topology>[^"]+)"'),
+    ),
+)
+_OF_QUEUES = (
+    # pkg/controller/core/workload_controller.go and pkg/scheduler/scheduler.go
+    _Row("LocalQueue {queue} doesn't exist", _NAME_A_QUEUE, "you"),
+    _Row("LocalQueue {queue} is terminating or missing", _NAME_A_QUEUE, "you"),
+    _Row("LocalQueue {queue} is stopped", _START_QUEUE, "platform"),
+    _Row("LocalQueue {queue} is inactive", _START_QUEUE, "platform"),
+    _Row("ClusterQueue {cluster} doesn't exist", _MAKE_CLUSTER_QUEUE, "platform"),
+    _Row("ClusterQueue {cluster} not found", _MAKE_CLUSTER_QUEUE, "platform"),
+    _Row("ClusterQueue {cluster} is terminating or missing", _MAKE_CLUSTER_QUEUE, "platform"),
+    _Row("ClusterQueue {cluster} is stopped", _START_CLUSTER_QUEUE, "platform"),
+    _Row("ClusterQueue {cluster} is inactive", _START_CLUSTER_QUEUE, "platform"),
+    # pkg/workload/resources.go
+    _Row(
+        "namespace doesn't match ClusterQueue selector",
+        "Ask the platform team to let namespace {namespace} into {behind}"
+        " (spec.namespaceSelector), or name another LocalQueue{others}.",
+        "platform",
+    ),
+    _Row("resources validation failed", "Correct the requests in the pod templates.", "you"),
+    _Row("LimitRange constraints", "Correct the requests in the pod templates.", "you"),
+    # pkg/controller/core/workload_controller.go
+    _Row(
+        "Admission is gated by",
+        "Ask the owner of {gate} to remove it from the Workload's annotation"
+        " kueue.x-k8s.io/admission-gated-by.",
+        "you",
+        values=re.compile(r"gated by: (?P<gate>.+)"),
+    ),
+    _Row("DRA resource", _TURN_ON_DRA, "platform"),
+    _Row("pending evaluation", _NEXT_CYCLE, "wait"),
+    _Row("waiting for quota reservation", _NEXT_CYCLE, "wait"),
+    _Row("The workload has failed admission checks", _NEXT_CYCLE, "wait"),
+    _Row("Job is on hold", "Scale it up: its workload has no replicas.", "you"),
+)
+_ROWS = (*_OF_EVICTIONS, *_OF_QUOTA, *_OF_FLAVORS, *_OF_QUEUES)
+
+_CLUSTER_QUEUE = re.compile(r"ClusterQueue (\S+) (?:doesn't|not|is) ")
+_UNNAMED: Mapping[str, str] = {
+    "resource": "the resource",
+    "flavor": "NAME",
+    "more": "some",
+    "most": "what the quota allows",
+    "topology": "NAME",
+    "level": "this one",
+    "gate": "the gate",
+}
+"""What a remedy says instead of a value that the message lacks."""
+_OTHERWISE = (
+    "Request less, or ask the platform team for more quota in {behind}: `kubectl describe"
+    " localqueue {queue} -n {namespace}`." + _SAME_SCHEDULER
+)
+
+
+def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
+    """Return what helps a Workload about which Kueue says `message`."""
+    queue = index.kueue_queues.get((workload.namespace, workload.queue))
+    named = _CLUSTER_QUEUE.search(message)
+    cluster = (named and named[1]) or workload.cluster_queue or (queue and queue.cluster_queue)
+    values = {
+        "queue": workload.queue or "QUEUE",
+        "namespace": workload.namespace,
+        "cluster": cluster or "NAME",
+        "behind": f"ClusterQueue {cluster}" if cluster else "its ClusterQueue",
+        "others": _others(index, workload),
+    }
+    for row in _ROWS:
+        if row.says.format_map(values) in message:
+            found = row.values.search(message) if row.values else None
+            said = found.groupdict() if found else {}
+            told = {name: text for name, text in said.items() if text}
+            remedy = row.remedy.format_map({**_UNNAMED, **values, **told})
+            return Help(remedy, row.who, (), row.of_quota)
+    return Help(_OTHERWISE.format_map(values), "you", (), True)
+
+
+def _others(index: Index, workload: KueueWorkload) -> str:
+    names = sorted(
+        name
+        for namespace, name in index.kueue_queues
+        if namespace == workload.namespace and name != workload.queue
+    )
+    return f", such as {listed(names)}" if names else ""
+
+
+# Why ClusterQueues are not active: the reasons of apis/kueue/v1beta2/clusterqueue_types.go, which
+# pkg/cache/scheduler/clusterqueue.go writes.
+
+_INACTIVE: Mapping[str, tuple[str, str]] = {
+    "Stopped": (
+        "start it again (spec.stopPolicy: None)",
+        """kubectl patch clusterqueue {} --type merge -p '{{"spec":{{"stopPolicy":"None"}}}}'""",
+    ),
+    "FlavorNotFound": (
+        "create the ResourceFlavors that it names, or take them out of it",
+        "kubectl get resourceflavors",
+    ),
+    "AdmissionCheckNotFound": (
+        "create the AdmissionChecks that it names, or take them out of it",
+        "kubectl get admissionchecks.kueue.x-k8s.io",
+    ),
+    "AdmissionCheckInactive": (
+        "find out why its AdmissionChecks are not active",
+        "kubectl describe admissionchecks.kueue.x-k8s.io",
+    ),
+    "TopologyNotFound": (
+        "create the Topology of Kueue that its flavor names",
+        "kubectl get topologies.kueue.x-k8s.io",
+    ),
+    "Terminating": ("make it anew: it is being deleted", "kubectl describe clusterqueue {}"),
+}
+"""What makes a ClusterQueue active again, by the reason of its condition, and a command."""
+_CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")
+
+
+def inactive_help(queue: ClusterQueue) -> Help:
+    """Return what makes a ClusterQueue active again."""
+    reason = queue.inactive.reason if queue.inactive else ""
+    what, command = _INACTIVE.get(reason, _CHECKS)
+    return Help(
+        f"Ask the platform team about ClusterQueue {queue.name}: {what}.",
+        "platform",
+        (command.format(shlex.quote(queue.name)),),
+    )

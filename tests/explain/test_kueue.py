@@ -1,0 +1,176 @@
+"""What helps against each of Kueue's messages, in the words that its code writes."""
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.reasons.kueue import state_of
+from app.explain.reasons.kueue_words import help_for, inactive_help
+from app.explain.state.index import Index
+from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue, KueueWorkload
+from tests.explain.fleet import NAMESPACE, NOW, facts
+
+WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
+QUEUES = (
+    KueueQueue(NAMESPACE, "lab", "team-a"),
+    KueueQueue(NAMESPACE, "spare", "team-b"),
+    KueueQueue("elsewhere", "hidden", "team-b"),
+)
+SHORT = "couldn't assign flavors to pod set main: "
+UNUSED = "insufficient unused quota for nvidia.com/gpu in flavor h100, 8 more needed"
+TOO_MUCH = (
+    "insufficient quota for nvidia.com/gpu in flavor h100, previously considered podsets requests"
+    " (0) + current podset request (32) > maximum capacity (24)"
+)
+CASES = [
+    (SHORT + UNUSED, "Wait until 8 more of nvidia.com/gpu are unused in flavor h100", "wait"),
+    (
+        "insufficient unused quota in cohort for nvidia.com/gpu in flavor h100, 8 more needed",
+        "Wait until 8 more of nvidia.com/gpu are unused in flavor h100 of ClusterQueue team-a",
+        "wait",
+    ),
+    (SHORT + TOO_MUCH, "Request at most 24 of nvidia.com/gpu in all, or ask", "you"),
+    (f"{SHORT}{TOO_MUCH}, {UNUSED.replace('h100', 'h200')}", "are unused in flavor h200", "wait"),
+    (
+        "insufficient quota for cpu in flavor small in ClusterQueue",
+        "Request at most what the quota allows of cpu in all",
+        "you",
+    ),
+    (
+        "borrowing limit for cpu in flavor small exceeded",
+        "Request less of cpu, or ask the platform team for a higher borrowingLimit in flavor small",
+        "you",
+    ),
+    (f"{SHORT}{UNUSED}. Pending the preemption of 2 workload(s)", "Wait: Kueue stops", "wait"),
+    (
+        "waiting for all admitted workloads to be in PodsReady condition",
+        "Wait until the workloads that Kueue admitted before are ready",
+        "wait",
+    ),
+    (
+        SHORT + "untolerated taint {dedicated x NoSchedule <nil>} in flavor h200",
+        "Tolerate the taint of flavor h200",
+        "you",
+    ),
+    (
+        SHORT + "flavor h100 doesn't match node affinity",
+        "Correct nodeSelector or node affinity in the pod templates: the labels of flavor h100",
+        "you",
+    ),
+    (
+        SHORT + "resource nvidia.com/gpu unavailable in ClusterQueue",
+        "add nvidia.com/gpu to spec.resourceGroups of ClusterQueue team-a",
+        "platform",
+    ),
+    (
+        'topology "default" allows to fit only 3 out of 4 pod(s). Total nodes: 9',
+        "Wait until one domain of Kueue's Topology default has room",
+        "you",
+    ),
+    ("no requested topology level: a.b/rack", "instead of a.b/rack", "you"),
+    ("LocalQueue lab doesn't exist", "label kueue.x-k8s.io/queue-name, such as spare.", "you"),
+    ("LocalQueue lab is terminating or missing", "Name an existing LocalQueue", "you"),
+    ("LocalQueue lab is inactive", "start LocalQueue lab again", "platform"),
+    ("LocalQueue lab is stopped", "start LocalQueue lab again", "platform"),
+    ("ClusterQueue team-a doesn't exist", "create ClusterQueue team-a, or name", "platform"),
+    ("ClusterQueue team-a not found", "create ClusterQueue team-a, or name", "platform"),
+    ("ClusterQueue gone is terminating or missing", "create ClusterQueue gone", "platform"),
+    ("ClusterQueue team-a is inactive", "start ClusterQueue team-a again", "platform"),
+    ("ClusterQueue team-a is stopped", "start ClusterQueue team-a again", "platform"),
+    (
+        "workload namespace doesn't match ClusterQueue selector",
+        f"let namespace {NAMESPACE} into ClusterQueue team-a",
+        "platform",
+    ),
+    ("resources validation failed: spec: too large", "Correct the requests", "you"),
+    ("resources didn't satisfy LimitRange constraints: x", "Correct the requests", "you"),
+    ("Admission is gated by: example.com/quota", "Ask the owner of example.com/quota", "you"),
+    (
+        "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled",
+        "turn on KueueDRAIntegration",
+        "platform",
+    ),
+    ("Workload is pending evaluation in the scheduling queue", "Wait a minute", "wait"),
+    ("AdmissionGatedBy cleared, waiting for quota reservation", "Wait a minute", "wait"),
+    ("The workload has failed admission checks", "Wait a minute", "wait"),
+    ("Job is on hold", "Scale it up", "you"),
+    ("Evicted NodeFailures", "Wait until Kueue admits it again.", "wait"),
+    ("Evicted FlavorMigration", "Wait until Kueue admits it again.", "wait"),
+    ("Evicted Preempted InClusterQueue", "for a higher priority", "wait"),
+    ("Evicted Preempted InCohortFairSharing", "the nominalQuota of ClusterQueue team-a", "wait"),
+    ("Evicted AdmissionCheck", "Wait until Kueue tries again", "wait"),
+    ("a message of another release", "more quota in ClusterQueue team-a: `kubectl", "you"),
+]
+
+
+@pytest.mark.parametrize(("message", "remedy", "who"), CASES, ids=[case[0][:60] for case in CASES])
+def test_each_message_has_a_remedy_with_its_own_values(message: str, remedy: str, who: str) -> None:
+    found = help_for(Index(facts(kueue_queues=QUEUES)), WORKLOAD, message)
+    assert remedy in found.remedy
+    assert found.who == who
+    assert "{" not in found.remedy
+
+
+def test_a_queue_that_cannot_be_read_has_no_cluster_queue_of_a_guessed_name() -> None:
+    found = help_for(Index(facts()), WORKLOAD, UNUSED)
+    assert "in flavor h100 of its ClusterQueue or its cohort" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("reason", "words", "command"),
+    [
+        ("Stopped", "start it again", '{"spec":{"stopPolicy":"None"}}'),
+        ("FlavorNotFound", "create the ResourceFlavors", "kubectl get resourceflavors"),
+        ("AdmissionCheckNotFound", "create the AdmissionChecks", "kubectl get admissionchecks"),
+        ("AdmissionCheckInactive", "are not active", "kubectl describe admissionchecks"),
+        ("TopologyNotFound", "create the Topology", "kubectl get topologies.kueue"),
+        ("Terminating", "it is being deleted", "kubectl describe clusterqueue team-a"),
+        ("MultiKueueWithProvisioningRequest", "admissionChecksStrategy", "kubectl describe"),
+    ],
+)
+def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
+    reason: str, words: str, command: str
+) -> None:
+    inactive = KueueCondition("Active", False, reason, "Can't admit new workloads")
+    found = inactive_help(ClusterQueue("team-a", inactive=inactive))
+    assert found.who == "platform"
+    assert words in found.remedy
+    assert command in found.commands[0]
+
+
+def test_the_workload_that_took_the_quota_is_named() -> None:
+    message = "Preempted to accommodate a workload (UID: uid-w, JobUID: UNKNOWN) due to reclamation"
+    workload = replace(
+        WORKLOAD,
+        conditions=(
+            KueueCondition("Evicted", True, "Preempted", message),
+            KueueCondition("Preempted", True, "InCohortReclamation", message),
+        ),
+    )
+    others = (KueueWorkload("team-b", "owner", uid="uid-w"), KueueWorkload("team-b", "other"))
+    told = state_of(Index(facts(kueue_workloads=(workload, *others))), workload)
+    assert told is not None
+    assert told[0].startswith(
+        "Kueue evicted it (Preempted, InCohortReclamation, by Workload owner): Preempted to"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "remedy"),
+    [
+        ("Deactivated", "Ask who deactivated it, or set spec.active: true"),
+        ("DeactivatedDueToAdmissionCheck", "Correct what the AdmissionCheck rejects"),
+        ("DeactivatedDueToRequeuingLimitExceeded", "Find out why its pods were not ready"),
+        ("DeactivatedDueToMaximumExecutionTimeExceeded", "kueue.x-k8s.io/max-exec-time-seconds"),
+    ],
+)
+def test_what_is_deactivated_is_activated_after_its_cause_is_gone(reason: str, remedy: str) -> None:
+    evicted = KueueCondition("Evicted", True, reason, "The workload is deactivated", NOW - 60)
+    workload = replace(WORKLOAD, active=False, conditions=(evicted,))
+    told = state_of(Index(facts()), workload)
+    assert told is not None
+    words, helps = told
+    assert words.endswith(
+        "not active (spec.active: false): The workload is deactivated (60 seconds ago)"
+    )
+    assert remedy in helps.remedy
+    assert helps.commands[0].endswith("""-p '{"spec":{"active":true}}'""")
