@@ -187,7 +187,7 @@ class PodMnnvlCheck(Value):
 
     def __call__(self, request: Request) -> Verdict:
         _, injection = _injected(request, self.facts)
-        if not injection.findings and injection.patch:
+        if injection.patch:  # which a Pod with findings never has
             return judged([required(FieldPath("spec.resourceClaims"), _WITHOUT_CLAIM)])
         return judged(injection.findings)
 
