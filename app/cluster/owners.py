@@ -214,10 +214,11 @@ class MnnvlOwners:
         read it again. Raise Conflict if it keeps changing.
         """
         reference = self._served(POD_CLIQUE_SET).owner_reference(pcs.name, pcs.uid)
+        of_set = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
         current = stored
         for _ in range(TRIES):
             # a resource without owner was orphaned by its set, which the cache may still have
-            if not current.owners and not await self._lives(pcs):
+            if not current.owners and not await find_living(self._client, of_set, pcs.uid):
                 return None
             try:
                 return await self._write(current, reference)
@@ -250,12 +251,13 @@ class MnnvlOwners:
             return None
 
         metadata = obj["metadata"]
-        references = [
-            {**reference, "apiVersion": self._served(resource).api_version()}
-            if (resource := _OWNERS.get(_kind_of(reference)))
-            else reference
-            for reference in metadata.get("ownerReferences") or []
-        ]
+        references = []
+        for reference in metadata.get("ownerReferences") or []:
+            group = text_at(reference, "apiVersion").rpartition("/")[0]
+            owner = _OWNERS.get((group, text_at(reference, "kind")))
+            served = {} if owner is None else {"apiVersion": self._served(owner).api_version()}
+            references.append({**reference, **served})
+
         version = {"uid": stored.uid, "resourceVersion": metadata["resourceVersion"]}
         changed = await self._client.patch(
             ref, {"metadata": {**version, "ownerReferences": references}}
@@ -272,11 +274,6 @@ class MnnvlOwners:
     def _served(self, resource: Resource) -> Resource:
         """Return `resource` in the served version, in which the garbage collector finds owners."""
         return resource.in_version(self._client.served_version(resource))
-
-    async def _lives(self, pcs: PodCliqueSet) -> bool:
-        """Return whether `pcs` exists on the API server and is not being deleted."""
-        ref = ObjectRef(POD_CLIQUE_SET, pcs.name, pcs.namespace)
-        return await find_living(self._client, ref, pcs.uid) is not None
 
     async def give_back_all_of(self, gang: SlimPodGang) -> list[Object]:
         """Give all resources of the stored PodGang `gang` to its PodCliqueSet, and return them.
@@ -348,11 +345,6 @@ class MnnvlOwners:
         )
         self._stores[resource].note(changed)
         return changed
-
-
-def _kind_of(reference: JsonMap) -> tuple[str, str]:
-    """Return the group and the kind that an owner reference names."""
-    return text_at(reference, "apiVersion").rpartition("/")[0], text_at(reference, "kind")
 
 
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:

@@ -5,20 +5,22 @@ only need a namespace, such as shell completion, avoid that import.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from app.objects.shape import JsonMap, map_at, map_of, maps_at, text_at
 
-USUAL = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
-"""The files that kubectl reads by default. If KUBECONFIG is empty, it counts as not set."""
+
+def usual_files() -> str:
+    """Return the files that kubectl reads by default. An empty KUBECONFIG counts as not set."""
+    return os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
 
 
 def files_of(path: Path | None) -> list[str]:
     """Return the names of the files of a kubeconfig. Several files are merged."""
-    return str(path or USUAL).split(os.pathsep)
+    return str(path or usual_files()).split(os.pathsep)
 
 
 def has_content(name: str) -> bool:
@@ -48,15 +50,11 @@ def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
     contexts: dict[str, JsonMap] = {}
     current = ""
     try:
-        for content in _contents(path):
+        for name in filter(has_content, files_of(path)):
+            content = map_of(yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")))
             for item in maps_at(content, "contexts"):
                 contexts.setdefault(text_at(item, "name"), map_at(item, "context"))
             current = text_at(content, "current-context") or current
     except (OSError, ValueError, yaml.YAMLError):
         return {}, ""
     return contexts, current
-
-
-def _contents(path: Path | None) -> Iterator[JsonMap]:
-    for name in filter(has_content, files_of(path)):
-        yield map_of(yaml.safe_load(Path(name).expanduser().read_text(encoding="utf-8")))

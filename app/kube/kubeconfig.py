@@ -25,7 +25,7 @@ from kubernetes_asyncio.config.openid import OpenIDRequestor
 
 from app.kube.api import ClusterError, Unavailable
 from app.kube.authorities import trusting
-from app.kube.contexts import USUAL, files_of, has_content
+from app.kube.contexts import files_of, has_content, usual_files
 from app.kube.impersonation import Headers, impersonation_headers
 from app.objects.shape import JsonMap, map_at, map_of
 
@@ -160,7 +160,9 @@ def _require_file(path: Path | None) -> None:
     if path is not None and not path.is_file():
         raise ConfigException(f"the file {path} does not exist")
     if path is None and not any(Path(name).expanduser().is_file() for name in files_of(None)):
-        raise ConfigException(f"the kubeconfig {USUAL} does not exist. Add --kubeconfig FILE")
+        raise ConfigException(
+            f"the kubeconfig {usual_files()} does not exist. Add --kubeconfig FILE"
+        )
 
 
 def _require_context(merged: Any, context: str | None) -> None:
@@ -225,7 +227,7 @@ def _merged(path: Path | None) -> Any:
     """
     names = [name for name in files_of(path) if has_content(name)]
     if not names:
-        raise ConfigException(f"{path or USUAL} is empty")
+        raise ConfigException(f"{path or usual_files()} is empty")
     try:
         return reader.KubeConfigMerger(os.pathsep.join(names)).config
     except (AttributeError, LookupError, TypeError):

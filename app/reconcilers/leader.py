@@ -136,7 +136,10 @@ class Leader(Part):
         self._kai = KaiTopologyReconciler(
             self._writing("kai-topology"), self._topology.name, dialect=self._facts.dialect
         )
-        self._claims = self._claims_reconciler()
+        claims = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
+        self._claims = mnnvl_claims.MnnvlClaimsReconciler(
+            claims, self._own[CLIQUES], self._facts, mnnvl_claims.PodsWithoutClaim(claims)
+        )
         self.loops: list[Loop] = []
         for work in self._table():
             loop = Loop(work.reconciler, workers=work.workers, begin=work.begin, observe=observe)
@@ -337,12 +340,6 @@ class Leader(Part):
             units=UnitOwners(self._client),
             users=ClaimUsers(self._client),
             collect_after=self._configuration.mnnvl.collect_after_seconds,
-        )
-
-    def _claims_reconciler(self) -> mnnvl_claims.MnnvlClaimsReconciler:
-        writing = self._writing("mnnvl-claims", MANY_REPAIRS, REPAIR_SECONDS)
-        return mnnvl_claims.MnnvlClaimsReconciler(
-            writing, self._own[CLIQUES], self._facts, mnnvl_claims.PodsWithoutClaim(writing)
         )
 
     def _workloads(self) -> Work:

@@ -96,10 +96,16 @@ class PodsWithoutClaim(Struct):
         if remaining > 0:
             return remaining
 
-        pods = await self._pods_since(key[0], repaired.at)
+        namespace = key[0]
+        known = self._listed.get(namespace)
+        if known is None or known.at < repaired.at:
+            begin = _now()
+            known = Listed(await pods_without_claim(self.writing.client, [namespace]), begin)
+            self._listed[namespace] = known
+
         self.forget(key)
         names = sorted(
-            name for clique in repaired.cliques for name in pods.get((key[0], clique), ())
+            name for clique in repaired.cliques for name in known.pods.get((namespace, clique), ())
         )
         if names:
             note = (
@@ -109,14 +115,6 @@ class PodsWithoutClaim(Struct):
             )
             self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)
         return None
-
-    async def _pods_since(self, namespace: str, at: float) -> dict[Key, list[str]]:
-        known = self._listed.get(namespace)
-        if known is None or known.at < at:
-            begin = _now()
-            known = Listed(await pods_without_claim(self.writing.client, [namespace]), begin)
-            self._listed[namespace] = known
-        return known.pods
 
 
 # PodCliques.
@@ -252,7 +250,8 @@ class MnnvlClaimsReconciler(Struct):
         """
         repairs = Repairs()
         try:
-            for batch in (names[:1], *_batches(names[1:])):
+            rest = [names[at : at + AT_ONCE] for at in range(1, len(names), AT_ONCE)]
+            for batch in (names[:1], *rest):
                 tries = (self._try(pcs, name, repairs) for name in batch)
                 for result in await asyncio.gather(*tries, return_exceptions=True):
                     if isinstance(result, BaseException):
@@ -265,7 +264,11 @@ class MnnvlClaimsReconciler(Struct):
             self._say(pcs, "MnnvlClaimsMissing", note)
             raise
         finally:
-            self._report_restored(pcs, repairs.restored)
+            if repairs.restored:
+                note = f"restored the claim in {_cliques(repairs.restored)}"
+                regarding = regarding_set(pcs)
+                self.writing.events.record(regarding, "Normal", "MnnvlClaimsRestored", note)
+                self.pods.expect((pcs.namespace, pcs.name), repairs.restored)
 
         return repairs
 
@@ -319,12 +322,6 @@ class MnnvlClaimsReconciler(Struct):
         else:
             self.writing.notices.forget((pcs.namespace, pcs.name))
 
-    def _report_restored(self, pcs: PodCliqueSet, names: list[str]) -> None:
-        if names:
-            note = f"restored the claim in {_cliques(names)}"
-            self.writing.events.record(regarding_set(pcs), "Normal", "MnnvlClaimsRestored", note)
-            self.pods.expect((pcs.namespace, pcs.name), names)
-
     def _say(self, pcs: PodCliqueSet, reason: str, note: str) -> None:
         self.writing.notices.say((pcs.namespace, pcs.name), [regarding_set(pcs)], reason, note)
 
@@ -347,10 +344,6 @@ def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> 
 
     cliques.subscribe(clique_changed)
     stores[SETS].subscribe(set_changed)
-
-
-def _batches(names: list[str]) -> list[list[str]]:
-    return [names[begin : begin + AT_ONCE] for begin in range(0, len(names), AT_ONCE)]
 
 
 def _cliques(names: list[str]) -> str:

@@ -156,8 +156,9 @@ class WorkloadReconciler:
             self._empty_since.pop(stored.uid, None)
 
         unsettled = [pod for pod in joining if pod.uid not in settled]
-        if isinstance(group, Remark):
-            return soonest(pause, await self._wait_for(key, unsettled, group))
+        if isinstance(group, Remark):  # a watch adds the key again once the group exists
+            self._notices.say(key, first_pods(unsettled), group.reason, group.note)
+            return soonest(pause, await self._pods.mark(key, unsettled))
 
         first = min(joining, key=lambda pod: pod.name)
         waiting = [pod for pod in joining if pod.settled_group != group.pod_group_name]
@@ -165,14 +166,6 @@ class WorkloadReconciler:
         read = {pod.controller: top_owners[pod.controller] for pod in unsettled}
         members = Members(first, waiting, {**read, **owner_of_first})
         return soonest(pause, await self._settle(key, group, members))
-
-    async def _wait_for(self, key: Key, pods: list[StoredPod], missing: Remark) -> float | None:
-        """Mark `pods`, whose group is `missing`, and record an event with the reason.
-
-        A watch adds the key again once the group exists.
-        """
-        self._notices.say(key, first_pods(pods), missing.reason, missing.note)
-        return await self._pods.mark(key, pods)
 
     async def _settle(self, key: Key, group: DefinedGroup, members: Members) -> float | None:
         sources = self._sources(members)

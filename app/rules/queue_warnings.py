@@ -26,7 +26,7 @@ def warnings_of_set(
     """
     if not queues:
         return []
-    of_others = [each for each in template.cliques if _is_of_another(each.scheduler)]
+    of_others = [each for each in template.cliques if each.scheduler not in ("", KAI_SCHEDULER)]
     if of_others and len(of_others) == len(template.cliques):
         return []
     others = {clique.parts[0].owner for clique in of_others}
@@ -39,10 +39,6 @@ def warnings_of_set(
             named.setdefault(name, path)
 
     return _warnings(named, queues, is_whole=is_whole)
-
-
-def _is_of_another(scheduler: str) -> bool:
-    return scheduler not in ("", KAI_SCHEDULER)
 
 
 def warnings_of_group(obj: JsonMap, queues: Collection[str], *, is_whole: bool = True) -> list[str]:

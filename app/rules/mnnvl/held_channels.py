@@ -52,7 +52,11 @@ def held_channels(
     living = [pod for pod in pods if not pod.finished]
     by_key = {pod.key: pod for pod in living}
     by_uid = {domain.uid: domain for domain in domains if domain.uid}
-    users = _users(living)
+    users = Counter(
+        (pod.namespace, template)
+        for pod in living
+        for template in {entry.template for entry in pod.claims}
+    )
     held: list[HeldChannel] = []
     for claim in claims:
         if claim.allocated and CHANNEL_CLASS in claim.classes:
@@ -74,14 +78,6 @@ def held_channels(
         )
     )
     return HeldChannels(sorted(held, key=lambda each: (each.node, each.claim)), waiting)
-
-
-def _users(pods: Iterable[Pod]) -> Mapping[tuple[str, str], int]:
-    """Return how many pods use each claim template, by namespace and name."""
-    templates: Counter[tuple[str, str]] = Counter()
-    for pod in pods:
-        templates.update({(pod.namespace, entry.template) for entry in pod.claims})
-    return templates
 
 
 def _of_claim(
@@ -112,7 +108,7 @@ def _of_claim(
         )
         return
 
-    asked = max(_gpus(pod) for pod in pods)
+    asked = max(sum(ask for name, ask in pod.shape.requests if is_gpu(name)) for pod in pods)
     has = gpus_of_nodes.get(node, 0)
     if asked <= 1000 < has:
         amount = "no GPU" if not asked else "1 GPU"
@@ -126,8 +122,3 @@ def _of_claim(
             " other node",
             "Remove the claim from the pod template, unless more pods will join this domain.",
         )
-
-
-def _gpus(pod: Pod) -> int:
-    """Return the GPUs that a pod requests, in thousandths."""
-    return sum(value for name, value in pod.shape.requests if is_gpu(name))

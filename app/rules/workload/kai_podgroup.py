@@ -314,7 +314,9 @@ def _metadata_difference(
     for name in _MAPS:
         current = string_map(stored, name)
         entries = desired["metadata"][name]
-        gone = [key for key in _copied(stored, name) if key in current]
+        begin = f"{name}/"
+        copied = [entry.removeprefix(begin) for entry in _copies(stored) if entry.startswith(begin)]
+        gone = [key for key in copied if key in current]
         desired_values = {**dict.fromkeys(gone), **entries}
         excluded = only_at_creation if name == "labels" else ()
         changes = {
@@ -326,12 +328,6 @@ def _metadata_difference(
             patch[name] = changes
 
     return patch
-
-
-def _copied(stored: JsonMap, name: str) -> list[str]:
-    """Return the keys of the copied labels or annotations of `stored`."""
-    entries = _copies(stored)
-    return [entry.removeprefix(f"{name}/") for entry in entries if entry.startswith(f"{name}/")]
 
 
 def _copies(stored: JsonMap) -> list[str]:

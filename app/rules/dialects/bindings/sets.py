@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
-from app.facts.grove.template import SET, Owner, SetPart, Template, owner_text
+from app.facts.grove.template import SET, Owner, Template, owner_text
 from app.facts.grove.topology import Level, LevelsByName
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden, invalid, quote, required
-from app.objects.shape import JsonMap
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
 
@@ -92,20 +91,14 @@ def read_packings(template: Template, findings: Findings) -> Packings:
 
         above = () if part.owner in by_owner else template.above(part.owner)
         parents = tuple(by_owner[owner] for owner in above if owner in by_owner)
-        packing = _read(part, part.constraint, parents, findings)
+        path = part.path.child("topologyConstraint")
+        texts = read_constraint(part.constraint, path, findings)
+        packing = Packing(*texts, owner=part.owner, path=path, parents=parents)
         constraints.append(packing)
         by_owner.setdefault(part.owner, packing)
 
     names, name_findings = _read_names(constraints)
     return Packings(template, tuple(constraints), by_owner, names, name_findings)
-
-
-def _read(
-    part: SetPart, fields: JsonMap, parents: tuple[Packing, ...], findings: Findings
-) -> Packing:
-    path = part.path.child("topologyConstraint")
-    texts = read_constraint(fields, path, findings)
-    return Packing(*texts, owner=part.owner, path=path, parents=parents)
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
