@@ -138,7 +138,12 @@ def webhooks() -> str:
     )
     ours = "    grove-admission.grove.io/paths: managed\n"
     end = "    {{- end }}\n"
-    text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}", kinds)
+    of_values = (
+        "    {{- with .Values.webhooks.annotations }}\n"
+        "    {{- toYaml . | nindent 4 }}\n"
+        "    {{- end }}\n"
+    )
+    text = replaced(text, f"{end}  annotations:\n{ours}", f"{end}{ours}{of_values}", kinds)
 
     return template("base/webhooks.yaml", _with_policies(text), WEBHOOKS)
 
@@ -321,6 +326,14 @@ def monitoring(name: str) -> str:
         "    {{- toYaml . | nindent 4 }}\n"
         "    {{- end }}\n",
     )
+    if name == "servicemonitor":
+        path_of_metrics = "      path: /metrics\n"
+        interval = (
+            "      {{- with .Values.monitoring.interval }}\n"
+            "      interval: {{ . }}\n"
+            "      {{- end }}\n"
+        )
+        text = replaced(text, path_of_metrics, f"{path_of_metrics}{interval}")
     return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
 
 
@@ -372,19 +385,26 @@ def _properties() -> dict[str, Any]:
         "affinity": anything,
         "topologySpreadConstraints": {"type": ["array", "null"], "items": anything},
         "podDisruptionBudget": anything,
+        "deploymentAnnotations": labels,
         "podLabels": labels,
         "podAnnotations": labels,
         "commonLabels": labels,
         "hostNetwork": switch,
         "dnsPolicy": text,
+        "dnsConfig": anything,
+        "runtimeClassName": text,
         "podSecurityContext": anything,
         "securityContext": anything,
         "updateStrategy": anything,
+        "revisionHistoryLimit": {"type": ["integer", "null"], "minimum": 0},
         "logLevel": {"enum": ["debug", "info", "warning", "error"]},
         "extraArgs": {"type": "array", "items": text},
         "extraEnv": objects,
+        "extraVolumes": objects,
+        "extraVolumeMounts": objects,
         "extraObjects": {"type": "array", "items": {"type": ["object", "string"]}},
         "serviceAccount": _object({"annotations": labels}),
+        "service": _object({"annotations": labels}),
         "replicaCount": {"description": "A common name of other charts; here it is replicas."},
         "networkPolicy": _object(
             {
@@ -401,6 +421,7 @@ def _properties() -> dict[str, Any]:
                 "enabled": switch,
                 "failurePolicy": _object(dict.fromkeys(names, policy)),
                 "namespaceSelector": selector,
+                "annotations": labels,
             }
         ),
         "policies": _object({"enabled": switch}),
@@ -415,7 +436,7 @@ def _properties() -> dict[str, Any]:
                 },
             }
         ),
-        "monitoring": _object({"enabled": switch, "labels": labels}),
+        "monitoring": _object({"enabled": switch, "labels": labels, "interval": text}),
         "global": anything,
     }
 

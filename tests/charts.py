@@ -16,6 +16,16 @@ CHART = MANIFESTS / "chart"
 Values = Mapping[str, Any]
 
 
+def merged(*maps: Values) -> dict[str, Any]:
+    """Return one map with the values of all, in which later ones replace earlier ones."""
+    result: dict[str, Any] = {}
+    for each in maps:
+        for key, value in each.items():
+            both = isinstance(value, dict) and isinstance(result.get(key), dict)
+            result[key] = merged(result[key], value) if both else value
+    return result
+
+
 class RefusedError(Exception):
     """Helm has rejected the values, or could not render the chart."""
 

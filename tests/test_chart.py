@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 from app.config.schema import Configuration
 from scripts import chart as generator
-from tests.charts import CHART, RefusedError, Values, render
+from tests.charts import CHART, RefusedError, Values, merged, render
 from tests.rendered import MANIFESTS, Object, configuration, documents, rendered, with_components
 
 pytestmark = pytest.mark.untraced
@@ -378,6 +379,144 @@ def test_a_change_of_the_configuration_replaces_the_replicas() -> None:
 def test_a_bad_value_is_refused_with_its_path(values: Values, path: str) -> None:
     with pytest.raises(RefusedError, match=path):
         render(CHART, values)
+
+
+WHOLE = (
+    "config",
+    "podDisruptionBudget",
+    "podSecurityContext",
+    "resources",
+    "securityContext",
+    "updateStrategy",
+)
+"""Values whose keys are those of Kubernetes, or of the configuration."""
+
+PEER: Values = {"podSelector": {}}
+CHANGED: dict[str, Any] = {
+    "affinity": {"podAntiAffinity": {}},
+    "certificates": "cert-manager",
+    "clientCaConfigMap": "client-ca",
+    "commonLabels": {"team": "gpu"},
+    "config": {"mnnvl": {"claimMode": "template"}},
+    "deploymentAnnotations": {"reloader": "off"},
+    "dnsConfig": {"options": [{"name": "ndots", "value": "1"}]},
+    "dnsPolicy": "Default",
+    "extraArgs": ["--log-format=json"],
+    "extraEnv": [{"name": "TZ", "value": "UTC"}],
+    "extraObjects": ["{apiVersion: v1, kind: ConfigMap, metadata: {name: extra}}"],
+    "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+    "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+    "flowControl.enabled": True,
+    "hostNetwork": True,
+    "image.digest": "sha256:" + "0" * 64,
+    "image.pullPolicy": "Always",
+    "image.pullSecrets": [{"name": "registry"}],
+    "image.repository": "elsewhere",
+    "image.tag": "edge",
+    "logLevel": "debug",
+    "monitoring.enabled": True,
+    "monitoring.interval": "15s",
+    "monitoring.labels": {"release": "prometheus"},
+    "networkPolicy.egress.enabled": True,
+    "networkPolicy.egress.to": [PEER],
+    "networkPolicy.from": [PEER],
+    "networkPolicy.toolsFrom": [],
+    "nodeSelector": {"role": "control"},
+    "podAnnotations": {"scrape": "no"},
+    "podDisruptionBudget": {"maxUnavailable": 2},
+    "podLabels": {"mesh": "off"},
+    "podSecurityContext": {"fsGroup": None},
+    "policies.enabled": True,
+    "priorityClassName": "high",
+    "queueGuard.kaiNamespace": "kai",
+    "queueGuard.mode": "refuse",
+    "replicas": 3,
+    "resources": {"requests": {"cpu": "1"}},
+    "revisionHistoryLimit": 0,
+    "runtimeClassName": "gvisor",
+    "securityContext": {"privileged": False},
+    "server.enabled": False,
+    "service.annotations": {"mesh": "off"},
+    "serviceAccount.annotations": {"role": "x"},
+    "tolerations": [{"operator": "Exists"}],
+    "topologySpreadConstraints": [],
+    "updateStrategy": {"rollingUpdate": {"maxSurge": 2}},
+    "webhooks.annotations": {"owner": "platform"},
+    "webhooks.enabled": False,
+    "webhooks.failurePolicy": {"pod.mutate.grove-admission.grove.io": "Fail"},
+    "webhooks.namespaceSelector": [{"key": "team", "operator": "Exists"}],
+}
+"""Another value of each value of the chart, by its path."""
+
+NEEDS: dict[str, Values] = {
+    "monitoring.interval": {"monitoring": {"enabled": True}},
+    "monitoring.labels": {"monitoring": {"enabled": True}},
+    "networkPolicy.egress.to": {"networkPolicy": {"egress": {"enabled": True}}},
+    "queueGuard.kaiNamespace": {"queueGuard": {"mode": "warn"}},
+}
+"""Values without which others have no effect."""
+
+
+def paths(values: Values, above: str = "") -> Iterator[str]:
+    """Yield the paths of all values."""
+    for name, value in values.items():
+        path = f"{above}{name}"
+        if isinstance(value, dict) and value and path not in WHOLE:
+            yield from paths(value, f"{path}.")
+        else:
+            yield path
+
+
+def at(path: str, value: Any) -> dict[str, Any]:
+    """Return values with one at a path."""
+    first, _, rest = path.partition(".")
+    return {first: at(rest, value) if rest else value}
+
+
+def test_the_table_has_every_value() -> None:
+    assert sorted(paths(DEFAULTS)) == sorted(CHANGED)
+
+
+@pytest.mark.parametrize("path", CHANGED)
+def test_every_value_changes_what_is_rendered(path: str) -> None:
+    needed = NEEDS.get(path, {})
+    changed = merged(needed, at(path, CHANGED[path]))
+    before, after = render(CHART, needed), render(CHART, changed)
+    assert by_name(before) != by_name(after)
+
+
+def test_annotations_volumes_and_dns_are_where_they_belong() -> None:
+    wanted = [
+        "deploymentAnnotations",
+        "dnsConfig",
+        "extraVolumeMounts",
+        "extraVolumes",
+        "monitoring.interval",
+        "monitoring.enabled",
+        "revisionHistoryLimit",
+        "runtimeClassName",
+        "service.annotations",
+        "webhooks.annotations",
+    ]
+    values = merged(*(at(path, CHANGED[path]) for path in wanted))
+    objects = by_name(render(CHART, values))
+    deployment = objects["Deployment", "grove-admission"]
+    assert deployment["metadata"]["annotations"] == {"reloader": "off"}
+    assert deployment["spec"]["revisionHistoryLimit"] == 0
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["dnsConfig"] == {"options": [{"name": "ndots", "value": "1"}]}
+    assert pod["runtimeClassName"] == "gvisor"
+    assert {"name": "ca", "configMap": {"name": "ca"}} in pod["volumes"]
+    assert container["volumeMounts"][-1] == {"name": "ca", "mountPath": "/ca"}
+    service = objects["Service", "grove-admission"]["metadata"]
+    assert service["annotations"] == {"mesh": "off"}
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        annotations = objects[kind, "grove-admission"]["metadata"]["annotations"]
+        assert annotations["owner"] == "platform"
+        assert annotations["grove-admission.grove.io/paths"] == "managed"
+    (endpoint,) = objects["ServiceMonitor", "grove-admission"]["spec"]["endpoints"]
+    assert endpoint["interval"] == "15s"
 
 
 def test_the_schema_knows_each_key_of_the_configuration() -> None:

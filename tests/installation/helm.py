@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.charts import merged
 from tests.installation.readme import ROOT
 
 WATCHER = "watcher"
@@ -64,16 +65,6 @@ def act(arguments: argparse.Namespace) -> None:
             config.rollback(name, version=int(arguments.more), timeout=seconds, wait=wait)
         else:
             config.uninstall(name, timeout=seconds, wait=wait)
-
-
-def merged(*maps: dict[str, Any]) -> dict[str, Any]:
-    """Return one map with the values of all, in which later ones replace earlier ones."""
-    result: dict[str, Any] = {}
-    for each in maps:
-        for key, value in each.items():
-            both = isinstance(value, dict) and isinstance(result.get(key), dict)
-            result[key] = merged(result[key], value) if both else value
-    return result
 
 
 if __name__ == "__main__":
