@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import itertools
 import os
 import sys
 import time
@@ -27,7 +28,12 @@ from app.commands.options import (
 )
 from app.commands.records import add_record_options, facts_in, write_record
 from app.explain.answers.answer import Answer, explain
-from app.explain.answers.pending import rows, waiting_alone, workloads
+from app.explain.answers.pending import (
+    rows,
+    waiting_alone,
+    waiting_without_pods,
+    workloads,
+)
 from app.explain.output.json import document
 from app.explain.output.names import meant
 from app.explain.output.rights import may_not_read, refusal
@@ -35,6 +41,7 @@ from app.explain.output.text import text, unseen_words
 from app.explain.output.waiting_text import exit_code, list_document, list_text
 from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
+from app.explain.state.makers import is_made_by, named_in_words, without_pods
 from app.explain.state.read import read_list
 from app.explain.state.snapshot import BY_RESOURCE, OF_KIND, RESOURCES, Snapshot
 from app.facts.identity import Ref, read_key
@@ -249,23 +256,25 @@ def _offline(name: str, arguments: argparse.Namespace) -> int:
         write_record(facts, arguments, Ref("", arguments.namespace or "", ""))
         return print_list(index, arguments.namespace or "", arguments)
     ref = reference(name, arguments.namespace or "")
-    others = _refs(facts, ref.kind)
-    if not others:
-        of = "" if OF_KIND[ref.kind] in BY_RESOURCE else "pod of a "
-        raise UnusableInput(f"there is no {of}{ref.kind} in these files")
+    others = _refs(index, ref.kind)
     ref = ref if ref.namespace else replace(ref, namespace=_namespace_in(others, ref))
     write_record(facts, arguments, ref)
     answer = explain(index, ref)
+    if not answer and not others:
+        of = "" if OF_KIND[ref.kind] in BY_RESOURCE else "pod of a "
+        raise UnusableInput(f"there is no {of}{ref.kind} in these files")
     if not answer:
         return _not_found(index, ref, others)
     return _print(answer, arguments)
 
 
-def _refs(facts: Snapshot, kind: str) -> list[Ref]:
+def _refs(index: Index, kind: str) -> list[Ref]:
     """Return the objects of a kind in a snapshot."""
+    facts = index.facts
     row = BY_RESOURCE.get(OF_KIND[kind])
     if row is None:
-        return sorted({ref for pod in facts.pods for ref in pod.made_for if ref.kind == kind})
+        named = {ref for pod in facts.pods for ref in pod.made_for} | set(named_in_words(index))
+        return sorted(ref for ref in named if ref.kind == kind)
     return [fact.ref for fact in getattr(facts, row.name)]
 
 
@@ -279,7 +288,8 @@ def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> i
     """Print the pending workloads of a namespace, or of all if it is "". Return the exit code."""
     facts = index.facts
     within = [namespace] if namespace else []
-    listed = rows(index, [*workloads(index, within), *waiting_alone(index, within)])
+    refs = [*workloads(index, within), *waiting_alone(index, within)]
+    listed = rows(index, [*refs, *waiting_without_pods(index, within)])
     width = columns(sys.stdout)
     show_answer(
         arguments.output,
@@ -293,8 +303,27 @@ async def _list(namespace: str, arguments: argparse.Namespace) -> int:
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
+        facts = await _without_gone(client, facts)
     write_record(facts, arguments, Ref("", within, ""))
     return print_list(Index(facts), within, arguments)
+
+
+_MOST_WITHOUT_PODS = 20
+"""How many workloads without pods are looked up, because each takes a request."""
+
+
+async def _without_gone(client: Reader, facts: Snapshot) -> Snapshot:
+    """Return the facts without events about workloads that have no pods and don't exist."""
+    found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
+    gone = [
+        ref
+        for ref in found
+        if ref not in await _listed(client, ref.kind, ref.namespace, f"metadata.name={ref.name}")
+    ]
+    if not gone:
+        return facts
+    events = (e for e in facts.events if not any(is_made_by(e.about, ref) for ref in gone))
+    return replace(facts, events=tuple(events))
 
 
 async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
@@ -302,7 +331,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         index = Index(await _facts(client, ref, arguments))
         write_record(index.facts, arguments, ref)
         answer = explain(index, ref)
-        if not answer:
+        if not answer or await _is_gone(client, index, answer):
             return _not_found(index, ref, await neighbours(client, ref))
         code = _print(answer, arguments)
         if arguments.watch:
@@ -310,6 +339,17 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
                 client, ref, arguments, every=_SECONDS if arguments.no_room else _ROOM_SECONDS
             )
         return code
+
+
+async def _is_gone(client: Reader, index: Index, answer: Answer) -> bool:
+    """Return whether a workload without pods, which events or Kueue name, does not exist.
+
+    Events are kept for an hour after their object is deleted.
+    """
+    ref = answer.ref
+    if answer.total or ref not in named_in_words(index):
+        return False
+    return ref not in await _listed(client, ref.kind, ref.namespace, f"metadata.name={ref.name}")
 
 
 async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Snapshot:

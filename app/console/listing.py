@@ -19,10 +19,12 @@ from app.explain.answers.pending import (
     place,
     row_of,
     waiting_alone,
+    waiting_without_pods,
     workloads,
 )
 from app.explain.queue_order.cycle import line_of
 from app.explain.state.index import Index
+from app.explain.state.makers import said_about
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 
@@ -166,6 +168,8 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
             yield ref, (index.pod_groups[key], index.pods_of_group.get(key))
     for ref, pods in waiting_alone(index).items():
         yield ref, tuple(pods)
+    for ref in waiting_without_pods(index):
+        yield ref, tuple(said_about(index, ref))
 
 
 def _order(index: Index, ref: Ref) -> float:

@@ -27,6 +27,7 @@ from tests.explain.table.evictions import STALE
 from tests.explain.table.gates import GATES
 from tests.explain.table.gpu_sharing import SHARING
 from tests.explain.table.placement import PLACEMENT
+from tests.explain.table.pod_starts import STARTING
 from tests.explain.table.queue_order import LINE
 from tests.explain.table.queues import QUEUES
 from tests.explain.table.rejected_constraints import REFUSED
@@ -51,6 +52,7 @@ ROWS = (
     *SHARING,
     *VOLUMES,
     *STALE,
+    *STARTING,
     *WORDS,
 )
 CASES = [

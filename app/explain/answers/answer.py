@@ -9,7 +9,7 @@ from app.explain.answers.branch import AS_JSON, Branch, State, together
 from app.explain.answers.positions import InLine, in_line
 from app.explain.answers.tree import grow
 from app.explain.gangs.gang import Gang
-from app.explain.gangs.subject import Subject, subject
+from app.explain.gangs.subject import USED, Subject, subject
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.messages import said_of, silence
 from app.explain.reasons.reason import Reason, ago, counted, listed
@@ -210,6 +210,8 @@ def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -
     since = _asked_since(about)
     if of.total is None:
         return f"{name}: whether it is placed is not known"
+    if not of.total and not about.gangs and not about.pcs:
+        return f"no pod uses {name}" if about.ref.kind in USED else f"{name} waits, it has no pods"
     if not of.total and about.pcs and about.is_set:
         if not about.pcs.replicas:
             return f"{name} has no replicas: there is nothing to place"

@@ -17,6 +17,7 @@ from app.explain.answers.positions import InLine
 from app.explain.reasons.reason import Who
 from app.explain.state.amounts import is_gpu
 from app.explain.state.index import Index
+from app.explain.state.makers import without_pods
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod
@@ -70,6 +71,12 @@ def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref
     """Return the pods with GPUs that wait and are in no workload, by what they were made for."""
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
+
+
+def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
+    """Return the workloads that wait and have no pods, because nobody can create any."""
+    found = without_pods(index)
+    return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:

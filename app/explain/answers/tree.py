@@ -20,7 +20,7 @@ from app.explain.answers.branch import (
     told_words,
 )
 from app.explain.gangs.gang import Gang, Member, Unit
-from app.explain.gangs.subject import Subject
+from app.explain.gangs.subject import USED, Subject
 from app.explain.reasons.compute_domains import compute_domains_of, host_managed, ready_nodes
 from app.explain.reasons.gates import grouped
 from app.explain.reasons.queue import over_limits, over_quota, use_words
@@ -61,6 +61,8 @@ class _Grower:
     def root(self, subject: Subject) -> Branch:
         pcs = subject.pcs
         if not pcs:
+            if not subject.gangs and self._seen:
+                return self._without_pods(subject.ref)
             gangs = tuple(map(self._gang, subject.gangs))
             return gangs[0] if len(gangs) == 1 else self._bundle(subject.ref, gangs)
 
@@ -75,6 +77,11 @@ class _Grower:
         asked = asked_words(pcs.asked)
         state, words = ("waits", "nothing made yet") if pcs.replicas else ("well", "no replicas")
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
+
+    def _without_pods(self, ref: Ref) -> Branch:
+        """Return the branch of an object that no pod belongs to, or that no pod uses."""
+        state, words = ("well", "no pod uses it") if ref.kind in USED else ("waits", "no pods")
+        return self._branch(ref, placed=0, total=0, state=state, words=words)
 
     def _bundle(self, ref: Ref, children: tuple[Branch, ...], asked: str = "") -> Branch:
         placed, total, state, words = together(children)

@@ -15,6 +15,7 @@ from app.explain.gangs.bases import bases_of
 from app.explain.gangs.gang import Gang, Unit
 from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
+from app.explain.state.makers import is_known
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.identity import NOWHERE, Place, Ref
 from app.facts.kubernetes.pod import Pod
@@ -156,11 +157,11 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 def _of_made(index: Index, ref: Ref) -> _Match | None:
     """Return the pods of a workload whose own object is not read, such as a Job.
 
-    Without a pod, such a workload is not known.
+    Without a pod, such a workload is known if its controller or Kueue says why it has none.
     """
     pods = [pod for pod in index.facts.pods if ref in pod.made_for]
     living = [pod for pod in pods if not pod.finished]
-    return _Match(NOWHERE, living or pods) if pods else None
+    return _Match(NOWHERE, living or pods) if pods or is_known(index, ref) else None
 
 
 def _of_claim(index: Index, ref: Ref) -> _Match | None:
@@ -185,6 +186,9 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
     """Return the match of an object that pods use: these pods, or else the set in its labels."""
     return _Match(next((pod.place for pod in pods if pod.place.pcs), place), pods)
 
+
+USED = {"ResourceClaim", "ComputeDomain"}
+"""The kinds of objects that pods use, whatever they were made for."""
 
 _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "PodCliqueSet": _of_set,

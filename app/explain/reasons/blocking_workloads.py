@@ -134,6 +134,8 @@ def what_frees(
     """
     own = {pod.key for pod in gang.pods}
     pods = [pod for pod in pods if pod.key not in own] or pods
+    # a reserved GPU is held by the pods that share it
+    pods = [pod for pod in pods if not pod.reserves] or pods
     holders = holders_of(gang, pods)
     if not holders:
         # what claims have, whose pods can't be seen
@@ -151,6 +153,9 @@ def what_frees(
         return [_of_stuck(gang, stuck)], "you"
 
     room = f"room for {missing} more pod{'s' if missing > 1 else ''} is free{where}"
+    ending = [pod for pod in pods if pod.deleting is not None]
+    if ending and len(ending) == len(pods):
+        return _end_of(gang, ending, room)
     lasting = [holder for holder in holders if holder.lasts]
     others = [holder for holder in holders if not holder.lasts]
     helps: list[str] = []
@@ -178,6 +183,37 @@ def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
         f"Use fewer replicas of {holder.ref}, or ask for more nodes: {names} of the same workload"
         " hold the room and do not end. Pods that need each other should start as one gang"
     )
+
+
+_ENDS_WITHIN = 120.0
+"""Seconds after its grace period within which a pod that is terminating is gone."""
+
+
+def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
+    """Return what helps if all pods that hold the room are terminating."""
+    now = gang.facts.now
+    names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
+    first = min(pod.deleting or 0.0 for pod in ending)
+    since = ago(now - first) if now > first else "a moment"
+    finalizers = sorted({name for pod in ending for name in pod.finalizers})
+    if finalizers:
+        return [
+            f"Ask the owner of the finalizer {listed(finalizers)} to remove it from {names},"
+            f" terminating for {since}"
+        ], "platform"
+    dead = sorted({pod.node for pod in ending} & gang.index.dead_nodes)
+    if dead:
+        return [
+            f"Ask the platform team to repair {listed(dead)}, or to delete the node: this ends"
+            f" {names}, terminating for {since}"
+        ], "platform"
+    if now - first > _ENDS_WITHIN:
+        return [
+            f"Ask the platform team why {names} does not end: terminating for {since}"
+            f" (kubectl describe pod -n {ending[0].namespace} {ending[0].name})"
+        ], "platform"
+    is_gone = "is gone" if len(ending) == 1 else "are gone"
+    return [f"Wait until {names}, terminating for {since}, {is_gone} and {room}"], "wait"
 
 
 def _is_stuck(gang: Gang, pod: Pod) -> bool:

@@ -6,6 +6,7 @@ from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.messages import words_of
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
 from app.facts.grove.podclique import PodClique
@@ -58,6 +59,35 @@ def claim_missing(gang: Gang) -> Reasons:
             who = "you"
             remedy = f"Create {kind} {name}, or correct the name in the pod templates"
         yield about(evidence, "ClaimMissing", text, remedy, who, objects=objects)
+
+
+def claim_not_created(gang: Gang) -> Reasons:
+    """Kubernetes can't create the claim of a pod from its template, and says why."""
+    told = [
+        (event, pod)
+        for pod in gang.waiting
+        if any(claim.template and not claim.claim for claim in pod.claims)
+        for event in gang.index.events.get(pod.uid, ())
+        if event.warns and event.reason == _NOT_CREATED
+    ]
+    for _, each in grouped((event.reason, (event, pod)) for event, pod in told):
+        event = max((event for event, _ in each), key=lambda event: event.time or 0.0)
+        pods = list({pod.key: pod for _, pod in each}.values())
+        words = words_of(event, "the controller of claims")
+        has = counted(pods, "pod lacks a claim", "pods lack claims")
+        text = f"{has} that Kubernetes creates from a template; {words.quoted(gang.facts.now)}"
+        remedy = "Correct what the message names"
+        if "exceeded quota" in words.text:
+            remedy = (
+                "Delete ResourceClaims that no pod needs, or ask for a higher ResourceQuota of"
+                f" namespace {gang.namespace}: kubectl describe resourcequota -n {gang.namespace}"
+            )
+        evidence = Evidence(pods[0].ref, f"event {event.reason}", event.message)
+        yield about(evidence, "ClaimMissing", text, remedy, "you", objects=refs(pods))
+
+
+_NOT_CREATED = "FailedResourceClaimCreation"
+"""The event of kube-controller-manager: `pkg/controller/resourceclaim/controller.go`."""
 
 
 def _who_makes(gang: Gang, name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
-from app.explain.reasons.messages import is_about_a_domain, kubelet_words
+from app.explain.reasons.messages import is_about_a_domain, kubelet_words, state_words
 from app.explain.reasons.reason import Evidence, Reason, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
 from app.facts.kubernetes.pod import DAEMON_OF, Pod, PodClaim
@@ -209,8 +209,9 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
         states = listed(f"{pod.name} ({listed(pod.waiting) or pod.phase})" for pod in broken)
         first = broken[0]
         log = f"kubectl logs -n {first.namespace} {first.name}"
+        said = state_words(index, first)
         return (
-            f". Daemon pods that don't run: {states}",
+            f". Daemon pods that don't run: {states}{f'; {said}' if said else ''}",
             f"Ask the platform team to read the log of the daemon pod: {log}",
             "platform",
         )
@@ -223,6 +224,17 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
             "platform",
         )
     bare = [name for name in nodes if name not in daemons]
+    pending = [pod for pod in index.facts.pods if _is_daemon(pod, domain) and not pod.node]
+    if pending:
+        first = min(pending, key=lambda pod: pod.name)
+        said = state_words(index, first)
+        return (
+            f". No daemon pod is on {listed(bare)}: {first.name} is pending"
+            f"{f', {said}' if said else ''}",
+            "Ask the platform team to let the daemon pod run there: kubectl describe pod"
+            f" -n {first.namespace} {first.name}",
+            "platform",
+        )
     return (
         f". No daemon pod is on {listed(bare)}",
         f"Ask the platform team to read the log of the DRA driver's kubelet plugin on"

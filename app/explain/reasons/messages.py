@@ -4,6 +4,7 @@ Also what KAI's silence means.
 """
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
@@ -15,7 +16,7 @@ from app.explain.reasons.reason import ago, listed, with_age
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
-from app.facts.kubernetes.pod import Pod
+from app.facts.kubernetes.pod import RUNS, Pod, Stalled
 from app.facts.labels import KAI_SCHEDULER
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
@@ -206,8 +207,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f". Did you mean {close[0]}?" if close and close[0] != name else ""
 
 
+_REPEATS = re.compile(r"Error: \w+|Back-off restarting failed container.*")
+"""Messages of kubelets that only repeat a state, whose cause another message has."""
+
+
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
-    """Return the newest warning about a pod since it has a node, unless a scheduler wrote it."""
+    """Return the newest warning about a pod since it has a node, unless a scheduler wrote it.
+
+    Without one that says more than the state of a container, its state is quoted.
+    """
+    repeated: Words | None = None
     for event in index.events.get(pod.uid, ()):
         if not event.warns or is_of_kai(event) or is_of_autoscaler(event):
             continue
@@ -215,8 +224,50 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
             continue
         if pod.bound is not None and event.time is not None and event.time < pod.bound:
             continue
-        return words_of(event, "kubelet")
-    return None
+        words = words_of(event, "kubelet")
+        if not _REPEATS.fullmatch(words.text):
+            return words
+        repeated = repeated or words
+
+    for container in pod.stalled:
+        if container.message and container.reason != CRASHES:
+            text = f"container {container.name}, {container.reason}: {one_line(container.message)}"
+            return Words("kubelet", text, None, container.reason)
+    return None if pod.stalled else repeated
+
+
+CRASHES = "CrashLoopBackOff"
+
+
+def stalled_words(container: Stalled, now: float) -> str:
+    """Return the state of a container that does not run, or of an init container that does."""
+    kind = "Init container" if container.init else "Container"
+    if container.reason == RUNS:
+        since = container.since
+        running = f" for {ago(now - since)}" if since is not None and now else ""
+        return f"{kind} {container.name} has been running{running}"
+    details = []
+    if container.restarts:
+        details.append("1 restart" if container.restarts == 1 else f"{container.restarts} restarts")
+    details += [container.ended] if container.ended else []
+    if container.message and container.reason != CRASHES:
+        details.append(one_line(container.message))
+    more = f" ({', '.join(details)})" if details else ""
+    return f"{kind} {container.name} is in {container.reason}{more}"
+
+
+def state_words(index: Index, pod: Pod) -> str:
+    """Return why a pod of another component does not run: what is said of it, else its state."""
+    now = index.facts.now
+    if not pod.node:
+        words = scheduler_words(index, pod)
+        return words.quoted(now) if words else ""
+    if pod.failure:
+        return f"the kubelet ended it: {one_line(pod.failure)}"
+    words = kubelet_words(index, pod)
+    if words:
+        return words.quoted(now)
+    return listed(stalled_words(container, now) for container in pod.stalled)
 
 
 def is_about_a_domain(words: Words) -> bool:
@@ -245,6 +296,22 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
     if gang.pcs:
         uids.append(gang.pcs.uid)
     return list(filter(None, dict.fromkeys(uids)))
+
+
+def words_about(index: Index, ref: Ref) -> Words | None:
+    """Return the newest warning about an object that is known by its name only."""
+
+    def look() -> dict[Ref, Event]:
+        newest: dict[Ref, Event] = {}
+        for event in index.facts.events:
+            if event.warns or event.reason in _REFUSALS:
+                known = newest.get(event.about)
+                if known is None or (known.time or 0.0) < (event.time or 0.0):
+                    newest[event.about] = event
+        return newest
+
+    event = index.remembered("newest warnings", look, ["events"]).get(ref)
+    return words_of(event) if event else None
 
 
 def is_of_autoscaler(event: Event) -> bool:

@@ -9,12 +9,11 @@ from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
 from app.explain.reasons.messages import maker_words, makers_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
+from app.explain.reasons.uncreated_pods import what_creates
 from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_SCHEDULER
-from app.facts.unit_owners import EXCLUSIVE_JOBS
-from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 
 def gang_incomplete(gang: Gang) -> Reasons:
@@ -78,10 +77,6 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     )
 
 
-_LEADER = "leader pod not yet scheduled"
-"""What JobSet's webhook says of followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
-
-
 def _of_makers(gang: Gang) -> tuple[str, str, Who]:
     """Return what the controllers that make the pods say, what helps, and who can do it."""
     told = next(maker_words(gang.index, makers_of(gang, gang.pods)), None)
@@ -89,31 +84,8 @@ def _of_makers(gang: Gang) -> tuple[str, str, Who]:
         return "", _why_no_pods(gang), "you"
 
     maker, words = told
-    said = f". About {maker}, {words.quoted(gang.facts.now)}"
-    see = f"kubectl describe {maker.kind.lower()} {maker.name} -n {maker.namespace}"
-    if _LEADER in words.text:
-        return (
-            f"{said}. They wait for each other: JobSet makes the followers once the leader has a"
-            " node, and KAI gives it one once all exist",
-            f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and ask for the level with"
-            f" {TOPOLOGY_REQUIRED}: exclusive placement of JobSet and a gang"
-            " exclude one another.",
-            "you",
-        )
-    if "exceeded quota" in words.text:
-        return (
-            said,
-            f"Request less than the ResourceQuota of namespace {gang.namespace} leaves, or ask for"
-            f" a higher one: kubectl describe resourcequota -n {gang.namespace}",
-            "you",
-        )
-    if "failed calling webhook" in words.text or "no endpoints available" in words.text:
-        return (
-            said,
-            "Ask the platform team to look at the webhook that the words name: it does not answer.",
-            "platform",
-        )
-    return said, f"Correct what these words name: {see}", "you"
+    meaning, remedy, who = what_creates(maker, words)
+    return f". About {maker}, {words.quoted(gang.facts.now)}{meaning}", remedy, who
 
 
 def group_incomplete(gang: Gang) -> Reasons:

@@ -30,6 +30,7 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
+    plain,
 )
 from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
@@ -225,6 +226,9 @@ def other_resource(gang: Gang) -> Reasons:
     name = obstacle.missing_resource
     short = obstacle.short
     level = level_of(gang, short)
+    if name == "pods":
+        yield _too_many_pods(obstacle)
+        return
     asks, most = _asked_and_free(gang.placements, short, name)
     only_devices = gang.placements_of(short).rooms(Assumption(devices=True))
     rooms = [room for room in only_devices if room.pods >= short.count]
@@ -242,6 +246,34 @@ def other_resource(gang: Gang) -> Reasons:
         remedy = together(remedy, *helps)
 
     yield about(evidence, "OtherResource", text, remedy, "you", parts=parts(gang.demand, short))
+
+
+def _too_many_pods(obstacle: Obstacle) -> Reason:
+    """Return the reason for nodes with free devices that run as many pods as they take."""
+    gang = obstacle.gang
+    index = gang.index
+    full = [
+        node
+        for node in obstacle.placements.domains.nodes_at(obstacle.open)
+        if node.allocatable.get("pods", 0) <= 1000 * len(index.pods_on.get(node.name, ()))
+    ]
+    takes = listed(
+        (f"{node.name} takes {plain(node.allocatable.get('pods', 0))}" for node in full), 2
+    )
+    text = f"GPUs are free, but the nodes run as many pods as they take: {takes or 'no pod more'}"
+    evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
+    remedy = (
+        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes"
+        " need not run"
+    )
+    return about(
+        evidence,
+        "OtherResource",
+        text,
+        remedy,
+        "platform",
+        parts=parts(gang.demand, obstacle.short),
+    )
 
 
 def _called(resource: str) -> str:

@@ -2,30 +2,20 @@
 
 import itertools
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
 
-from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
-from app.explain.reasons.compute_domains import (
-    compute_domains_of,
-    host_managed,
-    waits_for_domain,
-)
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.gpu_sharing import reservation_evicted
 from app.explain.reasons.messages import (
-    Words,
-    is_about_a_domain,
     is_of_kai,
-    kubelet_words,
     maker_words,
     one_line,
+    state_words,
 )
 from app.explain.reasons.reason import (
     Evidence,
-    Reason,
     Reasons,
     Who,
     about,
@@ -38,9 +28,6 @@ from app.explain.reasons.rejected_constraints import joined_by
 from app.explain.state.domains import Path
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
-
-MOST_STARTING = 60.0
-"""Seconds within which pods are started, if nothing is wrong."""
 
 
 def required_violated(gang: Gang) -> Reasons:
@@ -124,128 +111,18 @@ def node_not_ready(gang: Gang) -> Reasons:
         " minutes, but they end only when the node is back or deleted"
     )
     for on_node, objects, evidence in _by_node(gang, dead.__contains__):
-        text = f"{on_node}, which is not ready"
+        node = next((each for each in gang.index.nodes if each.name == evidence.value), None)
+        lost = node.lost_at if node else None
+        since = f" for {ago(gang.facts.now - lost)}" if lost is not None and gang.facts.now else ""
+        text = (
+            f"{on_node}, which has not been ready{since}"
+            if since
+            else f"{on_node}, which is not ready"
+        )
         see = (f"kubectl describe node {shlex.quote(evidence.value)}",)
         yield about(
             evidence, "NodeNotReady", text, remedy, "platform", objects=objects, commands=see
         )
-
-
-def kubelet_refuses(gang: Gang) -> Reasons:
-    """Pods have a node but don't start, and the kubelet says why."""
-    told = [
-        (words, pod)
-        for pod in gang.placed
-        if pod.bound is not None and _has_node(gang, pod)
-        if (words := kubelet_words(gang.index, pod)) and not is_about_a_domain(words)
-        if _is_late(gang, pod) or words.reason in _AT_ONCE
-    ]
-    for each in by_key(((_alike(words, pod)), (words, pod)) for words, pod in told).values():
-        pods = [pod for _, pod in each]
-        words = max((words for words, _ in each), key=lambda words: words.time or 0.0)
-        since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
-        have = counted(pods, "pod has", "pods have")
-        text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
-        remedy, who = _what_starts(words, pods)
-        first = min(pods, key=attrgetter("name"))
-        see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
-        evidence = Evidence(first.ref, f"event {words.reason}", words.text)
-        yield about(
-            evidence, "KubeletRefuses", text, remedy, who, objects=refs(pods), commands=(see,)
-        )
-
-
-_AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""Events after which a pod does not start by itself, so they count at once."""
-
-_STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
-    (
-        ("not registered", "no such plugin"),
-        "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
-        " registers with the kubelet when it starts.",
-        "platform",
-    ),
-    (
-        ("secret", "configmap"),
-        "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
-        " template.",
-        "you",
-    ),
-    (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
-    (
-        ("volume", "mount"),
-        "Correct the volume that the kubelet names, or ask the platform team for its storage.",
-        "you",
-    ),
-    (
-        ("sandbox", "network", "cni"),
-        "Ask the platform team to check the network and the container runtime of {nodes}.",
-        "platform",
-    ),
-)
-"""Remedies for messages of kubelets. The first row with a text in the message applies."""
-
-
-def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
-    nodes = listed(sorted({pod.node for pod in pods}))
-    text = words.text.lower()
-    for parts, remedy, who in _STARTS:
-        if any(part in text for part in parts):
-            return remedy.format(nodes=nodes), who
-    return f"Fix what the message names, or ask the platform team to check {nodes}.", "platform"
-
-
-def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
-    """Return a key that is equal for messages that differ only in names of one pod."""
-    text = words.text
-    for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
-        text = text.replace(own, "") if own else text
-    return words.source, words.reason, text
-
-
-def _is_late(gang: Gang, pod: Pod) -> bool:
-    """Return whether a pod has had a node for longer than a start takes."""
-    return pod.bound is not None and pod.bound < gang.facts.now - MOST_STARTING
-
-
-def not_started(gang: Gang) -> Reasons:
-    """Pods have had a node for a while but were not started, and no other reason says why."""
-    unexplained = (
-        pod
-        for pod in gang.placed
-        if _is_late(gang, pod) and _has_node(gang, pod)
-        if not waits_for_domain(gang, pod) and not _has_words(gang, pod)
-    )
-    for state, pods in grouped((listed(pod.waiting), pod) for pod in unexplained):
-        yield _not_started(gang, state, pods)
-
-
-def _has_words(gang: Gang, pod: Pod) -> bool:
-    words = kubelet_words(gang.index, pod)
-    return words is not None and not is_about_a_domain(words)
-
-
-def _has_node(gang: Gang, pod: Pod) -> bool:
-    """Return whether the node of a pod exists and is ready."""
-    position = gang.domains.positions.get(pod.node)
-    return position is not None and gang.domains.nodes[position].ready
-
-
-def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
-    since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
-    of_gang = f"of {gang.ref.name}"
-    have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
-    text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
-
-    first = min(pods, key=attrgetter("name"))
-    evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
-    see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
-    remedy = "Read the kubelet's messages in the events of the pod"
-    if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
-        nodes = listed(sorted({pod.node for pod in pods}))
-        remedy += f". The hosts run IMEX here: nvidia-imex-ctl -q must print READY on {nodes}"
-
-    return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))
 
 
 def _by_node(
@@ -382,6 +259,7 @@ def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
     ]
     words = next(maker_words(gang.index, [helper.uid]), None)
     said = f"; {words[1].quoted(gang.facts.now)}" if words else ""
+    said = said or (f"; {state_words(gang.index, helper)}".rstrip("; "))
     see = f"kubectl describe pod -n {helper.namespace} {name}"
     if taints:
         named = listed(f"{taint.key} ({taint.effect})" for taint in taints)
@@ -392,7 +270,7 @@ def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
             f"Ask the platform team to give KAI's reservation pods a toleration for {named}, or to"
             f" remove that taint from {helper.node}: {see}",
         )
-    state = listed(helper.waiting) or helper.phase
+    state = helper.phase if helper.finished else listed(helper.waiting) or helper.phase
     since = ""
     if helper.created is not None and gang.facts.now:
         since = f" for {ago(gang.facts.now - helper.created)}"

@@ -30,6 +30,7 @@ from app.explain.reasons.reason import (
     amount,
     counted,
     listed,
+    plain,
     pods_of,
 )
 from app.explain.state.amounts import gpus_of, is_device, is_gpu
@@ -79,6 +80,10 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     oversize = _oversize(obstacle, short)
     if oversize is not None:
         return oversize
+
+    scattered = _on_different_nodes(obstacle, short)
+    if scattered is not None:
+        return scattered
 
     level = level_of(gang, short)
     best = placements.under(EMPTY).best
@@ -146,6 +151,39 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
                 "you",
             )
     return None
+
+
+def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
+    """Return which resources of a pod no single node has together, though each is on some node."""
+    for shape, _ in demand.shapes:
+        nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
+        asks = [(name, ask) for name, ask in shape.requests if ask]
+        having = {
+            name: [node for node in nodes if node.allocatable.get(name, 0) >= ask]
+            for name, ask in asks
+        }
+        if any(not own for own in having.values()) or any(
+            all(node.allocatable.get(name, 0) >= ask for name, ask in asks) for node in nodes
+        ):
+            continue
+        rarest = sorted((name for name, _ in asks), key=lambda name: len(having[name]))[:2]
+        named = dict(asks)
+        each = listed(
+            f"{counted(having[name], 'node has', 'nodes have')} {_sized(name, named[name])}"
+            for name in rarest
+        )
+        text = f"No node has all that a pod requests together: {each}, and none has both"
+        remedy = (
+            "Request only what one node has, or ask the platform team for nodes that offer"
+            f" {listed(rarest)} together"
+        )
+        return text, remedy, "you"
+    return None
+
+
+def _sized(name: str, ask: int) -> str:
+    """`8 GPUs`, or of a device that is not a whole GPU, `1 nvidia.com/mig-1g.5gb`."""
+    return f"{plain(ask)} {name}" if is_device(name) and "/" in name else amount(name, ask)
 
 
 _OF_GPUS = "nvidia.com/gpu."

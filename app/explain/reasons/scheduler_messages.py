@@ -5,7 +5,7 @@ They are used where no other rule explains a pending gang. Messages are quoted w
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from app.base.groups import by_key
 from app.explain.gangs.gang import Gang
@@ -21,6 +21,7 @@ from app.explain.reasons.messages import (
     schedulers,
     usual_schedulers,
     waiting_for,
+    words_about,
 )
 from app.explain.reasons.reason import (
     Evidence,
@@ -32,6 +33,7 @@ from app.explain.reasons.reason import (
     listed,
     with_age,
 )
+from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
 
@@ -50,9 +52,10 @@ def scheduler_refuses(gang: Gang) -> Reasons:
     for each in by_key(((words.source, words.text), (words, pod)) for words, pod in told).values():
         newest = max((words for words, _ in each), key=lambda words: words.time or 0.0)
         objects = refs(pod for _, pod in each)
-        text = f"{newest.quoted(gang.facts.now)}"
+        text = f"{newest.quoted(gang.facts.now)}{_about_group(gang, [pod for _, pod in each])}"
+        text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
-        remedy, who = _what_helps(newest.text)
+        remedy, who = _what_helps(text)
         if _UNCORDON in remedy and any(KAI_CORDONED in node.labels for node in gang.index.nodes):
             remedy += (
                 f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
@@ -64,13 +67,38 @@ def scheduler_refuses(gang: Gang) -> Reasons:
             evidence,
             "SchedulerRefuses",
             text,
-            remedy or "Fix what the scheduler's message names.",
+            remedy or UNKNOWN,
             who,
             objects=objects,
             commands=commands,
         )
 
 
+def _about_group(gang: Gang, pods: Iterable[Pod]) -> str:
+    """Return what the scheduler of pods says about their group, such as Volcano's PodGroup."""
+    for pod in pods:
+        group = Ref("PodGroup", pod.namespace, pod.other_group)
+        words = words_about(gang.index, group) if pod.other_group else None
+        if words:
+            return f". About its PodGroup {group.name}, {words.quoted(gang.facts.now)}"
+    return ""
+
+
+def _tainted_devices(gang: Gang, said: str) -> str:
+    """Return the devices with taints, if a scheduler says that it can't allocate claims."""
+    if "cannot allocate all" not in said:
+        return ""
+    found = {
+        f"{device} of {part.node or part.pool} ({taint})": None
+        for part in gang.facts.slices
+        for device, taint in part.tainted
+    }
+    return f". Devices with a taint: {listed(found)}" if found else ""
+
+
+UNKNOWN = "Fix what the scheduler's message names."
+"""The remedy for messages of schedulers that are not known here."""
+_TERMINATING = "terminating pod on the nominated node"
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
 _UNCORDON = "Ask the platform team to uncordon nodes: kubectl uncordon NODE."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
@@ -88,9 +116,22 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         " team to label nodes.",
         "you",
     ),
+    (
+        ("queue resource quota insufficient",),
+        "Request less, or ask the platform team for more capability of the queue that the PodGroup"
+        " names: kubectl get queues.scheduling.volcano.sh",
+        "you",
+    ),
     (("topology spread",), "Relax topologySpreadConstraints in the pod template.", "you"),
     (
-        ("persistentvolumeclaim", "PersistentVolumeClaim", "volume node affinity"),
+        ("volume node affinity",),
+        "Place the pods where their volumes are (kubectl get pv -o yaml shows the zone or the node"
+        " of each), or create the PersistentVolumeClaims again with a StorageClass that waits for"
+        " the pod (WaitForFirstConsumer).",
+        "you",
+    ),
+    (
+        ("persistentvolumeclaim", "PersistentVolumeClaim"),
         "Create or bind the PersistentVolumeClaim named in the message.",
         "you",
     ),
@@ -101,7 +142,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
     (
-        ("resourceclaim", "ResourceClaim", "cannot allocate all claims"),
+        ("resourceclaim", "ResourceClaim", "cannot allocate all"),
         "Check the ResourceClaim of the pod, and whether a node offers such a device:"
         " kubectl get resourceslices.",
         "you",
@@ -112,6 +153,12 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 
 def _what_helps(words: str) -> tuple[str, Who]:
     """Return what helps against a scheduler's message, "" if that is not known."""
+    if _TERMINATING in words:
+        return (
+            "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
+            " shows those that are Terminating.",
+            "you",
+        )
     helps: list[tuple[str, Who]] = []
     lacks = _INSUFFICIENT.search(words)
     if lacks:
@@ -205,13 +252,38 @@ def kai_refuses(gang: Gang) -> Reasons:
     if turn and turn.used:
         places = listed(where(gang.placements.domains, gang.demand, turn.used))
         seems = f". According to our checks it fits{f' in {places}' if places else ''}"
-    remedy = (
-        "Fix what KAI's message names. If you have just changed something, check again in a minute:"
-        " KAI tries again every few seconds."
+    remedy, who = _what_helps(said)
+    if seems and "cannot allocate all" in said:
+        remedy = (
+            f"{remedy} If these devices are free, ask the platform team to restart KAI's scheduler:"
+            " what it remembers of claims may be outdated."
+        )
+        who = "platform"
+    parentless = _queue_without_parent(gang) if not remedy else ""
+    if parentless:
+        seems += (
+            f". Queue {parentless} has no parent, and older releases of KAI schedule nothing in"
+            " such a queue"
+        )
+        remedy = f"Create a queue with spec.parentQueue: {parentless}, and use that one."
+    again = (
+        "If you have just changed something, check again in a minute: KAI tries again every few"
+        " seconds."
     )
+    remedy = f"{remedy or NAMED} {again}"
     evidence = Evidence(gang.ref, "KAI's words", one_line(said))
     text = with_age(f"KAI says: {one_line(said)}", time, gang.facts.now)
-    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, "you")
+    seems = _tainted_devices(gang, said) or seems
+    yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, who)
+
+
+NAMED = "Fix what KAI's message names."
+
+
+def _queue_without_parent(gang: Gang) -> str:
+    """Return the queue of a gang if it has no parent and no children, else ""."""
+    queue = gang.index.queues.get(gang.pod_group.queue) if gang.pod_group else None
+    return queue.name if queue and not queue.parent else ""
 
 
 def is_current(gang: Gang, time: float) -> bool:

@@ -29,6 +29,7 @@ from app.explain.reasons import (
     partial_gangs,
     placed_pods,
     placement,
+    pod_starts,
     queue,
     queue_order,
     rejected_constraints,
@@ -36,6 +37,7 @@ from app.explain.reasons import (
     scheduler_messages,
     shared_claims,
     topology,
+    uncreated_pods,
     volumes,
 )
 from app.explain.reasons.reason import Reason, Rule, Severity
@@ -122,6 +124,7 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing"),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait),
+    Rule(pod_starts.kubelet_rejects, ("pods",), named="KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(
         missing_pods.group_incomplete,
@@ -129,6 +132,7 @@ RULES: tuple[Rule, ...] = (
         _references,
         "GangIncomplete",
     ),
+    Rule(uncreated_pods.pods_not_created, ("pods", "events")),
     Rule(gates.gate_base_missing, ("pods", "gangs", MAPS), Gang.may_wait),
     Rule(gates.gate_base_gang, ("pods", "gangs", "cliques", MAPS), Gang.may_wait),
     Rule(gates.gate_not_in_gang, ("pods", "gangs"), Gang.may_wait),
@@ -153,6 +157,7 @@ RULES: tuple[Rule, ...] = (
     Rule(queue.queue_quota, QUEUES, _grouped),
     Rule(queue.queue_status_stale, (*QUEUES, ROOM), _grouped),
     Rule(claims.claim_missing, ("pods", "claims", "claim_templates"), _claims_and_waits),
+    Rule(claims.claim_not_created, ("pods", "events"), _claims_and_waits, "ClaimMissing"),
     Rule(claims.device_class_missing, ("claims", "device_classes"), _claims_and_waits),
     Rule(shared_claims.claim_queue, ("pods", "claims", "pod_groups"), _claims_and_waits),
     Rule(shared_claims.claim_elsewhere, ("pods", "claims", "nodes", ROOM), _claims_and_waits),
@@ -178,14 +183,15 @@ RULES: tuple[Rule, ...] = (
     Rule(claims.not_in_pods_of_units, ("pods",), named="ClaimNotInjected"),
     Rule(claims.claim_not_injected, ("sets", "cliques", "pods"), _of_set),
     Rule(claims.claim_not_in_pods, ("cliques", "pods")),
-    Rule(placed_pods.kubelet_refuses, ("pods", "nodes", "events")),
+    Rule(pod_starts.kubelet_refuses, ("pods", "nodes", "events")),
     Rule(compute_domains.domain_deadlock, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_deleted, ("pods", "compute_domains"), claims.uses_claims),
     Rule(compute_domains.domain_not_ready, ("pods", "compute_domains"), claims.uses_claims),
     Rule(placed_pods.required_violated, ("pods", "nodes", *TOPOLOGY)),
     Rule(placed_pods.node_gone, ("pods", "nodes")),
     Rule(placed_pods.node_not_ready, ("pods", "nodes")),
-    Rule(placed_pods.not_started, ("pods", "nodes")),
+    Rule(pod_starts.not_started, ("pods", "nodes")),
+    Rule(pod_starts.container_crashes, ("pods",)),
     Rule(placed_pods.binding_failed, ("pods", "events"), Gang.may_wait),
     Rule(scheduler_messages.scheduler_silent, ("pods",), Gang.may_wait, unexplained=True),
     Rule(scheduler_messages.kai_refuses, ("pods", "pod_groups"), Gang.may_wait, unexplained=True),
@@ -309,7 +315,12 @@ def _without_moot(reasons: list[Reason]) -> list[Reason]:
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
-    """Put what only follows from other problems behind them."""
+    """Put what only follows from other problems behind them.
+
+    Words of a scheduler for which no remedy is known come after reasons that have one.
+    """
+    vague = [reason for reason in reasons if reason.remedy == scheduler_messages.UNKNOWN]
+    reasons = [*(reason for reason in reasons if reason not in vague), *vague]
     causes = [reason for reason in reasons if reason.id not in EFFECTS]
     if not any(reason.severity == "problem" for reason in causes):
         return reasons

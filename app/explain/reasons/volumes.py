@@ -4,6 +4,7 @@ import shlex
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.messages import words_about
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, listed
 from app.explain.state.index import Index
 from app.facts.identity import Ref
@@ -49,7 +50,16 @@ def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
         )
     if claim.phase == "Bound":
         return None
-    return _why_pending(gang.index, claim)
+    trouble = _why_pending(gang.index, claim)
+    said = words_about(gang.index, claim.ref)
+    if said is None:
+        return trouble
+    if trouble:
+        words, remedy, who = trouble
+        return f"{words}; {said.quoted(gang.facts.now)}", remedy, who
+    see = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
+    remedy = f"Ask the platform team for the storage that the message names: {see}"
+    return f"is not bound: {said.quoted(gang.facts.now)}", remedy, "platform"
 
 
 def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:

@@ -194,6 +194,8 @@ class ResourceSlice(Value):
     """The node that has all of them, or ""."""
     gpus: tuple[str, ...]
     """The names of those that are GPUs."""
+    tainted: tuple[tuple[str, str], ...] = ()
+    """Each device with a taint that keeps claims away, and that taint as `key=value:effect`."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:
@@ -205,7 +207,17 @@ def read_resource_slice(obj: JsonMap) -> ResourceSlice:
         int_of(pool.get("generation")),
         text_at(spec, "nodeName"),
         tuple(_gpus(spec)),
+        tuple(_tainted(spec)),
     )
+
+
+def _tainted(spec: JsonMap) -> Iterator[tuple[str, str]]:
+    for item in maps_at(spec, "devices"):
+        for taint in maps_at(map_at(item, "basic") or item, "taints"):
+            effect = text_at(taint, "effect")
+            if effect in ("NoSchedule", "NoExecute"):
+                value = f"={text_at(taint, 'value')}" if taint.get("value") else ""
+                yield text_at(item, "name"), f"{text_at(taint, 'key')}{value}:{effect}"
 
 
 NVIDIA_GPUS = "gpu.nvidia.com"

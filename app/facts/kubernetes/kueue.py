@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.base.value import Value
-from app.facts.identity import ClusterScoped, Namespaced, read_key, read_name
-from app.objects.owners import owners_of
+from app.facts.identity import ClusterScoped, Namespaced, Ref, read_key, read_name
+from app.objects.owners import controller_of, owners_of
 from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
@@ -66,6 +66,13 @@ class KueueWorkload(Namespaced):
     checks: tuple[KueueCheck, ...] = ()
     evictions: int = 0
     uid: str = ""
+    controller: Ref | None = None
+    """The workload for which Kueue made it."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether Kueue has not admitted it, and it has not ended."""
+        return not self.holds("Admitted") and not self.holds("Finished")
 
     def condition(self, type: str) -> KueueCondition | None:
         return next((each for each in self.conditions if each.type == type), None)
@@ -102,8 +109,11 @@ def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
     admission = map_at(status, "admission")
     assigned = [map_at(each, "flavors") for each in maps_at(admission, "podSetAssignments")]
     evictions = maps_at(map_at(status, "schedulingStats"), "evictions")
+    namespace, name = read_key(obj)
+    controller = controller_of(obj)
     return KueueWorkload(
-        *read_key(obj),
+        namespace,
+        name,
         queue=text_at(spec, "queueName"),
         cluster_queue=text_at(admission, "clusterQueue"),
         owners=tuple(owner.uid for owner in owners_of(obj)),
@@ -115,6 +125,7 @@ def read_kueue_workload(obj: JsonMap) -> KueueWorkload:
         checks=tuple(map(_check, maps_at(status, "admissionChecks"))),
         uid=text_at(map_at(obj, "metadata"), "uid"),
         evictions=sum(int_of(eviction.get("count")) for eviction in evictions),
+        controller=Ref(controller.kind, namespace, controller.name) if controller else None,
     )
 
 

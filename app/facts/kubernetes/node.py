@@ -13,6 +13,7 @@ from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
 from app.facts.quantity import Amounts, amounts
 from app.objects.shape import JsonMap, labels_of, map_at, map_of, maps_of, text_at
+from app.objects.time import seconds_since_1970
 
 Labels = Mapping[str, str]
 Texts = tuple[str, ...]
@@ -77,6 +78,7 @@ class _Spec(TypedDict, total=False):
 class _Condition(TypedDict, total=False):
     type: Any
     status: Any
+    lastTransitionTime: Any
 
 
 class _Status(TypedDict, total=False):
@@ -111,6 +113,8 @@ class Node(ClusterScoped):
     ready: bool = True
     pressure: str = ""
     """A condition that keeps KAI away, such as DiskPressure, or ""."""
+    lost_at: float | None = None
+    """Since when it is not ready."""
 
     @property
     def takes_pods(self) -> bool:
@@ -130,7 +134,16 @@ def read_node(obj: JsonMap) -> Node:
         spec.get("unschedulable") is True,
         _is_ready(status.get("conditions")),
         _pressure(status.get("conditions")),
+        _lost_at(status.get("conditions")),
     )
+
+
+def _lost_at(conditions: Any) -> float | None:
+    """Return since when a node is not ready, None if it is."""
+    for item in maps_of(conditions):
+        if item.get("type") == "Ready" and item.get("status") != "True":
+            return seconds_since_1970(item.get("lastTransitionTime"))
+    return None
 
 
 def _labels(labels: Any) -> Labels:

@@ -3,6 +3,7 @@
 What decides on placement is kept; env, args and other annotations are not.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -60,6 +61,12 @@ DAEMON_OF = "resource.nvidia.com/computeDomain"
 
 GATED = "SchedulingGated"
 """The reason of the API server for pods with gates: no words of a scheduler."""
+
+
+OTHER_GROUP = "scheduling.k8s.io/group-name"
+"""The annotation that names Volcano's PodGroup."""
+COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
+"""The label that names the PodGroup of the coscheduling plugin."""
 
 
 class Shape(Value):
@@ -170,6 +177,26 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
     return shape
 
 
+class Stalled(Value):
+    """A container that does not run, or an init container that still runs."""
+
+    name: str
+    reason: str
+    """The reason why it waits, such as CrashLoopBackOff; `RUNS` for an init container that runs."""
+    message: str = ""
+    init: bool = False
+    restarts: int = 0
+    since: float | None = None
+    """When an init container that runs was started."""
+    ended: str = ""
+    """How its last run ended: `exit code 1` or `OOMKilled`, "" if that is not known."""
+
+
+RUNS = "Running"
+_STARTS = {"ContainerCreating", "PodInitializing"}
+"""Reasons for which each container waits at first."""
+
+
 class Pod(Namespaced):
     """A pod, with what decides on its placement."""
 
@@ -231,6 +258,12 @@ class Pod(Namespaced):
     """The workloads that it was made for, the outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
     """Whether Kueue decides when it may be placed: it has a gate, label or finalizer of Kueue."""
+    stalled: tuple[Stalled, ...] = ()
+    """Its containers that do not run; of its init containers, the one that keeps it waiting."""
+    failure: str = ""
+    """Why the whole pod has failed, in the kubelet's words, such as `OutOfcpu: ...`."""
+    other_group: str = ""
+    """The PodGroup that it names for a scheduler other than KAI, such as Volcano."""
 
     @property
     def finished(self) -> bool:
@@ -298,6 +331,9 @@ def read_pod(obj: JsonMap) -> Pod:
         background=labels.get(KAI_BACKGROUND) == "true",
         made_for=_made_for(metadata, labels, owner),
         queued=is_of_kueue((*gates, *labels, *finalizers)),
+        stalled=_stalled(spec, status),
+        failure=_failure(status),
+        other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
     )
 
 
@@ -355,3 +391,60 @@ def _waiting(status: JsonMap) -> tuple[str, ...]:
     states = [map_at(container, "state", "waiting") for container in containers]
     reasons = [interned(state["reason"]) for state in states if state.get("reason")]
     return tuple(dict.fromkeys(reasons))
+
+
+def _stalled(spec: JsonMap, status: JsonMap) -> tuple[Stalled, ...]:
+    """Return the containers that do not run; most pods have none."""
+    found: list[Stalled] = []
+    if status.get("phase") == "Pending":
+        found = _keeps_waiting(spec, maps_at(status, "initContainerStatuses"))
+    for container in maps_at(status, "containerStatuses"):
+        waiting = map_at(container, "state", "waiting")
+        if waiting.get("reason") and waiting["reason"] not in _STARTS:
+            found.append(_waits(container, waiting))
+    return tuple(found)
+
+
+def _waits(container: JsonMap, waiting: JsonMap, *, init: bool = False) -> Stalled:
+    return Stalled(
+        text_at(container, "name"),
+        text_at(waiting, "reason"),
+        text_at(waiting, "message"),
+        init,
+        int_of(container.get("restartCount")),
+        ended=_how_ended(map_at(container, "lastState", "terminated")),
+    )
+
+
+def _keeps_waiting(spec: JsonMap, statuses: Sequence[JsonMap]) -> list[Stalled]:
+    """Return the init container for which the other containers wait, as one or none."""
+    sidecars = {
+        text_at(container, "name")
+        for container in maps_at(spec, "initContainers")
+        if container.get("restartPolicy") == "Always"
+    }
+    for status in statuses:
+        waiting = map_at(status, "state", "waiting")
+        if waiting.get("reason") and waiting["reason"] not in _STARTS:
+            return [_waits(status, waiting, init=True)]
+        running = map_at(status, "state", "running")
+        name = text_at(status, "name")
+        if running and name not in sidecars:
+            restarts = int_of(status.get("restartCount"))
+            since = seconds_since_1970(running.get("startedAt"))
+            return [Stalled(name, RUNS, "", True, restarts, since)]
+    return []
+
+
+def _how_ended(terminated: JsonMap) -> str:
+    if not terminated:
+        return ""
+    reason = text_at(terminated, "reason")
+    return reason if reason == "OOMKilled" else f"exit code {int_of(terminated.get('exitCode'))}"
+
+
+def _failure(status: JsonMap) -> str:
+    """Return why the kubelet rejected or evicted a pod. Of containers that failed, it says none."""
+    if status.get("phase") != "Failed":
+        return ""
+    return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))

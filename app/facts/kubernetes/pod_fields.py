@@ -21,6 +21,7 @@ class MetadataForm(TypedDict, total=False):
 
 
 class _Container(TypedDict, total=False):
+    name: Any
     resources: Any
     restartPolicy: Any
 
@@ -49,12 +50,18 @@ class PodSpecForm(TypedDict, total=False):
 
 
 class _ContainerStatus(TypedDict, total=False):
+    name: Any
     state: Any
+    lastState: Any
+    restartCount: Any
 
 
 class _Status(TypedDict, total=False):
     phase: Any
     conditions: Any
+    reason: Any
+    message: Any
+    initContainerStatuses: list[_ContainerStatus] | None
     containerStatuses: list[_ContainerStatus] | None
     resourceClaimStatuses: Any
 

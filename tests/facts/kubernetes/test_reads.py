@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from app.facts.identity import Ref
+from app.facts.kubernetes.claim import read_resource_slice
 from app.facts.kubernetes.node import read_node
-from app.facts.kubernetes.pod import read_pod
+from app.facts.kubernetes.pod import RUNS, Pod, Stalled, read_pod
 from app.facts.kubernetes.workload import WorkloadGroup, read_workload_group
 
 IGNORE = "kai.scheduler/ignore-workload-api"
@@ -117,3 +118,95 @@ def test_a_pod_that_opts_out_of_workloads_waits_for_none(
     spec = {"workloadRef": {"name": "train", "podGroup": "workers"}}
     pod = read_pod({"metadata": metadata, "spec": spec})
     assert (pod.workload, pod.skipped) == (workload, skipped)
+
+
+def status_of(name: str, state: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"name": name, "state": state, **more}
+
+
+def pod_with(phase: str, *, init: list[Any] = [], own: list[Any] = [], **spec: Any) -> Pod:  # noqa: B006
+    status = {"phase": phase, "initContainerStatuses": init, "containerStatuses": own}
+    return read_pod({"metadata": {"name": "p"}, "spec": spec, "status": status})
+
+
+ENDED = {"terminated": {"exitCode": 0}}
+RUNNING = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+SINCE = 1767225600.0
+
+
+def test_the_init_container_that_keeps_others_waiting_is_kept() -> None:
+    waits = [status_of("main", {"waiting": {"reason": "PodInitializing"}})]
+    runs = pod_with("Pending", init=[status_of("a", ENDED), status_of("b", RUNNING)], own=waits)
+    assert runs.stalled == (Stalled("b", RUNS, init=True, since=SINCE),)
+
+    last = {"terminated": {"exitCode": 3, "reason": "Error"}}
+    fails = status_of("a", CRASHING, restartCount=4, lastState=last)
+    assert pod_with("Pending", init=[fails], own=waits).stalled == (
+        Stalled("a", "CrashLoopBackOff", "back-off", True, 4, ended="exit code 3"),
+    )
+
+
+def test_an_init_container_that_serves_all_along_keeps_nobody_waiting() -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    init = [status_of("proxy", RUNNING), status_of("b", {"waiting": {"reason": "PodInitializing"}})]
+    assert pod_with("Pending", init=init, initContainers=[sidecar]).stalled == ()
+    assert pod_with("Running", init=[status_of("b", RUNNING)]).stalled == ()
+
+
+def test_containers_that_do_not_run_are_kept_with_how_they_ended() -> None:
+    last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    own = [
+        status_of("main", CRASHING, restartCount=2, lastState=last),
+        status_of("side", RUNNING),
+        status_of("new", {"waiting": {"reason": "ContainerCreating"}}),
+    ]
+    assert pod_with("Running", own=own).stalled == (
+        Stalled("main", "CrashLoopBackOff", "back-off", restarts=2, ended="OOMKilled"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"),
+    [
+        ({"phase": "Failed", "reason": "OutOfcpu", "message": "no"}, "OutOfcpu: no"),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        ({"phase": "Failed"}, ""),
+        ({"phase": "Pending", "reason": "OutOfcpu"}, ""),
+    ],
+)
+def test_why_a_pod_has_failed_is_kept(status: dict[str, Any], kept: str) -> None:
+    assert read_pod({"metadata": {"name": "p"}, "status": status}).failure == kept
+
+
+def test_the_group_of_another_scheduler_is_kept() -> None:
+    volcano = {"annotations": {"scheduling.k8s.io/group-name": "vc"}}
+    coscheduling = {"labels": {"scheduling.x-k8s.io/pod-group": "co"}}
+    assert [read_pod({"metadata": m}).other_group for m in (volcano, coscheduling, {})] == [
+        "vc",
+        "co",
+        "",
+    ]
+
+
+def test_it_is_kept_since_when_a_node_is_not_ready() -> None:
+    def node(status: str) -> float | None:
+        at = "2026-01-01T00:00:00Z"
+        ready = {"type": "Ready", "status": status, "lastTransitionTime": at}
+        return read_node({"metadata": {"name": "n"}, "status": {"conditions": [ready]}}).lost_at
+
+    assert (node("True"), node("False"), node("Unknown")) == (None, SINCE, SINCE)
+
+
+def test_the_taints_of_devices_are_kept() -> None:
+    taints = [
+        {"key": "xid", "value": "79", "effect": "NoExecute"},
+        {"key": "old", "effect": "NoSchedule"},
+        {"key": "soft", "effect": "None"},
+    ]
+    devices = [
+        {"name": "gpu-0", "taints": taints[:1]},
+        {"name": "gpu-1", "basic": {"taints": taints[1:]}},
+    ]
+    part = read_resource_slice({"spec": {"driver": "d", "devices": devices}})
+    assert part.tainted == (("gpu-0", "xid=79:NoExecute"), ("gpu-1", "old:NoSchedule"))

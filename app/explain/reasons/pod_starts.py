@@ -1,0 +1,278 @@
+"""Reasons about pods that have a node and do not start, or whose containers end."""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.compute_domains import (
+    compute_domains_of,
+    host_managed,
+    waits_for_domain,
+)
+from app.explain.reasons.gates import grouped, refs
+from app.explain.reasons.messages import (
+    Words,
+    is_about_a_domain,
+    kubelet_words,
+    one_line,
+    stalled_words,
+)
+from app.explain.reasons.reason import (
+    Evidence,
+    Reason,
+    Reasons,
+    Severity,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+)
+from app.facts.kubernetes.pod import RUNS, Pod
+
+MOST_STARTING = 60.0
+"""Seconds within which pods are started, if nothing is wrong."""
+
+
+def kubelet_refuses(gang: Gang) -> Reasons:
+    """Pods have a node but don't start, and the kubelet says why."""
+    told = [
+        (words, pod)
+        for pod in gang.placed
+        if pod.bound is not None and _has_node(gang, pod)
+        if (words := kubelet_words(gang.index, pod)) and not is_about_a_domain(words)
+        if _is_late(gang, pod) or words.reason in _AT_ONCE
+    ]
+    for each in by_key(((_alike(words, pod)), (words, pod)) for words, pod in told).values():
+        pods = [pod for _, pod in each]
+        words = max((words for words, _ in each), key=lambda words: words.time or 0.0)
+        since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+        have = counted(pods, "pod has", "pods have")
+        text = f"{words.quoted(gang.facts.now)}. {have} had a node for {since} and did not start"
+        remedy, who = _what_starts(words, pods)
+        first = min(pods, key=attrgetter("name"))
+        see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+        evidence = Evidence(first.ref, f"event {words.reason}", words.text)
+        yield about(
+            evidence, "KubeletRefuses", text, remedy, who, objects=refs(pods), commands=(see,)
+        )
+
+
+_AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
+"""Events after which a pod does not start by itself, so they count at once."""
+
+_STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("not registered", "no such plugin"),
+        "Ask the platform team to check that driver's kubelet plugin, a DaemonSet, on {nodes}: it"
+        " registers with the kubelet when it starts.",
+        "platform",
+    ),
+    (
+        ("secret", "configmap"),
+        "Create the Secret or ConfigMap that the kubelet names, or correct its name in the pod"
+        " template.",
+        "you",
+    ),
+    (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
+    (
+        ("volume", "mount"),
+        "Correct the volume that the kubelet names, or ask the platform team for its storage.",
+        "you",
+    ),
+    (
+        ("sandbox", "network", "cni"),
+        "Ask the platform team to check the network and the container runtime of {nodes}.",
+        "platform",
+    ),
+)
+"""Remedies for messages of kubelets. The first row with a text in the message applies."""
+
+
+def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
+    nodes = listed(sorted({pod.node for pod in pods}))
+    text = words.text.lower()
+    for parts, remedy, who in _STARTS:
+        if any(part in text for part in parts):
+            return remedy.format(nodes=nodes), who
+    return f"Fix what the message names, or ask the platform team to check {nodes}.", "platform"
+
+
+def _alike(words: Words, pod: Pod) -> tuple[str, ...]:
+    """Return a key that is equal for messages that differ only in names of one pod."""
+    text = words.text
+    for own in (pod.uid, pod.name, pod.node, *(claim.claim for claim in pod.claims)):
+        text = text.replace(own, "") if own else text
+    return words.source, words.reason, text
+
+
+def _is_late(gang: Gang, pod: Pod) -> bool:
+    """Return whether a pod has had a node for longer than a start takes."""
+    return pod.bound is not None and pod.bound < gang.facts.now - MOST_STARTING
+
+
+def not_started(gang: Gang) -> Reasons:
+    """Pods have had a node for a while but were not started, and no other reason says why."""
+    unexplained = [
+        pod
+        for pod in gang.placed
+        if _is_late(gang, pod) and _has_node(gang, pod)
+        if not waits_for_domain(gang, pod) and not _has_words(gang, pod)
+    ]
+    without = (pod for pod in unexplained if not pod.stalled)
+    for state, pods in grouped((listed(pod.waiting), pod) for pod in without):
+        yield _not_started(gang, state, pods)
+    for pods in _alike_in_containers(unexplained):
+        yield _in_container(gang, "NotStarted", pods)
+
+
+def container_crashes(gang: Gang) -> Reasons:
+    """A container of a placed pod that has started ends again and again."""
+    running = [pod for pod in gang.placed if pod.phase == "Running"]
+    for pods in _alike_in_containers(running):
+        yield _in_container(gang, "ContainerCrashes", pods)
+
+
+def _alike_in_containers(pods: Iterable[Pod]) -> Iterator[list[Pod]]:
+    """Yield pods whose first container that doesn't run has the same name and state."""
+    pairs = (((pod.stalled[0].name, pod.stalled[0].reason), pod) for pod in pods if pod.stalled)
+    yield from by_key(pairs).values()
+
+
+def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
+    first = min(pods, key=attrgetter("name"))
+    container = first.stalled[0]
+    text = f"{stalled_words(container, gang.facts.now)} in {counted(pods, 'pod')}"
+    log = f"kubectl logs -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    log += f" -c {shlex.quote(container.name)}"
+    remedy = f"Read the log of container {container.name}"
+    # a pod that has started was placed well, and an init container may be at work
+    severity: Severity = "warning" if first.bound is None else "problem"
+    if container.reason == RUNS:
+        remedy += ". The other containers start once it ends"
+        severity = "warning"
+    elif container.restarts:
+        log += " --previous"
+        remedy += ", of the run that ended"
+    evidence = Evidence(first.ref, f"status, container {container.name}", container.reason)
+    return about(
+        evidence, id, text, remedy, "you", objects=refs(pods), commands=(log,), severity=severity
+    )
+
+
+def kubelet_rejects(gang: Gang) -> Reasons:
+    """The kubelet rejected or evicted pods, so that a gang lacks them."""
+    if gang.pods and not gang.waits:
+        return
+    times = [pod.created for pod in gang.waiting if pod.created is not None]
+    since = min(times, default=0.0) - _FAILED_BEFORE
+    failed = [pod for pod in failed_pods(gang) if (pod.created or 0.0) >= since]
+    for pods in by_key(((pod.failure, pod.node), pod) for pod in failed).values():
+        first = max(pods, key=lambda pod: pod.created or 0.0)
+        made = ""
+        if first.created is not None and gang.facts.now:
+            made = f" (pod created {ago(gang.facts.now - first.created)} ago)"
+        rejected = "evicted" if first.failure.startswith("Evicted") else "rejected"
+        on = f" on {first.node}" if first.node else ""
+        names = listed(sorted(pod.name for pod in pods))
+        text = f"The kubelet {rejected} {names}{on}: {one_line(first.failure)}{made}"
+        remedy, who = _what_admits(first)
+        see = f"kubectl describe node {shlex.quote(first.node)}"
+        evidence = Evidence(first.ref, "status.reason", first.failure)
+        yield about(
+            evidence,
+            "KubeletRefuses",
+            text,
+            remedy,
+            who,
+            objects=refs(pods),
+            commands=(see,) if first.node else (),
+        )
+
+
+_FAILED_BEFORE = 3600.0
+"""Seconds before a pod that waits in which the kubelet may have rejected the one before it."""
+_REJECTIONS: tuple[tuple[str, str, Who], ...] = (
+    (
+        "OutOf",
+        "Ask the platform team what else uses {node}: its kubelet counts more than the scheduler"
+        " does. Then delete {pods}, so that it is created again",
+        "platform",
+    ),
+    (
+        "UnexpectedAdmissionError",
+        "Ask the platform team to check the device plugin on {node}, which has fewer devices than"
+        " the scheduler counts",
+        "platform",
+    ),
+    (
+        "TopologyAffinityError",
+        "Request GPUs and CPUs that one NUMA node of {node} has, or ask the platform team for nodes"
+        " whose topologyManagerPolicy is less strict",
+        "you",
+    ),
+    (
+        "Evicted",
+        "Request as much of the resource that the message names as the pod uses, or ask the"
+        " platform team for nodes with more of it",
+        "you",
+    ),
+)
+"""Remedies by the begin of the reason for which a pod has failed."""
+
+
+def _what_admits(pod: Pod) -> tuple[str, Who]:
+    for begin, remedy, who in _REJECTIONS:
+        if pod.failure.startswith(begin):
+            return remedy.format(node=pod.node, pods=pod.name), who
+    return f"Ask the platform team why {pod.node or 'the node'} ended the pod", "platform"
+
+
+def failed_pods(gang: Gang) -> list[Pod]:
+    """Return the pods of a gang's owners, or of its PodGroup, that the kubelet has failed."""
+
+    def look() -> Mapping[object, list[Pod]]:
+        keys = (
+            (key, pod)
+            for pod in gang.facts.pods
+            if pod.failure
+            for key in (pod.ref, pod.owner, (pod.namespace, pod.group))
+        )
+        return by_key(keys)
+
+    failed = gang.index.remembered("failed pods", look, ["pods"])
+    if not failed:
+        return []
+    wanted: list[object] = [gang.ref, *(pod.owner for pod in gang.pods if pod.owner)]
+    wanted += [gang.pod_group.key] if gang.pod_group else []
+    return list({pod.key: pod for key in wanted for pod in failed.get(key, ())}.values())
+
+
+def _has_words(gang: Gang, pod: Pod) -> bool:
+    words = kubelet_words(gang.index, pod)
+    return words is not None and not is_about_a_domain(words)
+
+
+def _has_node(gang: Gang, pod: Pod) -> bool:
+    """Return whether the node of a pod exists and is ready."""
+    position = gang.domains.positions.get(pod.node)
+    return position is not None and gang.domains.nodes[position].ready
+
+
+def _not_started(gang: Gang, state: str, pods: list[Pod]) -> Reason:
+    since = ago(gang.facts.now - min(pod.bound or 0.0 for pod in pods))
+    of_gang = f"of {gang.ref.name}"
+    have = counted(pods, f"pod {of_gang} has", f"pods {of_gang} have")
+    text = f"{have} had a node for {since} without being started: {state or 'no state reported'}"
+
+    first = min(pods, key=attrgetter("name"))
+    evidence = Evidence(first.ref, "status.containerStatuses[].state.waiting.reason", state)
+    see = f"kubectl describe pod -n {shlex.quote(first.namespace)} {shlex.quote(first.name)}"
+    remedy = "Read the kubelet's messages in the events of the pod"
+    if any(host_managed(gang.index, domain) for domain in compute_domains_of(gang)):
+        nodes = listed(sorted({pod.node for pod in pods}))
+        remedy += f". The hosts run IMEX here: nvidia-imex-ctl -q must print READY on {nodes}"
+
+    return about(evidence, "NotStarted", text, remedy, "you", objects=refs(pods), commands=(see,))

@@ -1,0 +1,124 @@
+"""Reasons in what controllers say about pods that they cannot create."""
+
+from collections.abc import Iterator
+
+from app.explain.gangs.gang import Gang
+from app.explain.reasons.messages import Words, makers_of, words_of
+from app.explain.reasons.reason import Evidence, Reasons, Who, about
+from app.explain.state.makers import is_made_by, refusals, warnings_about
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.unit_owners import EXCLUSIVE_JOBS
+from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
+
+_LEADER = "leader pod not yet scheduled"
+"""What JobSet's webhook says of followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
+
+_ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
+    (
+        ("exceeded quota",),
+        "Request less than the ResourceQuota of namespace {namespace} leaves, or ask for a higher"
+        " one: kubectl describe resourcequota -n {namespace}",
+        "you",
+    ),
+    (
+        ("failed quota",),
+        "Set the requests and limits that the message names in the pod template: the ResourceQuota"
+        " of namespace {namespace} counts them.",
+        "you",
+    ),
+    (
+        ("failed calling webhook", "no endpoints available"),
+        "Ask the platform team to look at the webhook that the words name: it does not answer.",
+        "platform",
+    ),
+    (
+        ("denied the request", "ValidatingAdmissionPolicy"),
+        "Change the pod template so that it satisfies the policy named in the message.",
+        "you",
+    ),
+    (
+        ("violates PodSecurity",),
+        "Change the securityContext in the pod template as the message says, or ask the platform"
+        " team for another Pod Security level of namespace {namespace}.",
+        "you",
+    ),
+    (
+        ("usage per Container", "usage per Pod", "limit to request ratio"),
+        "Request what the LimitRange of namespace {namespace} allows:"
+        " kubectl describe limitrange -n {namespace}",
+        "you",
+    ),
+    (
+        ("no PriorityClass",),
+        "Set priorityClassName in the pod template to one that exists: kubectl get priorityclasses",
+        "you",
+    ),
+    (
+        ("serviceaccount",),
+        "Create the ServiceAccount that the message names, or correct serviceAccountName in the pod"
+        " template.",
+        "you",
+    ),
+    (
+        ("being terminated",),
+        "Create the workload in another namespace: {namespace} is being deleted.",
+        "you",
+    ),
+)
+"""What helps against messages of controllers. The first row with a text in the message applies."""
+
+
+def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
+    """Return what a controller's words mean, what helps against them, and who can do it."""
+    if _LEADER in words.text:
+        return (
+            ". They wait for each other: JobSet makes the followers once the leader has a node, and"
+            " KAI gives it one once all exist",
+            f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and ask for the level with"
+            f" {TOPOLOGY_REQUIRED}: exclusive placement of JobSet and a gang"
+            " exclude one another.",
+            "you",
+        )
+    for parts, remedy, who in _ADVICE:
+        if any(part in words.text for part in parts):
+            return "", remedy.format(namespace=maker.namespace), who
+    see = f"kubectl describe {maker.kind.lower()} {maker.name} -n {maker.namespace}"
+    return "", f"Correct what these words name: {see}", "you"
+
+
+def pods_not_created(gang: Gang) -> Reasons:
+    """The controller of a workload says that it can't create pods."""
+    event = next(_refusals(gang), None)
+    if event is None:
+        return
+    words = words_of(event, "its controller")
+    said = f"About {event.about}, {words.quoted(gang.facts.now)}"
+    meaning, remedy, who = what_creates(event.about, words)
+    text = f"{gang.ref} has no pods. {said}{meaning}"
+    if gang.pods:
+        text = f"Not all pods of {gang.ref.name} could be created. {said}{meaning}"
+    evidence = Evidence(event.about, f"event {event.reason}", event.message)
+    objects = (gang.ref,)
+    yield about(evidence, "PodsNotCreated", text, remedy, who, objects=objects)
+
+
+def _refusals(gang: Gang) -> Iterator[Event]:
+    """Yield what controllers said last about pods that they cannot create, the newest first.
+
+    What is older than the newest pod is over. GangIncomplete quotes what keeps a gang from its
+    minimum.
+    """
+    if not gang.pods:
+        yield from warnings_about(gang.index, gang.ref)
+        return
+    if any(len(member.pods) < member.minimum for member in gang.members):
+        return
+    uids = set(makers_of(gang, gang.pods))
+    workloads = {ref for pod in gang.pods for ref in pod.made_for}
+    newest = max((pod.created or 0.0 for pod in gang.pods), default=0.0)
+    for event in refusals(gang.index):
+        if (event.time or 0.0) <= newest:
+            continue
+        if event.uid in uids or any(is_made_by(event.about, ref) for ref in workloads):
+            yield event

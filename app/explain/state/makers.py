@@ -1,0 +1,119 @@
+"""What the controllers of workloads say about pods that they cannot create.
+
+The objects of workloads such as Jobs are not read. Their pods name them, and so do events.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from app.explain.state.index import Index
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueWorkload
+from app.facts.workload_of_pod import WORKLOAD_KINDS
+
+REPEATED_WITHIN = 1200.0
+"""Seconds within which a controller that cannot create pods says so again.
+
+Controllers back off: a ReplicaSet to 1,000 seconds, a Job to 10 minutes.
+"""
+_KINDS = {resource.kind for resource in WORKLOAD_KINDS}
+_IS_REFUSAL = re.compile(r"Fail\w*Creat|Creat\w*Fail")
+"""The reasons of events by which controllers say that they can't create something."""
+_NAMES_OF_MADE: Mapping[str, Mapping[str, re.Pattern[str]]] = {
+    "Deployment": {"ReplicaSet": re.compile(r"-[a-z0-9]+")},
+    "LeaderWorkerSet": {"StatefulSet": re.compile(r"(-\d+)?")},
+    "DisaggregatedSet": {
+        "LeaderWorkerSet": re.compile(r"-.+"),
+        "StatefulSet": re.compile(r"-.+"),
+    },
+    "JobSet": {"Job": re.compile(r"-.+-\d+")},
+    "MPIJob": {"Job": re.compile(r"-launcher")},
+    "RayJob": {"RayCluster": re.compile(r"-.+"), "Job": re.compile(r"")},
+    "RayService": {"RayCluster": re.compile(r"-.+")},
+}
+"""What each kind makes between itself and its pods, and what it adds to its own name for that."""
+
+
+def is_made_by(ref: Ref, workload: Ref) -> bool:
+    """Return whether an object is a workload, or has the name of what it makes for its pods."""
+    if ref == workload:
+        return True
+    added = _NAMES_OF_MADE.get(workload.kind, {}).get(ref.kind)
+    if added is None or ref.namespace != workload.namespace:
+        return False
+    if not ref.name.startswith(workload.name):
+        return False
+    return added.fullmatch(ref.name[len(workload.name) :]) is not None
+
+
+def refusals(index: Index) -> Sequence[Event]:
+    """Return the newest event about each object that can't create pods, of the last minutes."""
+
+    def look() -> list[Event]:
+        newest: dict[Ref, Event] = {}
+        for event in index.facts.events:
+            if not event.warns or event.time is None or not _IS_REFUSAL.search(event.reason):
+                continue
+            known = newest.get(event.about)
+            if known is None or (known.time or 0.0) < event.time:
+                newest[event.about] = event
+        return sorted(newest.values(), key=lambda event: -(event.time or 0.0))
+
+    now = index.facts.now
+    found = index.remembered("refusals to create pods", look, ["events"])
+    return [event for event in found if not now or now - (event.time or 0.0) < REPEATED_WITHIN]
+
+
+def warnings_about(index: Index, workload: Ref) -> list[Event]:
+    """Return the warnings about a workload and what it makes for its pods, the newest first."""
+    found = [
+        event for event in index.facts.events if event.warns and is_made_by(event.about, workload)
+    ]
+    return sorted(found, key=lambda event: -(event.time or 0.0))
+
+
+def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
+    """Yield the facts because of which a workload without pods is in the list."""
+    yield from (each for each in refusals(index) if is_made_by(each.about, workload))
+    yield from (each for each in index.facts.kueue_workloads if each.controller == workload)
+
+
+def without_pods(index: Index) -> Iterator[Ref]:
+    """Yield the workloads without pods whose controllers can't create any, or that Kueue holds."""
+    have_pods = {ref for pod in index.facts.pods for ref in pod.made_for}
+    named = [_workload_of(event.about) for event in refusals(index)]
+    named += [
+        workload.controller
+        for workload in index.facts.kueue_workloads
+        if workload.controller and workload.is_pending
+    ]
+    for ref in dict.fromkeys(named):
+        if ref.kind in _KINDS and ref not in have_pods and not _makes_pods(ref, have_pods):
+            yield ref
+
+
+def named_in_words(index: Index) -> Iterator[Ref]:
+    """Yield the workloads that warnings are about, and those of Kueue."""
+    named = [_workload_of(event.about) for event in index.facts.events if event.warns]
+    named += [known.controller for known in index.facts.kueue_workloads if known.controller]
+    yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)
+
+
+def _workload_of(ref: Ref) -> Ref:
+    """Return the Deployment of a ReplicaSet, and any other object itself."""
+    if ref.kind == "ReplicaSet":
+        return Ref("Deployment", ref.namespace, ref.name.rpartition("-")[0])
+    return ref
+
+
+def _makes_pods(ref: Ref, workloads: set[Ref]) -> bool:
+    """Return whether an object was made for a workload that has pods, and is listed with it."""
+    return any(is_made_by(ref, workload) for workload in workloads if workload.kind != ref.kind)
+
+
+def is_known(index: Index, workload: Ref) -> bool:
+    """Return whether events or Kueue name a workload that has no pods."""
+    if any(workload == known.controller for known in index.facts.kueue_workloads):
+        return True
+    return bool(warnings_about(index, workload))

@@ -1,0 +1,222 @@
+"""Reasons about pods that a controller can't create, a kubelet rejects or a container keeps back."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import Said
+from app.facts.kubernetes.claim import ClaimTemplate
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import RUNS, Pod, PodClaim, Stalled
+from tests.explain.fleet import (
+    NAMESPACE,
+    NOW,
+    WORKERS,
+    nodes,
+    occupant,
+    placed,
+    pod_group,
+    pods,
+    shape,
+)
+from tests.explain.table.row import Row, changed
+
+FETCHES = Stalled("fetch-weights", RUNS, init=True, since=NOW - 600)
+FAILS = Stalled("fetch-weights", "CrashLoopBackOff", init=True, restarts=6, ended="exit code 2")
+NO_IMAGE = Stalled("engine", "ImagePullBackOff", 'Back-off pulling image "example.com/engine:9"')
+CRASHES = Stalled("engine", "CrashLoopBackOff", restarts=12, ended="OOMKilled")
+CLIQUE = Ref("PodClique", NAMESPACE, WORKERS)
+LATER = NOW - 30
+
+
+def warned(about: Ref, uid: str, reason: str, message: str, source: str) -> Event:
+    return Event(uid, reason, message, LATER, source, about, True)
+
+
+def starting(*stalled: Stalled, **changes: Any) -> tuple[Pod, ...]:
+    """All pods have had a node for ten minutes, and none is started."""
+    on_nodes = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    made = {"phase": "Pending", "waiting": ("PodInitializing",), "bound": NOW - 600}
+    return tuple(replace(each, **made, stalled=stalled, **changes) for each in on_nodes)
+
+
+def running(*stalled: Stalled) -> tuple[Pod, ...]:
+    on_nodes = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    return tuple(replace(each, phase="Running", stalled=stalled) for each in on_nodes)
+
+
+def of_clique(*made: Pod) -> tuple[Pod, ...]:
+    return tuple(replace(each, owner="uid-workers") for each in made)
+
+
+def rejected(failure: str, **changes: Any) -> Pod:
+    """A pod that was there before one of the workers."""
+    return replace(
+        pods()[3],
+        name=f"{WORKERS}-9",
+        uid="uid-9",
+        owner="uid-workers",
+        node="gpu-03",
+        phase="Failed",
+        failure=failure,
+        **changes,
+    )
+
+
+NOT_ALIGNED = "TopologyAffinityError: Pod was rejected: no alignment"
+NO_CLAIMS = "16 cannot allocate all claims"
+
+STARTING = (
+    Row(
+        "KubeletRefuses",
+        "the kubelet rejected the pod before one that is pending",
+        {"pods": (*of_clique(*pods()), rejected(NOT_ALIGNED, created=NOW - 900))},
+        f"The kubelet rejected {WORKERS}-9 on gpu-03: {NOT_ALIGNED} (pod created 15 minutes ago)",
+        "you",
+        {"pods": (*of_clique(*pods()), rejected(NOT_ALIGNED, created=NOW - 90_000))},
+        also=("KaiSilent",),
+    ),
+    Row(
+        "KubeletRefuses",
+        "the kubelet has no room for what the scheduler placed",
+        {"pods": (*of_clique(*pods()), rejected("OutOfcpu: no", created=NOW - 900))},
+        f"The kubelet rejected {WORKERS}-9 on gpu-03: OutOfcpu: no (pod created 15 minutes ago)",
+        "platform",
+        {"pods": (*of_clique(*pods()), rejected("", created=NOW - 900))},
+        also=("KaiSilent",),
+    ),
+    Row(
+        "KubeletRefuses",
+        "an image can't be pulled, and its events are gone",
+        {"pods": starting(NO_IMAGE)},
+        "kubelet says: container engine, ImagePullBackOff: Back-off pulling image"
+        ' "example.com/engine:9". 4 pods have had a node for 10 minutes and did not start',
+        "you",
+        {"pods": starting(replace(NO_IMAGE, message=""))},
+    ),
+    Row(
+        "NotStarted",
+        "an init container has been at work for long",
+        {"pods": starting(FETCHES)},
+        "Init container fetch-weights has been running for 10 minutes in 4 pods",
+        "you",
+        {"pods": running()},
+    ),
+    Row(
+        "NotStarted",
+        "an init container fails again and again",
+        {"pods": starting(FAILS)},
+        "Init container fetch-weights is in CrashLoopBackOff (6 restarts, exit code 2) in 4 pods",
+        "you",
+        {"pods": running()},
+    ),
+    Row(
+        "ContainerCrashes",
+        "a container ends again and again",
+        {"pods": running(CRASHES)},
+        "Container engine is in CrashLoopBackOff (12 restarts, OOMKilled) in 4 pods",
+        "you",
+        {"pods": running()},
+    ),
+    Row(
+        "PodsNotCreated",
+        "the gang has its minimum, and no more pods can be created",
+        {
+            "pods": of_clique(*placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")),
+            "events": (
+                warned(CLIQUE, "uid-workers", "FailedCreate", "exceeded quota: gpus", "grove"),
+            ),
+        },
+        f"Not all pods of llm-0 could be created. About {CLIQUE}, grove says: exceeded quota: gpus"
+        " (30 seconds ago)",
+        "you",
+        {
+            "pods": tuple(
+                replace(each, created=LATER + 1)
+                for each in of_clique(*placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"))
+            ),
+            "events": (
+                warned(CLIQUE, "uid-workers", "FailedCreate", "exceeded quota: gpus", "grove"),
+            ),
+        },
+    ),
+    Row(
+        "PodsNotCreated",
+        "a webhook that does not answer keeps more pods from being created",
+        {
+            "pods": of_clique(*placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")),
+            "events": (
+                warned(CLIQUE, "uid-workers", "FailedCreate", "failed calling webhook x", "grove"),
+            ),
+        },
+        f"Not all pods of llm-0 could be created. About {CLIQUE}, grove says: failed calling"
+        " webhook x (30 seconds ago)",
+        "platform",
+        {
+            "pods": of_clique(*placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")),
+            "events": (warned(CLIQUE, "uid-workers", "Unhealthy", "probe failed", "grove"),),
+        },
+    ),
+    Row(
+        "ClaimMissing",
+        "Kubernetes may not create the claim of a pod",
+        {
+            "pods": pods(claims=(PodClaim("gpu", "", "one-gpu"),)),
+            "claim_templates": (ClaimTemplate(NAMESPACE, "one-gpu"),),
+            "events": tuple(
+                warned(
+                    each.ref,
+                    each.uid,
+                    "FailedResourceClaimCreation",
+                    "exceeded quota: claims",
+                    "resourceclaim_controller",
+                )
+                for each in pods()
+            ),
+        },
+        "4 pods lack claims that Kubernetes creates from a template; resourceclaim_controller says:"
+        " exceeded quota: claims (30 seconds ago)",
+        "you",
+        {
+            "pods": pods(claims=(PodClaim("gpu", "", "one-gpu"),)),
+            "claim_templates": (ClaimTemplate(NAMESPACE, "one-gpu"),),
+        },
+    ),
+    Row(
+        "OtherResource",
+        "nodes with free GPUs run as many pods as they take",
+        {
+            "nodes": tuple(
+                replace(node, allocatable={**node.allocatable, "pods": 1000}) for node in nodes()
+            ),
+            "pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes())),
+        },
+        "GPUs are free, but the nodes run as many pods as they take: gpu-00 takes 1, gpu-01 takes 1"
+        " and 14 more",
+        "platform",
+        {"pods": (*pods(), *(occupant(node.name, shape=shape(0)) for node in nodes()))},
+    ),
+    Row(
+        "KaiRefuses",
+        "KAI can't allocate claims, and the devices seem to be free",
+        {"pod_groups": (pod_group(said=(Said("Other", NO_CLAIMS, time=NOW - 9),)),)},
+        f"KAI says: {NO_CLAIMS} (9 seconds ago). According to our checks it fits in zone-a/rack-a1",
+        "platform",
+        {
+            "pod_groups": (pod_group(said=(Said("Other", NO_CLAIMS, time=NOW - 9),)),),
+            "pods": pods(created=NOW - 5),
+        },
+    ),
+    Row(
+        "NodeNotReady",
+        "it is known since when a node is not ready",
+        {
+            "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01"),
+            "nodes": changed(("gpu-01",), ready=False, lost_at=NOW - 1200),
+        },
+        "2 pods of llm-0 are on node gpu-01, which has not been ready for 20 minutes",
+        "platform",
+        {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-01")},
+    ),
+)

@@ -1,0 +1,140 @@
+"""Workloads without pods: what their controllers say, in an explanation and in the list."""
+
+import pytest
+
+from app.explain.answers.answer import explain
+from app.explain.answers.pending import rows, waiting_without_pods
+from app.explain.output.waiting_text import exit_code, list_text
+from app.explain.state.index import Index
+from app.explain.state.makers import is_made_by
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod
+from tests.explain.fleet import NAMESPACE, NOW
+
+QUOTA = 'pods "x" is forbidden: exceeded quota: team, limited: requests.cpu=64'
+SPACE = NAMESPACE
+
+
+def refused(
+    about: Ref, said: str = QUOTA, *, ago: float = 90, reason: str = "FailedCreate"
+) -> Event:
+    return Event(f"uid-{about.name}", reason, said, NOW - ago, "a-controller", about, True)
+
+
+def told(*events: Event, pods: tuple[Pod, ...] = ()) -> Index:
+    return Index(Snapshot(events=events, pods=pods, now=NOW))
+
+
+@pytest.mark.parametrize(
+    ("asked", "about"),
+    [
+        ("Job/sweep", "Job/sweep"),
+        ("RayCluster/ray", "RayCluster/ray"),
+        ("Deployment/api", "ReplicaSet/api-6f9"),
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm"),
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm-0"),
+        ("JobSet/sim", "Job/sim-workers-0"),
+        ("RayJob/tune", "RayCluster/tune-x7k2p"),
+        ("MPIJob/mpi", "Job/mpi-launcher"),
+    ],
+)
+def test_a_workload_without_pods_is_explained_by_what_makes_them(asked: str, about: str) -> None:
+    ref, maker = of(asked), of(about)
+    answer = explain(told(refused(maker)), ref)
+    assert answer
+    assert (answer.headline, answer.exit_code) == (f"{ref.name} waits, it has no pods", 1)
+    [reason] = answer.reasons
+    assert (reason.id, reason.text, reason.who) == (
+        "PodsNotCreated",
+        f"{ref} has no pods. About {maker}, a-controller says: {QUOTA} (90 seconds ago)",
+        "you",
+    )
+    assert "kubectl describe resourcequota -n inference" in reason.remedy
+
+
+def of(text: str) -> Ref:
+    kind, name = text.split("/")
+    return Ref(kind, SPACE, name)
+
+
+@pytest.mark.parametrize(
+    ("workload", "other"),
+    [
+        ("Deployment/api", "ReplicaSet/api-v2-6f9"),
+        ("Deployment/api", "Job/api-6f9"),
+        ("LeaderWorkerSet/vllm", "StatefulSet/vllm-cache"),
+        ("JobSet/sim", "Job/simulation-0"),
+        ("Job/sweep", "ReplicaSet/sweep"),
+    ],
+)
+def test_what_another_workload_made_is_not_confused_with_it(workload: str, other: str) -> None:
+    assert not is_made_by(of(other), of(workload))
+    assert not is_made_by(of(workload), Ref(of(workload).kind, "elsewhere", of(workload).name))
+    assert explain(told(refused(of(other))), of(workload)) is None
+
+
+def test_any_warning_explains_a_workload_without_pods_that_is_asked_for() -> None:
+    said = "Job has reached the specified backoff limit"
+    event = refused(of("Job/sweep"), said, ago=4000, reason="BackoffLimitExceeded")
+    answer = explain(told(event), of("Job/sweep"))
+    assert answer
+    assert [reason.text.partition(". ")[2] for reason in answer.reasons] == [
+        f"About Job sweep, a-controller says: {said} (66 minutes ago)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        ("failed quota: team: must specify limits.cpu", "Set the requests and limits"),
+        ('admission webhook "p" denied the request: no', "Change the pod template so that"),
+        ('violates PodSecurity "restricted:latest"', "Change the securityContext"),
+        ("maximum memory usage per Container is 8Gi", "kubectl describe limitrange -n inference"),
+        ("no PriorityClass with name gold was found", "kubectl get priorityclasses"),
+        ('serviceaccount "trainer" not found', "Create the ServiceAccount"),
+        ("unable to create new content because it is being terminated", "in another namespace"),
+        ("something else", "kubectl describe job sweep -n inference"),
+    ],
+)
+def test_the_remedy_is_for_what_the_controller_says(said: str, helps: str) -> None:
+    answer = explain(told(refused(of("Job/sweep"), said)), of("Job/sweep"))
+    assert answer
+    assert helps in answer.reasons[0].remedy
+
+
+def listed(index: Index) -> str:
+    found = rows(index, waiting_without_pods(index))
+    return list_text(found, index.facts, "", everything=False, width=0)
+
+
+def test_the_list_has_workloads_whose_pods_cannot_be_created() -> None:
+    index = told(refused(of("Job/sweep")), refused(of("ReplicaSet/api-6f9")))
+    assert waiting_without_pods(index) == [of("Deployment/api"), of("Job/sweep")]
+    text = listed(index)
+    assert "2 of 2 workloads in all namespaces wait" in text
+    assert "Job sweep has no pods" in text
+    assert exit_code(rows(index, waiting_without_pods(index)), index.facts) == 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        refused(of("Job/sweep"), ago=3000),
+        refused(of("Job/sweep"), reason="BackoffLimitExceeded"),
+        refused(of("DaemonSet/agent")),
+    ],
+    ids=["that was long ago", "it has failed", "no workload has that kind"],
+)
+def test_the_list_has_no_workload_that_may_be_gone(event: Event) -> None:
+    assert waiting_without_pods(told(event)) == []
+
+
+def test_workloads_with_pods_are_listed_once() -> None:
+    made = Pod(
+        SPACE, "sim-workers-0-0", "uid", made_for=(of("JobSet/sim"), of("Job/sim-workers-0"))
+    )
+    other = refused(of("Job/sim-workers-1"))
+    assert waiting_without_pods(told(other, pods=(made,))) == []
+    assert waiting_without_pods(told(other), ["elsewhere"]) == []
