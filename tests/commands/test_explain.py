@@ -88,7 +88,7 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
-        "not looked at: NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
+        "not looked at: PodsNotCreated, NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
         " NoNodeGroupHelps, KubeletRefuses, BindingFailed, GangEvicted and PlacementLost",
         "not among the files: events and PriorityClasses, which some reasons need. Add them, or use a record (--record),"
         " which tells kinds that are empty from kinds that were not read",

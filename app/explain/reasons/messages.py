@@ -4,7 +4,6 @@ Also what KAI's silence means.
 """
 
 import difflib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
@@ -207,10 +206,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f". Did you mean {close[0]}?" if close and close[0] != name else ""
 
 
-_REPEATS = re.compile(r"Error: \w+|Back-off restarting failed container.*")
-"""Messages of kubelets that only repeat a state, whose cause another message has."""
-
-
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it has a node, unless a scheduler wrote it.
 
@@ -225,7 +220,7 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
         if pod.bound is not None and event.time is not None and event.time < pod.bound:
             continue
         words = words_of(event, "kubelet")
-        if not _REPEATS.fullmatch(words.text):
+        if not _repeats_state(words.text):
             return words
         repeated = repeated or words
 
@@ -234,6 +229,12 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
             text = f"container {container.name}, {container.reason}: {one_line(container.message)}"
             return Words("kubelet", text, None, container.reason)
     return None if pod.stalled else repeated
+
+
+def _repeats_state(text: str) -> bool:
+    """Return whether a message only repeats a state, such as `Error: ImagePullBackOff`."""
+    is_error = text.startswith("Error: ") and text.count(" ") == 1
+    return is_error or text.startswith("Back-off restarting failed container")
 
 
 CRASHES = "CrashLoopBackOff"

@@ -3,8 +3,7 @@
 The objects of workloads such as Jobs are not read. Their pods name them, and so do events.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from app.explain.state.index import Index
 from app.facts.identity import Ref
@@ -18,33 +17,30 @@ REPEATED_WITHIN = 1200.0
 Controllers back off: a ReplicaSet to 1,000 seconds, a Job to 10 minutes.
 """
 _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
-_IS_REFUSAL = re.compile(r"Fail\w*Creat|Creat\w*Fail")
-"""The reasons of events by which controllers say that they can't create something."""
-_NAMES_OF_MADE: Mapping[str, Mapping[str, re.Pattern[str]]] = {
-    "Deployment": {"ReplicaSet": re.compile(r"-[a-z0-9]+")},
-    "LeaderWorkerSet": {"StatefulSet": re.compile(r"(-\d+)?")},
-    "DisaggregatedSet": {
-        "LeaderWorkerSet": re.compile(r"-.+"),
-        "StatefulSet": re.compile(r"-.+"),
-    },
-    "JobSet": {"Job": re.compile(r"-.+-\d+")},
-    "MPIJob": {"Job": re.compile(r"-launcher")},
-    "RayJob": {"RayCluster": re.compile(r"-.+"), "Job": re.compile(r"")},
-    "RayService": {"RayCluster": re.compile(r"-.+")},
+_NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
+    ("Deployment", "ReplicaSet"): lambda added: added.startswith("-") and added.count("-") == 1,
+    ("LeaderWorkerSet", "StatefulSet"): lambda added: not added or added[1:].isdecimal(),
+    ("DisaggregatedSet", "LeaderWorkerSet"): lambda added: added.startswith("-"),
+    ("DisaggregatedSet", "StatefulSet"): lambda added: added.startswith("-"),
+    ("JobSet", "Job"): lambda added: (
+        added.startswith("-") and added.count("-") > 1 and added.rpartition("-")[2].isdecimal()
+    ),
+    ("MPIJob", "Job"): lambda added: added == "-launcher",
+    ("RayJob", "RayCluster"): lambda added: added.startswith("-"),
+    ("RayJob", "Job"): lambda added: not added,
+    ("RayService", "RayCluster"): lambda added: added.startswith("-"),
 }
-"""What each kind makes between itself and its pods, and what it adds to its own name for that."""
+"""Whether a kind of workload gives what it makes for its pods a name with this added to its own."""
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
     """Return whether an object is a workload, or has the name of what it makes for its pods."""
     if ref == workload:
         return True
-    added = _NAMES_OF_MADE.get(workload.kind, {}).get(ref.kind)
-    if added is None or ref.namespace != workload.namespace:
+    fits = _NAMES.get((workload.kind, ref.kind))
+    if fits is None or ref.namespace != workload.namespace:
         return False
-    if not ref.name.startswith(workload.name):
-        return False
-    return added.fullmatch(ref.name[len(workload.name) :]) is not None
+    return ref.name.startswith(workload.name) and fits(ref.name[len(workload.name) :])
 
 
 def refusals(index: Index) -> Sequence[Event]:
@@ -53,7 +49,7 @@ def refusals(index: Index) -> Sequence[Event]:
     def look() -> list[Event]:
         newest: dict[Ref, Event] = {}
         for event in index.facts.events:
-            if not event.warns or event.time is None or not _IS_REFUSAL.search(event.reason):
+            if not event.warns or event.time is None or not _is_refusal(event.reason):
                 continue
             known = newest.get(event.about)
             if known is None or (known.time or 0.0) < event.time:
@@ -63,6 +59,11 @@ def refusals(index: Index) -> Sequence[Event]:
     now = index.facts.now
     found = index.remembered("refusals to create pods", look, ["events"])
     return [event for event in found if not now or now - (event.time or 0.0) < REPEATED_WITHIN]
+
+
+def _is_refusal(reason: str) -> bool:
+    """Tell by the reason of an event whether a controller can't create something."""
+    return "Fail" in reason and "Creat" in reason
 
 
 def warnings_about(index: Index, workload: Ref) -> list[Event]:
