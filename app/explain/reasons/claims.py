@@ -66,7 +66,7 @@ def claim_not_created(gang: Gang) -> Reasons:
     told = [
         (event, pod)
         for pod in gang.waiting
-        if any(claim.template and not claim.claim for claim in pod.claims)
+        if any(_lacks(gang, claim) for claim in pod.claims)
         for event in gang.index.events.get(pod.uid, ())
         if event.warns and event.reason == _NOT_CREATED
     ]
@@ -84,6 +84,11 @@ def claim_not_created(gang: Gang) -> Reasons:
             )
         evidence = Evidence(pods[0].ref, f"event {event.reason}", event.message)
         yield about(evidence, "ClaimMissing", text, remedy, "you", objects=refs(pods))
+
+
+def _lacks(gang: Gang, claim: PodClaim) -> bool:
+    """Return whether a claim is yet to be created from a template that exists."""
+    return not claim.claim and (gang.namespace, claim.template) in gang.index.claim_templates
 
 
 _NOT_CREATED = "FailedResourceClaimCreation"
