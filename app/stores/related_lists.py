@@ -111,3 +111,13 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
     if any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs):
         yield from _OF_KUEUE
+    elif _may_be_suspended(reading, asked):
+        yield kinds.KUEUE_WORKLOAD
+
+
+def _may_be_suspended(reading: Reading, asked: Ref | None) -> bool:
+    """Return whether Kueue may keep a workload from having pods: it acts here, or one has none."""
+    if asked is None:
+        return any("kueue" in event.source for event in reading.of("events"))
+    is_workload = asked.kind in {resource.kind for resource in WORKLOAD_KINDS}
+    return is_workload and not any(asked in pod.made_for for pod in reading.of("pods"))

@@ -14,6 +14,7 @@ from app.explain.state.read import facts_of, read_all, read_list
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Place, Ref
 from app.facts.kinds import POD_CLIQUE
+from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import Pod, PodClaim
 from app.facts.rows import ROOM
 from app.kube.api import (
@@ -288,6 +289,32 @@ async def test_claims_and_volumes_are_read_if_something_has_any(
     cluster = Cluster(facts(**changes))
     await read_list(cluster, asked.namespace, room=True, now=NOW, asked=asked)
     assert plural in {plural for plural, _ in cluster.asked}
+
+
+JOB = Ref("Job", NAMESPACE, "j")
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "times"),
+    [
+        pytest.param({"pods": ()}, JOB, 2, id="a Job without pods"),
+        pytest.param({}, SET_REF, 1, id="a PodCliqueSet"),
+        pytest.param({"events": (Event("u", "r", "", NOW, "x"),)}, None, 1, id="a list"),
+        pytest.param(
+            {"events": (Event("u", "r", "", NOW, "batch/job-kueue-controller"),)},
+            None,
+            2,
+            id="a list where Kueue acts",
+        ),
+    ],
+)
+async def test_what_kueue_holds_is_read_if_it_may_hold_what_has_no_pods(
+    changes: Changes, asked: Ref | None, times: int
+) -> None:
+    cluster = Cluster(facts(**changes))
+    await read_list(cluster, NAMESPACE, room=True, now=NOW, asked=asked)
+    plurals = [plural for plural, _ in cluster.asked]
+    assert plurals.count("workloads") == times  # Kubernetes has Workloads too
 
 
 async def test_claims_of_other_namespaces_only_are_not_read() -> None:

@@ -10,6 +10,7 @@ from app.explain.state.makers import is_made_by
 from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
 from tests.explain.fleet import NAMESPACE, NOW
 
@@ -138,3 +139,46 @@ def test_workloads_with_pods_are_listed_once() -> None:
     other = refused(of("Job/sim-workers-1"))
     assert waiting_without_pods(told(other, pods=(made,))) == []
     assert waiting_without_pods(told(other), ["elsewhere"]) == []
+
+
+def condition(type: str, holds: bool, message: str, ago: float) -> KueueCondition:
+    return KueueCondition(type, holds, type, message, NOW - ago)
+
+
+def suspended(*conditions: KueueCondition) -> Index:
+    """A Job without pods, and Kueue's Workload of it."""
+    workload = KueueWorkload(
+        SPACE, "job-sweep-1a", "lab", conditions=conditions, controller=of("Job/sweep")
+    )
+    return Index(Snapshot(kueue_workloads=(workload,), now=NOW))
+
+
+NO_QUOTA = condition("QuotaReserved", False, "insufficient quota for cpu in flavor default", 600)
+ADMITTED = condition("Admitted", True, "", 2400)
+
+
+def test_a_job_that_kueue_keeps_suspended_is_explained_in_its_words() -> None:
+    answer = explain(suspended(NO_QUOTA), of("Job/sweep"))
+    assert answer
+    assert (answer.headline, answer.exit_code) == ("sweep waits, it has no pods", 1)
+    [reason] = answer.reasons
+    assert reason.id == "KueueHolds"
+    assert "insufficient quota for cpu in flavor default" in reason.text
+    assert "Kueue keeps it back in queue lab" in listed(suspended(NO_QUOTA))
+
+
+def test_a_job_that_kueue_has_admitted_and_that_has_no_pods_is_not_said_to_wait_for_quota() -> None:
+    index = suspended(condition("QuotaReserved", True, "", 2400), ADMITTED)
+    answer = explain(index, of("Job/sweep"))
+    assert answer
+    assert [reason.text for reason in answer.reasons] == [
+        "Kueue admitted Job sweep 40 minutes ago, and it still has no pods"
+    ]
+    assert waiting_without_pods(index) == []
+
+
+def test_pods_in_the_moment_after_kueue_admits_a_job_are_not_missed() -> None:
+    reserved = condition("QuotaReserved", True, "", 5)
+    answer = explain(suspended(reserved, condition("Admitted", True, "", 5)), of("Job/sweep"))
+    assert answer
+    assert answer.reasons == ()

@@ -68,6 +68,8 @@ def kueue_holds(gang: Gang) -> Reasons:
 
     told = state_of(gang.index, workload, held)
     if told is None:
+        if not gang.pods:
+            yield from _still_without_pods(gang, workload)
         return
     words, helps = told
     holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue keeps it back in"
@@ -81,6 +83,29 @@ def kueue_holds(gang: Gang) -> Reasons:
         helps.who,
         objects=refs(held) or (gang.ref,),
         commands=(*helps.commands, see),
+    )
+
+
+def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
+    """Kueue has admitted a workload a while ago, and it has no pods all the same."""
+    admitted = workload.condition("Admitted")
+    if admitted is None or not admitted.holds or workload.holds("Finished"):
+        return
+    if admitted.time is None or gang.facts.now - admitted.time < _LATE:
+        return
+    since = ago(gang.facts.now - admitted.time)
+    yield about(
+        Evidence(workload.ref, "status.conditions[Admitted]", "True"),
+        "KueueHolds",
+        f"Kueue admitted {gang.ref} {since} ago, and it still has no pods",
+        f"Find out whether {gang.ref} is suspended (spec.suspend), and ask the platform team to"
+        " read the log of Kueue's controller, which ends that.",
+        "platform",
+        objects=(gang.ref,),
+        commands=(
+            f"kubectl describe {gang.ref.kind.lower()} {shlex.quote(gang.ref.name)}"
+            f" -n {shlex.quote(gang.namespace)}",
+        ),
     )
 
 
@@ -129,6 +154,9 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
         return
     index = gang.index
     pods = gang.pods
+    if not pods:
+        made = gang.facts.kueue_workloads
+        yield from (workload for workload in made if workload.controller == gang.ref)
     uids = [known.uid for known in (gang.pod_gang, gang.pod_group, gang.pcs) if known]
     for uid in dict.fromkeys([*uids, *(uid for pod in pods for uid in (pod.uid, pod.owner))]):
         yield from index.kueue_of_owner.get(uid, ()) if uid else ()
