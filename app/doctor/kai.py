@@ -22,6 +22,7 @@ from app.doctor.apis import Read, version_number
 from app.doctor.permissions import Need, is_allowed
 from app.doctor.report import Check, Checks, ok, problem, warning
 from app.facts.kai.queue import read_queue
+from app.facts.kai.shard import read_shard
 from app.facts.kinds import POD_GANG, QUEUE, SCHEDULING_SHARD
 from app.kube.api import Client, NotFound, ObjectRef, Selection, every, find
 from app.objects.fields import listed
@@ -112,36 +113,21 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
     )
 
 
-_OF_LINE = ("plugins", "actions", "usageDBConfig", "queueDepthPerAction")
-"""The fields of a SchedulingShard on which the order of gangs depends."""
-
-
 async def check_line(client: Client) -> Checks:
-    """Return a note for each SchedulingShard whose line explain may tell otherwise.
+    """Return a note for each SchedulingShard whose order of gangs explain may tell otherwise.
 
-    It knows KAI's own plugins and actions, with the arguments that they have by default. Raise
-    ClusterError.
+    Raise ClusterError.
     """
     if not client.served_version(SCHEDULING_SHARD):
         return []
-    shards = await every(client, Selection(SCHEDULING_SHARD))
-    return [note for shard in shards for note in _own_line(shard)]
-
-
-def _own_line(shard: JsonMap) -> Checks:
-    spec = map_at(shard, "spec")
-    named = []
-    for field in _OF_LINE:
-        names = listed(sorted(map_at(spec, field)), _MOST_SHOWN)
-        if names:
-            named.append(field if field == "usageDBConfig" else f"{field} ({names})")
-    if not named:
-        return []
+    shards = map(read_shard, await every(client, Selection(SCHEDULING_SHARD)))
     return [
         ok(
-            f"SchedulingShard {key_of(shard)[1]} sets {' and '.join(named)}: the line of its gangs"
-            " may differ from what explain and queues say, which know KAI's defaults"
+            f"SchedulingShard {shard.name} sets {listed(shard.sets, _MOST_SHOWN)}: the line of its"
+            " gangs may differ from what explain and queues say, which know KAI's defaults"
         )
+        for shard in shards
+        if shard.sets
     ]
 
 

@@ -9,7 +9,13 @@ from app.base.value import Value
 from app.cluster.units import CONTROLLERS
 from app.config.schema import ACCOUNT, Configuration
 from app.doctor.report import Check, Checks, Status, ok
-from app.facts.kinds import CLAIM_TEMPLATE, CLUSTER_QUEUE, KUEUE_QUEUE, KUEUE_WORKLOAD
+from app.facts.kinds import (
+    CLAIM_TEMPLATE,
+    CLUSTER_QUEUE,
+    KUEUE_QUEUE,
+    KUEUE_WORKLOAD,
+    SCHEDULING_SHARD,
+)
 from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
@@ -158,7 +164,7 @@ _WAITING = (
     Need("scheduling.run.ai", "podgroups", _READ, _WHY),
     *(
         Need(resource.group, resource.plural, _WATCH, _WHY, optional=True)
-        for resource in (KUEUE_WORKLOAD, KUEUE_QUEUE, CLUSTER_QUEUE)
+        for resource in (SCHEDULING_SHARD, KUEUE_WORKLOAD, KUEUE_QUEUE, CLUSTER_QUEUE)
     ),
     Need("resource.k8s.io", "resourceclaimtemplates", _WATCH, _WHY),
     Need("resource.k8s.io", "resourceslices", _WATCH, _WHY),

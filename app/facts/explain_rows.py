@@ -9,6 +9,7 @@ from app.facts.grove.podcliqueset import read_set_with_status
 from app.facts.grove.podgang import read_pod_gang, read_pod_gang_map
 from app.facts.kai.podgroup import read_kai_pod_group
 from app.facts.kai.queue import read_queue
+from app.facts.kai.shard import read_shard
 from app.facts.kubernetes.claim import (
     read_claim_template,
     read_device_class,
@@ -61,6 +62,9 @@ KAI_POD_GROUPS = Row(
 
 
 QUEUES = Row(kinds.QUEUE, read_queue, name="queues", title="queues")
+
+
+SHARDS = Row(kinds.SCHEDULING_SHARD, read_shard, name="shards", title="SchedulingShards")
 
 
 PRIORITIES = Row(

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from app.cli import main
 from app.explain.answers.answer import explain
 from app.explain.answers.pending import WorkloadRow, rows, workloads
+from app.explain.answers.queues import queue_rows
+from app.explain.output.queues_text import queues_text
 from app.explain.output.rights import VIEWER
 from app.explain.output.text import text
 from app.explain.output.waiting_text import exit_code, list_document, list_text
@@ -19,6 +21,7 @@ from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.identity import Place, Ref
 from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.shard import Shard
 from app.facts.kubernetes.pod import Pod
 from tests.commands.test_explain import FULL, written
 from tests.explain import fleet
@@ -162,6 +165,7 @@ def test_the_document_has_the_place_in_the_line() -> None:
         "next": "next",
         "where": ("zone-a/rack-a1",),
         "first": True,
+        "mayDiffer": (),
     }
 
 
@@ -181,6 +185,33 @@ def test_explain_says_the_place_in_the_line(changes: dict[str, Any], expected: s
     answer = explain(Index(snapshot), Ref("PodGroup", "research", "job-0"))
     assert answer is not None
     assert f"  in line: {expected}" in text(answer).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("shard", "words"),
+    [
+        (Shard("default", sets=("plugins (fifo)",)), "SchedulingShard default with plugins (fifo)"),
+        (
+            Shard("default", sets=("plugins (fifo)", "minRuntime (preemptMinRuntime)")),
+            "SchedulingShard default with plugins (fifo) and minRuntime (preemptMinRuntime)",
+        ),
+        (Shard("default"), ""),
+        (Shard("other", pool="b", sets=("plugins (fifo)",)), ""),
+    ],
+)
+def test_a_shard_with_settings_of_its_own_is_named_beside_its_line(
+    shard: Shard, words: str
+) -> None:
+    index = Index(replace(equals(placed=1), shards=(shard,)))
+    answer = explain(index, Ref("PodGroup", "research", "job-0"))
+    assert answer is not None
+    unless = f", unless {words} changes that" if words else ""
+    place = f"position 1 of 3 in queue research, placed next in zone-a/rack-a1{unless}"
+    assert f"  in line: {place}" in text(answer).splitlines()
+
+    shown = queues_text(queue_rows(index), index.facts)
+    assert ("KAI may order them otherwise: " in shown) is bool(words)
+    assert words in shown
 
 
 def test_what_is_larger_than_the_cluster_is_never_placed() -> None:

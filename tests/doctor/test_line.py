@@ -23,14 +23,30 @@ def note(what: str) -> list[Any]:
         ({"plugins": {"fifo": {}, "elastic": {"enabled": False}}}, note("plugins (elastic, fifo)")),
         (
             {"actions": {"preempt": {"enabled": False}}, "usageDBConfig": {"clientType": "x"}},
-            note("actions (preempt) and usageDBConfig"),
+            note("actions (preempt), usageDBConfig (clientType)"),
         ),
         ({"queueDepthPerAction": {"allocate": 1}}, note("queueDepthPerAction (allocate)")),
+        ({"minRuntime": {"preemptMinRuntime": "1h"}}, note("minRuntime (preemptMinRuntime)")),
         (
             {"plugins": {f"p{number}": {} for number in range(7)}},
             note("plugins (p0, p1, p2, p3, p4 and 2 more)"),
         ),
-        ({"plugins": [1], "actions": "x", "usageDBConfig": None}, []),
+        (
+            {"placementStrategy": {"gpu": "spread", "cpu": "binpack"}},
+            note("placementStrategy (gpu: spread)"),
+        ),
+        ({"plugins": [1], "actions": "x", "usageDBConfig": None, "placementStrategy": []}, []),
+        # as KAI has them without this
+        (
+            {
+                "plugins": {"elastic": {"enabled": True, "priority": 1300, "arguments": {}}},
+                "actions": {"preempt": {"priority": 200}},
+            },
+            [],
+        ),
+        ({"plugins": {"fifo": {"enabled": False}}}, []),
+        ({"plugins": {"elastic": {"priority": 1}}}, note("plugins (elastic)")),
+        ({"plugins": {"proportion": {"arguments": {"kValue": "2"}}}}, note("plugins (proportion)")),
     ],
 )
 async def test_a_shard_that_changes_the_line_is_named(spec: Any, expected: list[Any]) -> None:

@@ -16,6 +16,7 @@ from app.facts.grove.topology import ClusterTopology
 from app.facts.identity import Place
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import MEGABYTE, NO_SHARE, Queue
+from app.facts.kai.shard import Shard
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
@@ -46,6 +47,7 @@ def _objects(facts: Snapshot, today: bool) -> Iterator[Object]:
     yield from (kai_topology(fact) for fact in facts.kai_topologies)
     yield from map(node, facts.nodes)
     yield from (queue(fact) for fact in facts.queues)
+    yield from map(shard, facts.shards)
     yield from map(priority_class, facts.priorities)
     yield from map(device_class, facts.device_classes)
     yield from map(resource_slice, facts.slices)
@@ -158,6 +160,11 @@ def node(fact: Node) -> Object:
 def priority_class(fact: PriorityClass) -> Object:
     made_of = made("scheduling.k8s.io/v1", "PriorityClass", "", fact.name)
     return {**made_of, "value": fact.value, "globalDefault": fact.is_default}
+
+
+def shard(fact: Shard) -> Object:
+    spec = {"partitionLabelValue": fact.pool}
+    return made("kai.scheduler/v1", "SchedulingShard", "", fact.name, spec=spec)
 
 
 def queue(fact: Queue) -> Object:

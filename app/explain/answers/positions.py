@@ -1,6 +1,6 @@
 """The places of gangs in KAI's line, and what becomes of each in the next cycle."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Literal
 
@@ -14,6 +14,7 @@ from app.explain.reasons.queue_order import place_words
 from app.explain.reasons.reason import Reason, listed
 from app.explain.reasons.table import NOT_HOLDING
 from app.facts.identity import Ref
+from app.facts.kai.shard import Shard
 
 Next = Literal["next", "after", "held", "waits", "never"]
 """What becomes of a gang.
@@ -44,12 +45,13 @@ _OF_OTHERS = {
 """Reasons that the line looks at itself: if it places a gang, they hold for other pods."""
 
 
-class InLine(Value, rename=AS_JSON):
+class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     """A gang in KAI's line.
 
     It is the `number`th of `count` in its queue, and the `order`th of all. `where` are the domains
     that it gets next. If it is not the `first` of those that get no place, what becomes free may go
-    to others before it.
+    to others before it. `may_differ` are the settings of its SchedulingShard that may change all
+    this.
     """
 
     ref: Ref
@@ -60,6 +62,7 @@ class InLine(Value, rename=AS_JSON):
     next: Next
     where: tuple[str, ...] = ()
     first: bool = True
+    may_differ: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
@@ -69,7 +72,11 @@ class InLine(Value, rename=AS_JSON):
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
             where = f"; other gangs{elsewhere} are ahead of it"
-        return f"{place}, {NEXT[self.next]}{where}"
+        return f"{place}, {NEXT[self.next]}{where}{_unless(self.may_differ)}"
+
+
+def _unless(settings: Sequence[str]) -> str:
+    return f", unless {listed(settings)} changes that" if settings else ""
 
 
 def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
@@ -85,8 +92,16 @@ def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, .
             place = (turn.queue, turn.number, turn.count, turn.order)
             of_pool = (other for other in line.values() if other.pool == turn.pool)
             first = next(other for other in of_pool if other is turn or not other.used)
-            found.append(InLine(gang.ref, *place, becomes, got, first is turn))
+            differs = tuple(settings_of(gang.facts.shards, turn.pool))
+            found.append(InLine(gang.ref, *place, becomes, got, first is turn, differs))
     return tuple(sorted(found, key=attrgetter("order")))
+
+
+def settings_of(shards: Iterable[Shard], pool: str) -> Iterator[str]:
+    """Yield a text for each SchedulingShard of a pool with settings of its own that matter here."""
+    for shard in shards:
+        if shard.pool == pool and shard.sets:
+            yield f"SchedulingShard {shard.name} with {listed(shard.sets)}"
 
 
 def _next(gang: Gang, turn: Turn, reasons: Sequence[Reason]) -> Next:

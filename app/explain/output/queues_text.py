@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from app.base.safe_text import visible
 from app.base.wrapping import narrowed, table
 from app.explain.answers.gpu_users import GpuUser
-from app.explain.answers.positions import NEXT
+from app.explain.answers.positions import NEXT, settings_of
 from app.explain.answers.queues import InFront, QueueRow, queues_are_known
 from app.explain.output.json import gpus_number
 from app.explain.output.rights import how_to_get
@@ -71,6 +71,7 @@ def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> st
     if rows:
         lines += _table(rows, width)
         lines += _front(rows, width)
+        lines += _may_differ(rows, facts)
         lines += _users(rows, width)
         lines += _problems(rows)
         lines.append(MEANING)
@@ -122,6 +123,12 @@ def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
     if texts:
         yield "in front:"
         yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
+
+
+def _may_differ(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
+    for pool in dict.fromkeys(row.pool for row in rows if row.front):
+        for settings in settings_of(facts.shards, pool):
+            yield f"  KAI may order them otherwise: {settings}"
 
 
 def _users(rows: Sequence[QueueRow], width: int) -> Iterator[str]:

@@ -22,6 +22,7 @@ from app.facts.grove.topology import ClusterTopology
 from app.facts.identity import Key
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
+from app.facts.kai.shard import Shard
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.claim import ClaimTemplate, DeviceClass, ResourceClaim, ResourceSlice
 from app.facts.kubernetes.event import Event
@@ -59,6 +60,7 @@ class Snapshot(Value):
     gang_maps: tuple[PodGangMap, ...] = ()
     pod_groups: tuple[KaiPodGroup, ...] = ()
     queues: tuple[Queue, ...] = ()
+    shards: tuple[Shard, ...] = ()
     priorities: tuple[PriorityClass, ...] = ()
     claims: tuple[ResourceClaim, ...] = ()
     claim_templates: tuple[ClaimTemplate, ...] = ()
@@ -245,6 +247,7 @@ _ROWS: tuple[Row[Any], ...] = (
     explain_rows.GANG_MAPS,
     explain_rows.KAI_POD_GROUPS,
     explain_rows.QUEUES,
+    explain_rows.SHARDS,
     explain_rows.PRIORITIES,
     explain_rows.WIDE_CLAIMS,
     explain_rows.CLAIM_TEMPLATES,

@@ -1,0 +1,97 @@
+"""KAI's SchedulingShards: one scheduler for each node pool, with its own settings.
+
+The fields and their defaults are those of
+https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503/pkg/apis/kai/v1/schedulingshard_types.go.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from app.facts.identity import ClusterScoped, read_name
+from app.objects.shape import JsonMap, map_at, map_of, text_at
+
+_MOST_SHOWN = 5
+
+_PLUGINS = {
+    "predicates": 1900,
+    "proportion": 1800,
+    "priority": 1700,
+    "nodeavailability": 1600,
+    "resourcetype": 1500,
+    "podaffinity": 1400,
+    "elastic": 1300,
+    "kubeflow": 1200,
+    "ray": 1100,
+    "subgrouporder": 1000,
+    "taskorder": 900,
+    "nominatednode": 800,
+    "dynamicresources": 700,
+    "minruntime": 600,
+    "topology": 500,
+    "snapshot": 400,
+    "sg-nodelocalgreedy": 360,
+    "sg-multinodegang": 350,
+    "gpupack": 300,
+    "gpuspread": 300,
+    "nodeplacement": 200,
+    "gpusharingorder": 100,
+}
+_ACTIONS = {
+    "allocate": 500,
+    "consolidation": 400,
+    "reclaim": 300,
+    "preempt": 200,
+    "stalegangeviction": 100,
+}
+"""KAI's own plugins and actions, with the priorities that they have by default."""
+
+_WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
+"""Other fields on which the order of gangs depends."""
+
+
+class Shard(ClusterScoped):
+    """A SchedulingShard. `pool` is its node pool, "" for the nodes without one.
+
+    `sets` are the settings that may change the order of its gangs or their nodes: explanations know
+    KAI's own plugins and actions, with the settings that they have by default.
+    """
+
+    kind = "SchedulingShard"
+    pool: str = ""
+    sets: tuple[str, ...] = ()
+
+
+def read_shard(obj: JsonMap) -> Shard:
+    spec = map_at(obj, "spec")
+    return Shard(read_name(obj), text_at(spec, "partitionLabelValue"), tuple(_sets(spec)))
+
+
+def _sets(spec: JsonMap) -> Iterator[str]:
+    changed = {"plugins": _changed(spec, "plugins", _PLUGINS)}
+    changed["actions"] = _changed(spec, "actions", _ACTIONS)
+    changed |= {field: sorted(map_at(spec, field)) for field in _WITHOUT_DEFAULTS}
+    strategy = map_at(spec, "placementStrategy")
+    changed["placementStrategy"] = [f"{of}: spread" for of in strategy if strategy[of] == "spread"]
+    for field, names in changed.items():
+        if names:
+            more = len(names) - _MOST_SHOWN
+            and_more = f" and {more} more" if more > 0 else ""
+            yield f"{field} ({', '.join(names[:_MOST_SHOWN])}{and_more})"
+
+
+def _changed(spec: JsonMap, field: str, defaults: Mapping[str, int]) -> list[str]:
+    """Return the plugins or actions that are not as KAI has them by default."""
+    given = {name: map_of(setting) for name, setting in map_at(spec, field).items()}
+    return sorted(
+        name for name, setting in given.items() if not _is_default(setting, defaults.get(name))
+    )
+
+
+def _is_default(setting: JsonMap, priority: int | None) -> bool:
+    enabled = setting.get("enabled")
+    if priority is None:
+        return enabled is False
+    return (
+        enabled in (None, True)
+        and setting.get("priority") in (None, priority)
+        and not setting.get("arguments")
+    )
