@@ -165,7 +165,7 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
 def _fits(nodes: int, guessed: int) -> str:
     """Return that a gang would fit if these nodes, or all nodes, had their labels."""
     if nodes < guessed:
-        return ". Once all nodes have their labels, this gang fits"
+        return "; if all nodes have their labels, the gang fits"
     return f". Once {'it has' if nodes == 1 else 'they have'} the label, this gang fits"
 
 
