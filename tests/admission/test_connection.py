@@ -103,7 +103,7 @@ Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def opened(server: Server) -> AsyncIterator[Opened]:
     async with connecting(server.app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             yield reader, writer
         writer.close()
 

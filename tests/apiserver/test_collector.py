@@ -89,7 +89,7 @@ class Cluster:
         """Lets the collector work until something holds."""
         working = asyncio.create_task(self.collector.run())
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(240):
                 while not holds():
                     self.changed.clear()
                     await self.changed.wait()

@@ -85,7 +85,7 @@ async def test_stopped_before_it_is_ready_it_leaves_no_process(
     assert process.stderr is not None
     started = await process.stderr.readline()
     pid_file = tmp_path / "kube-apiserver.pid"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not (pid_file.exists() and pid_file.read_text().strip()):  # noqa: ASYNC110 - written by another process
             await asyncio.sleep(0.05)
     process.send_signal(number)

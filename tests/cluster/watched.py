@@ -25,7 +25,7 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 
 async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(240):
         while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
             await asyncio.sleep(0.005)
 

@@ -88,7 +88,7 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
     assert process.stdout is not None
     try:
         lines = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             async for line in process.stdout:
                 lines.append(line.decode())
                 if lines[-1].startswith("console ready"):

@@ -49,7 +49,7 @@ async def works(cluster: Cluster, *, has_tokens: bool = True) -> None:
 
 async def leaders(cluster: Cluster) -> int:
     """How many replicas say that they lead."""
-    async with httpx.AsyncClient(verify=False, timeout=10) as client:
+    async with httpx.AsyncClient(verify=False, timeout=60) as client:
         texts = [(await client.get(f"{pod.tools_url}/metrics")).text for pod in cluster.pods.ready]
     return sum("grove_admission_leader 1.0" in text for text in texts)
 
@@ -134,7 +134,7 @@ async def claimed(cluster: Cluster, name: str) -> int:
 async def kills_the_leader(cluster: Cluster) -> str:
     """Ends the process of the leader without grace. Returns the name of its Pod."""
     holder = (await cluster.admin.get(LEASE))["spec"]["holderIdentity"]
-    async with httpx.AsyncClient(verify=False, timeout=10) as client:
+    async with httpx.AsyncClient(verify=False, timeout=60) as client:
         for pod in cluster.pods.ready:
             text = (await client.get(f"{pod.tools_url}/metrics")).text
             if "grove_admission_leader 1.0" in text:

@@ -29,7 +29,7 @@ from tests.rendered import MANIFESTS, documents
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CONFIGURATIONS = tuple(
     f"{ADMISSION}/{kind}webhookconfigurations/{NAME}" for kind in ("mutating", "validating")

@@ -29,7 +29,7 @@ class Kubernetes:
             base_url=content["clusters"][0]["cluster"]["server"],
             verify=ssl.create_default_context(cafile=str(api.ca_file)),
             headers={"Authorization": f"Bearer {token}"},
-            timeout=30,
+            timeout=120,
             transport=transport,
         )
 

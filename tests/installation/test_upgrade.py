@@ -102,7 +102,7 @@ async def writing(cluster: Cluster) -> AsyncIterator[list[str]]:
 
 async def why_not_ready(cluster: Cluster) -> str:
     """What the first Pod gives as the reason; "" while it doesn't answer."""
-    async with httpx.AsyncClient(verify=False, timeout=10) as client:
+    async with httpx.AsyncClient(verify=False, timeout=60) as client:
         for pod in cluster.pods.pods:
             try:
                 return (await client.get(f"{pod.tools_url}/readyz?verbose")).text

@@ -66,7 +66,7 @@ async def take(client: Client, count: int, version: str, **selected: Any) -> lis
     events: list[WatchEvent] = []
     selection = Selection(SECRET, NAMESPACE, **selected)
     watch = client.watch(selection, resource_version=version)
-    async with asyncio.timeout(60), aclosing(watch) as stream:
+    async with asyncio.timeout(240), aclosing(watch) as stream:
         async for event in stream:
             if event.type != "BOOKMARK":
                 events.append(event)
@@ -376,7 +376,7 @@ class ClientContract:
         version = (await client.list(Selection(SECRET), limit=1)).resource_version
         stream = client.watch(Selection(SECRET), resource_version=version, accepted=accepted.set)
         first = asyncio.ensure_future(anext(stream))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(240):
             await accepted.wait()
         assert not first.done()
         first.cancel()
@@ -412,7 +412,7 @@ class ClientContract:
         start = (await client.list(Selection(SECRET, NAMESPACE), limit=1)).resource_version
         created = await client.create(SECRET, secret(name), NAMESPACE)
         events: list[WatchEvent] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             async for event in client.watch(
                 Selection(SECRET, NAMESPACE, fields=f"metadata.name={unique('nobody')}"),
                 resource_version=start,
@@ -436,7 +436,7 @@ class ClientContract:
         selection = Selection(SECRET, NAMESPACE, labels=f"of={label}", metadata_only=metadata_only)
         watch = client.watch(selection, resource_version="", list_first=True)
         events: list[WatchEvent] = []
-        async with asyncio.timeout(60), aclosing(watch) as stream, streaming():
+        async with asyncio.timeout(240), aclosing(watch) as stream, streaming():
             async for event in stream:
                 if event.ends_list:
                     break
@@ -452,14 +452,14 @@ class ClientContract:
     async def test_a_streaming_list_of_nothing_ends_too(self, client: Client) -> None:
         selection = Selection(SECRET, NAMESPACE, labels=f"of={unique('nothing')}")
         watch = client.watch(selection, resource_version="", list_first=True)
-        async with asyncio.timeout(60), aclosing(watch) as stream, streaming():
+        async with asyncio.timeout(240), aclosing(watch) as stream, streaming():
             assert (await anext(stream)).ends_list
 
     async def test_a_watch_from_a_version_long_past_is_gone(self, client: Client) -> None:
         await self.compact(client)
         with pytest.raises(Gone):
             async with (
-                asyncio.timeout(60),
+                asyncio.timeout(240),
                 aclosing(client.watch(Selection(CLUSTER_TOPOLOGY), resource_version="1")) as stream,
             ):
                 await anext(stream)

@@ -104,7 +104,7 @@ def values(span: Span) -> dict[str, str | int]:
 
 def test_a_verdict_is_a_span_in_the_trace_of_the_api_server(collector: Collector) -> None:
     ask(exchange(collector, ALLOWED), SAMPLED)
-    span = collector.spans.get(timeout=30)
+    span = collector.spans.get(timeout=120)
     assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == (PATH, TRACE, PARENT)
     assert span.end_time_unix_nano >= span.start_time_unix_nano > 0
     assert values(span) == {
@@ -121,13 +121,13 @@ def test_no_text_of_a_review_makes_a_long_attribute(collector: Collector) -> Non
     long = "x" * 1_000_000
     review = {**REVIEW, "request": {**REVIEW["request"], "uid": long, "namespace": long}}
     ask(exchange(collector, ALLOWED), SAMPLED, json.dumps(review).encode())
-    span = values(collector.spans.get(timeout=30))
+    span = values(collector.spans.get(timeout=120))
     assert {len(str(span[name])) for name in ("k8s.namespace.name", "admission.uid")} == {1000}
 
 
 def test_a_failure_of_ours_is_an_error_of_the_span(collector: Collector) -> None:
     ask(exchange(collector, RuntimeError("a mistake")), SAMPLED)
-    span = collector.spans.get(timeout=30)
+    span = collector.spans.get(timeout=120)
     assert (values(span)["admission.code"], span.status.code) == (500, 2)
 
 
@@ -135,7 +135,7 @@ async def test_our_calls_for_a_verdict_pass_the_trace_on(collector: Collector) -
     answer = ask(exchange(collector), SAMPLED)
     assert not isinstance(answer, tuple)
     assert (await answer)[0] == 200
-    assert collector.spans.get(timeout=30).trace_id.hex() == TRACE
+    assert collector.spans.get(timeout=120).trace_id.hex() == TRACE
 
 
 @pytest.mark.parametrize("traceparent", [b"", UNSAMPLED, b"00-nonsense-01", b"\xff\xfe"])
@@ -145,7 +145,7 @@ def test_what_the_api_server_does_not_sample_is_no_span(
     asked = exchange(collector, ALLOWED)
     ask(asked, traceparent)
     ask(asked, SAMPLED)
-    assert collector.spans.get(timeout=30).trace_id.hex() == TRACE
+    assert collector.spans.get(timeout=120).trace_id.hex() == TRACE
     assert collector.spans.empty()
 
 

@@ -58,7 +58,7 @@ class World:
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(240):
         while not true():  # noqa: ASYNC110 - what is waited for is a cache, which nothing announces
             await asyncio.sleep(0.005)
 
