@@ -5,8 +5,8 @@ the bytes that are kept of one object, here those of 2026-11-28:
 
     kind            server or leader                explanations
     Node            393 (NodeLabels)                929
-    Pod             631 (cluster/leader_rows)              1,013
-    PodClique       187 (cluster/leader_rows)              299
+    Pod             631 (leader_rows)               1,013
+    PodClique       187 (leader_rows)               299
     PodGang         534 (StoredGang)                1,043
     PodCliqueSet    737                             817 (SetWithStatus)
     of a request    2,546 (template)
