@@ -55,6 +55,8 @@ class Assumption(Value):
 AS_IT_IS = Assumption()
 SOON = Assumption(free="soon")
 OPENED = Assumption(opened=True)
+EMPTIED = Assumption(free="empty")
+"""No other pods run."""
 EMPTY = Assumption(free="empty", opened=True)
 """No other pods run, and all nodes are ready and open to the gang."""
 

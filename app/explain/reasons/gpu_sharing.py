@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
-from app.explain.reasons.obstacle import Obstacle, obstacle_of
+from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
 from app.explain.reasons.reason import Evidence, Reasons, about, counted, plain
 from app.explain.state.gpu_sharing import without_shares
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
@@ -23,7 +23,7 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
     `pkg/scheduler/plugins/predicates/predicates.go`.
     """
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.lacks_gpu_memory:
+    if not obstacle or Cause.GPU_MEMORY_UNKNOWN not in obstacle.causes:
         return
     text = (
         f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs, so KAI"

@@ -10,9 +10,17 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import BY_KAI, CORDONED, is_selected
-from app.explain.placing.placements import ANY_POOL, EMPTY, OPENED, Assumption, Placements
+from app.explain.placing.placements import (
+    ANY_POOL,
+    EMPTIED,
+    EMPTY,
+    OPENED,
+    Assumption,
+    Placements,
+)
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.obstacle import (
+    Cause,
     Obstacle,
     closed_because,
     obstacle_of,
@@ -43,10 +51,10 @@ from app.facts.labels import KAI_CORDONED, NODE_POOL
 def no_node_matches(gang: Gang) -> Reasons:
     """No node matches what the pods select."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.unmatched or not obstacle.nodes:
+    shape = obstacle.unmatched if obstacle else None
+    if not obstacle or not shape or not obstacle.nodes:
         return
 
-    shape = obstacle.unmatched
     number = counted(obstacle.nodes, "node")
     text = f"No node matches {selector_words(shape)}, which pods select (0 of {number})"
     remedy = _selecting(obstacle, shape)
@@ -62,9 +70,10 @@ def _selecting(obstacle: Obstacle, shape: Shape) -> str:
         for value in sorted({node.labels[key] for node in obstacle.nodes if key in node.labels}):
             words = f"Correct the selector (nodes have {key}={value})"
             demand = _with_selector(obstacle.demand, shape, key, value)
-            if obstacle.as_if(demand):
+            placements = obstacle.gang.placements_of(demand)
+            if placements.now.fits:
                 return words
-            if not later and obstacle.as_if_empty(demand):
+            if not later and placements.under(EMPTIED).fits:
                 later = f"{words}. Then room still has to become free there"
     return later or (
         "Correct the nodeSelector or the node affinity, or ask the platform team for large enough"
@@ -101,7 +110,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
     if not obstacle:
         yield from _tolerated_cordons(gang)
         return
-    if not obstacle.is_closed or obstacle.is_of_pool:
+    if Cause.CLOSED_NODES not in obstacle.causes:
         return
 
     like = [part for part in gang.demand.flat() if part.profile == obstacle.short.profile]
@@ -220,10 +229,10 @@ def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
 def other_resource(gang: Gang) -> Reasons:
     """Devices are free, but another resource is not."""
     obstacle = obstacle_of(gang)
-    if obstacle is None or obstacle.missing_resource is None:
+    if obstacle is None or not obstacle.missing:
         return
 
-    name = obstacle.missing_resource
+    name = obstacle.missing
     short = obstacle.short
     level = level_of(gang, short)
     if name == "pods":
@@ -241,7 +250,7 @@ def other_resource(gang: Gang) -> Reasons:
     )
     evidence = Evidence(gang.ref, f"resources.requests[{name}]", amount(name, asks))
     remedy = f"Request less {_called(name)} per pod: at most {amount(name, most)} {verb} free"
-    if obstacle.is_held_by_others:
+    if obstacle.placements.under(EMPTIED).fits:
         helps, _ = what_frees(gang, list(obstacle.holding(obstacle.open)), short.count)
         remedy = together(remedy, *helps)
 
@@ -327,7 +336,7 @@ _CHOSEN_WITHIN = 60.0
 def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_of_pool or any(queue_missing(gang)):
+    if not obstacle or Cause.OTHER_POOL not in obstacle.causes or any(queue_missing(gang)):
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref

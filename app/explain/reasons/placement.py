@@ -1,5 +1,6 @@
 """Reasons about room on nodes, as KAI counts it. Each remedy is tried in the model first."""
 
+import itertools
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -7,12 +8,14 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.fitness import is_selected
-from app.explain.placing.placements import EMPTY, OPENED, SOON, Assumption, Placements
+from app.explain.placing.packer import Rules
+from app.explain.placing.placements import EMPTIED, EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gpu_sharing import part_words
 from app.explain.reasons.messages import did_you_mean
 from app.explain.reasons.obstacle import (
+    Cause,
     Obstacle,
     obstacle_of,
     selection_words,
@@ -37,6 +40,10 @@ from app.explain.state.amounts import gpus_of, is_device, is_gpu
 from app.explain.state.domains import shared_depth
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
+from app.facts.labels import NODE_POOL
+
+_PLACE = (("pods", 1000),)
+"""What a pod without requests asks for."""
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
@@ -52,25 +59,13 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 def never_fits(gang: Gang) -> Reasons:
     """No domain is large enough, even if it were empty."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_for_ever or _has_another_cause(obstacle):
+    if not obstacle or Cause.TOO_LARGE not in obstacle.causes:
         return
 
-    short = obstacle.short_if_empty
+    short = obstacle.lacking
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
     yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
-
-
-def _has_another_cause(obstacle: Obstacle) -> bool:
-    """Return whether another reason explains better why no domain is large enough."""
-    gang = obstacle.gang
-    if any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts()):
-        return True
-    if gang.whole.is_satisfied:
-        return True
-    if obstacle.unmatched or obstacle.is_bound_for_ever or obstacle.lacks_gpu_memory:
-        return True
-    return obstacle.is_of_pool or obstacle.is_of_shared_domain or obstacle.is_of_sizes
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
@@ -89,7 +84,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     best = placements.under(EMPTY).best
     selection = selection_words(obstacle, short)
     wider = _wider(obstacle)
-    remedy = f"Use smaller or fewer pods{obstacle.beside_size}"
+    remedy = f"Use smaller or fewer pods{_beside_size(obstacle)}"
     if placements.under(replace(EMPTY, without="pods")).fits:
         remedy = (
             "Use fewer pods, or ask the platform team to have nodes take more of them (maxPods)"
@@ -101,6 +96,30 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     room = _room_of(placements, short, best, level, selection)
 
     return room, wider or remedy, "you"
+
+
+def _beside_size(obstacle: Obstacle) -> str:
+    """Return what else is needed besides smaller pods: `, and ...`; "" if nothing."""
+    gang = obstacle.gang
+    small = gang.placements_of(_without_size(obstacle.demand))
+    if small.now.fits:
+        return ""
+    unshared = Assumption(rules=Rules(shared=False))
+    if not small.under(EMPTY).fits and small.under(unshared).fits:
+        return (
+            f", and add {gang.topology.levels[-1].domain} as preferred level to each required one"
+        )
+    return ", and open the nodes there that are closed" if small.under(OPENED).fits else ""
+
+
+def _without_size(demand: Demand) -> Demand:
+    """Return the demand with pods that request nothing."""
+
+    def change(part: Demand) -> Demand:
+        pods = tuple((replace(shape, requests=_PLACE), count) for shape, count in part.pods)
+        return replace(part, pods=pods)
+
+    return demand.changed(change)
 
 
 def _room_of(
@@ -147,7 +166,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             )
             return (
                 text,
-                f"Request at most {amount(name, most)} per pod{obstacle.beside_size}",
+                f"Request at most {amount(name, most)} per pod{_beside_size(obstacle)}",
                 "you",
             )
     return None
@@ -214,15 +233,11 @@ def no_domain_fits(gang: Gang) -> Reasons:
     obstacle = obstacle_of(gang)
     if not obstacle:
         return
-    if obstacle.is_for_ever:
-        yield from _no_room_for_more(obstacle)
-        return
-    if obstacle.chosen and not obstacle.is_bound:
+    if Cause.REST in obstacle.causes:
+        yield _no_room_for_more(obstacle)
+    if Cause.ENDING in obstacle.causes:
         yield _waits_for_ending(obstacle)
-        return
-    if not obstacle.is_held_by_others or obstacle.is_bound or obstacle.is_of_pool:
-        return
-    if obstacle.missing_resource is not None:
+    if Cause.OTHER_PODS not in obstacle.causes:
         return
 
     short = obstacle.short
@@ -242,8 +257,9 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     KAI counts the resources of terminating pods as free when it chooses a domain.
     """
     gang = obstacle.gang
-    ending = [pod for pod in gang.index.terminating if pod.node in obstacle.chosen]
-    where = listed(sorted(obstacle.chosen))
+    chosen = obstacle.placements.now.nodes
+    ending = [pod for pod in gang.index.terminating if pod.node in chosen]
+    where = listed(sorted(chosen))
     pods = counted(ending, "pod there has ended", "pods there have ended")
     text = f"KAI chose {where}, whose terminating pods it counts as free, and waits until {pods}"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
@@ -251,20 +267,17 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     return about(evidence, "NoDomainFits", text, f"Wait until {names} have ended", "wait")
 
 
-def _no_room_for_more(obstacle: Obstacle) -> Reasons:
+def _no_room_for_more(obstacle: Obstacle) -> Reason:
     """The minimum of the gang runs, and nothing has room for the rest, even without other pods."""
     gang = obstacle.gang
     short = obstacle.short
-    if not gang.whole.is_satisfied or obstacle.is_bound_for_ever or obstacle.unmatched:
-        return
-
     text = (
         f"The minimum of {gang.ref.name} runs, but there is no room for {pods_of(short.shapes)}"
         " more next to it, even without other workloads"
     )
     remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
-    yield about(evidence, "NoDomainFits", text, remedy, "platform")
+    return about(evidence, "NoDomainFits", text, remedy, "platform")
 
 
 def _no_room(obstacle: Obstacle, level: str) -> str:
@@ -336,8 +349,13 @@ def resolves_itself(obstacle: Obstacle) -> bool:
 
 def _elsewhere(obstacle: Obstacle) -> str:
     """Return advice about another node pool in which the gang fits; "" if there is none."""
-    pool = next(iter(obstacle.other_pools()), None)
-    if pool is None or obstacle.gang.placed:
+    gang = obstacle.gang
+    if gang.placed or not (gang.pool or gang.index.has_pools):
+        return ""
+    pools = sorted({node.labels.get(NODE_POOL, "") for node in gang.index.nodes} - {gang.pool})
+    fitting = (pool for pool in pools if obstacle.placements.under(Assumption(pool=pool)).fits)
+    pool = next(fitting, None)
+    if pool is None:
         return ""
     if not pool:
         return "Leave the node pool out of the workload and its queue: it fits there"
@@ -374,7 +392,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
     """Return what makes other pods leave: in one domain, if that is enough, or anywhere."""
-    freed = obstacle.domain_that_helps()
+    freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
     missing = max(1, obstacle.short.count - (room.pods if room else 0))
     if not room:
@@ -385,12 +403,35 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
     return what_frees(obstacle.gang, list(obstacle.holding(positions)), missing, where)
 
 
+_MOST_PARTS = 20
+"""Single domains are not tried for gangs with more parts."""
+_MOST_TRIED = 4
+"""How many domains are tried, most promising first."""
+
+
+def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
+    """Return the domain with most room in which other pods hold all of the missing room."""
+    short = obstacle.short
+    like = [part for part in obstacle.demand.flat() if part.profile == short.profile]
+    if len(like) > 1 or len(short.bound) > _MOST_PARTS:
+        return None  # one domain is not enough for all parts, or trying takes too long
+
+    empty = obstacle.gang.placements_of(short).rooms(EMPTIED)
+    large = {room.domain.path for room in empty if room.pods >= short.count}
+    promising = (room for room in obstacle.placements.now.rooms if room.domain.path in large)
+    for room in itertools.islice(promising, _MOST_TRIED):
+        emptied = frozenset(obstacle.usable(room))
+        if obstacle.placements.under(Assumption(emptied=emptied)).fits:
+            return room
+    return None
+
+
 def _wider(obstacle: Obstacle) -> str:
     """Return the next wider level at which the gang fits, as advice; "" if there is none."""
-    short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
+    short = obstacle.lacking
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
-        if obstacle.as_if(replaced(obstacle.demand, short, key=level.key)):
+        if gang.placements_of(replaced(obstacle.demand, short, key=level.key)).now.fits:
             narrow = level_of(gang, short)
             return f'Require "{level.domain}" instead of "{narrow}": it would fit now'
     return ""
@@ -408,9 +449,7 @@ def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
 def bound_to_domain(gang: Gang) -> Reasons:
     """Part of the gang runs, and its domain has no room for the rest, which must join it."""
     obstacle = obstacle_of(gang)
-    if not obstacle or obstacle.is_of_pool or not obstacle.is_bound:
-        return
-    if obstacle.is_for_ever and not obstacle.is_bound_for_ever:
+    if not obstacle or Cause.BOUND not in obstacle.causes:
         return
 
     short = obstacle.short
@@ -466,7 +505,7 @@ def _without_room(obstacle: Obstacle) -> str:
         return "Ask the platform team to open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:
         return "Request fewer pods. Nothing is wrong: the gang has its minimum"
-    if obstacle.gang.anew.under(Assumption(free="empty")).fits:
+    if obstacle.gang.anew.under(EMPTIED).fits:
         return (
             "Restart the gang once another domain has room for all of it, or ask the platform team"
             " for nodes: other workloads hold the room of all other domains now"

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
-from app.explain.placing.placements import EMPTY, OPENED
-from app.explain.reasons.obstacle import Obstacle, obstacle_of
+from app.explain.placing.placements import EMPTIED, EMPTY, OPENED
+from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
 from app.explain.reasons.topology import named_topologies
@@ -55,10 +55,10 @@ def _without_preferred(gang: Gang, name: str) -> str:
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
     """Return the words of the first demand that has a place now, else once pods of others end."""
     for words, demand in options:
-        if obstacle.as_if(demand):
+        if obstacle.gang.placements_of(demand).now.fits:
             return words
     for words, demand in options:
-        if obstacle.as_if_empty(demand):
+        if obstacle.gang.placements_of(demand).under(EMPTIED).fits:
             return f"{words}. Then room still has to become free there"
     return ""
 
@@ -70,7 +70,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     domain, and the domains above then seem to have no room.
     """
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_of_shared_domain:
+    if not obstacle or Cause.SHARED_DOMAIN not in obstacle.causes:
         return
 
     short, remedy = _culprit(obstacle)
@@ -106,7 +106,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
         remedy = f"{each}, and open the nodes there that are closed"
-    return obstacle.short_if_empty, remedy or "Leave out all constraints"
+    return obstacle.lacking, remedy or "Leave out all constraints"
 
 
 def _called(obstacle: Obstacle, part: Demand) -> str:
@@ -126,10 +126,10 @@ def _preferring(demand: Demand, key: str) -> Demand:
 def sizes_differ(gang: Gang) -> Reasons:
     """KAI looks for room as if all pods of a part were as large as the largest."""
     obstacle = obstacle_of(gang)
-    if not obstacle or not obstacle.is_of_sizes or obstacle.is_of_shared_domain:
+    if not obstacle or Cause.SIZES not in obstacle.causes:
         return
 
-    short = obstacle.short_if_empty if obstacle.is_for_ever else obstacle.short
+    short = obstacle.lacking
     where = f"in one {level_of(gang, short)}" if short.key else "for its preferred level"
     text = (
         f"The pods of {_called(obstacle, short)} differ in size, and KAI needs room {where} for"
