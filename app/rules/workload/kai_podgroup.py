@@ -47,6 +47,12 @@ DEFAULT_PRIORITY_CLASSES = {
 """KAI's priority classes by API group and kind of the top owner."""
 
 _FIELDS = ("minMember", "priorityClassName", "preemptibility", "topologyConstraint")
+_CONSTRAINT = "spec/topologyConstraint"
+"""The entry of `COPIED` that says that this program wrote the constraint of a PodGroup."""
+_TOPOLOGY_ANNOTATIONS = (
+    f"annotations/{TOPOLOGY_REQUIRED}",
+    f"annotations/{TOPOLOGY_PREFERRED}",
+)
 _OF_CONSTRAINT = ("topology", "requiredTopologyLevel", "preferredTopologyLevel")
 _MAPS = ("labels", "annotations")
 
@@ -109,19 +115,22 @@ def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conven
     never comes from the Pod.
     """
     owner = sources.common_owner
+    spec = _spec(group, sources, conventions)
     return {
         "apiVersion": POD_GROUP.api_version(),
         "kind": POD_GROUP.kind,
         "metadata": {
             "name": group.pod_group_name,
-            **_metadata(group, sources, conventions.keys),
+            **_metadata(group, sources, conventions.keys, spec),
             "ownerReferences": [] if owner is None else [dict(owner)],
         },
-        "spec": _spec(group, sources, conventions),
+        "spec": spec,
     }
 
 
-def _metadata(group: DefinedGroup, sources: Sources, keys: LabelKeys) -> dict[str, dict[str, str]]:
+def _metadata(
+    group: DefinedGroup, sources: Sources, keys: LabelKeys, spec: JsonMap
+) -> dict[str, dict[str, str]]:
     owner = sources.owner
     pod = sources.pod
     labels = {
@@ -137,6 +146,7 @@ def _metadata(group: DefinedGroup, sources: Sources, keys: LabelKeys) -> dict[st
     copied = [
         *(f"labels/{key}" for key in sorted(labels)),
         *(f"annotations/{key}" for key in sorted(annotations)),
+        *([_CONSTRAINT] if "topologyConstraint" in spec else []),
     ]
 
     return {
@@ -298,7 +308,8 @@ def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     creation, the queue and node pool of a PodGroup belong to KAI's queue assigner and to
     administrators. So does its project, which determines the queue if no queue label was copied. If
     `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two. A
-    preemptibility that another writer has set is kept unless a label names another one.
+    preemptibility that another writer has set is kept unless a label names another one, and so is a
+    topologyConstraint unless the Workload or the top owner has one, as in KAI since 0.16.1.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):
@@ -340,9 +351,13 @@ def _spec_difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Obje
     kept = set()
     if current.get("minSubGroup") is not None:
         kept.add("minMember")
-    was_copied = f"labels/{keys.preemptibility}" in _copies(stored)
-    if not values.get("preemptibility") and not was_copied:
+    copies = _copies(stored)
+    if not values.get("preemptibility") and f"labels/{keys.preemptibility}" not in copies:
         kept.add("preemptibility")
+    # releases before 0.10 noted only the annotations that they copied
+    was_ours = {_CONSTRAINT, *_TOPOLOGY_ANNOTATIONS}.intersection(copies)
+    if not values.get("topologyConstraint") and not was_ours:
+        kept.add("topologyConstraint")
     spec = {
         field: values.get(field)
         for field in _FIELDS

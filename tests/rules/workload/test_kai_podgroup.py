@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from app.rules.workload.groups import DefinedGroup, MetadataLayer
 from app.rules.workload.kai_podgroup import (
     COPIED,
+    TOPOLOGY_REQUIRED,
     WORKLOAD_GROUP,
     Conventions,
     LabelKeys,
@@ -73,7 +74,7 @@ def test_a_podgroup_whole() -> None:
                 "user": "eve@example.com",
                 "kai.scheduler/topology-preferred-placement": "host",
                 "grove.io/workload-group": "w/g/0",
-                "grove.io/copied-metadata": "labels/kai.scheduler/queue,labels/team,labels/user,annotations/kai.scheduler/topology-preferred-placement,annotations/user,annotations/x",
+                "grove.io/copied-metadata": "labels/kai.scheduler/queue,labels/team,labels/user,annotations/kai.scheduler/topology-preferred-placement,annotations/user,annotations/x,spec/topologyConstraint",
             },
             "ownerReferences": [OWNER],
         },
@@ -295,7 +296,12 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
         pytest.param({}, {}, id="in step"),
         pytest.param({"minimum": 5}, {"spec": {"minMember": 5}}, id="another minimum"),
         pytest.param(
-            {"topology_key": ""}, {"spec": {"topologyConstraint": None}}, id="no topology any more"
+            {"topology_key": ""},
+            {
+                "metadata": {"annotations": {COPIED: "labels/had"}},
+                "spec": {"topologyConstraint": None},
+            },
+            id="no topology any more",
         ),
         pytest.param(
             {"layer": MetadataLayer({"l": "1"}, {"kai.scheduler/topology": "t"})},
@@ -304,7 +310,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
                     "labels": {"l": "1", "had": None},
                     "annotations": {
                         "kai.scheduler/topology": "t",
-                        COPIED: "labels/l,annotations/kai.scheduler/topology",
+                        COPIED: "labels/l,annotations/kai.scheduler/topology,spec/topologyConstraint",
                     },
                 },
                 "spec": {"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}},
@@ -322,7 +328,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
                 "metadata": {
                     "annotations": {
                         "kai.scheduler/topology-preferred-placement": "host",
-                        COPIED: "labels/had,annotations/kai.scheduler/topology-preferred-placement",
+                        COPIED: "labels/had,annotations/kai.scheduler/topology-preferred-placement,spec/topologyConstraint",
                     }
                 },
                 "spec": {
@@ -337,7 +343,12 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
         ),
         pytest.param(
             {"layer": NOTHING},
-            {"metadata": {"labels": {"had": None}, "annotations": {COPIED: ""}}},
+            {
+                "metadata": {
+                    "labels": {"had": None},
+                    "annotations": {COPIED: "spec/topologyConstraint"},
+                }
+            },
             id="a label that is gone there goes here; those of others stay",
         ),
         pytest.param(
@@ -345,7 +356,7 @@ def test_a_podgroup_of_pods_without_a_common_owner_has_none() -> None:
             {
                 "metadata": {
                     "annotations": {
-                        COPIED: f"labels/had,labels/{POOL},labels/{QUEUE},labels/project"
+                        COPIED: f"labels/had,labels/{POOL},labels/{QUEUE},labels/project,spec/topologyConstraint"
                     }
                 }
             },
@@ -397,6 +408,46 @@ def test_the_preemptibility_that_somebody_else_has_set_stays(value: str) -> None
 def test_the_preemptibility_of_a_label_goes_with_it() -> None:
     patch = difference(desired(LABELLED), desired(replace(LABELLED, layer=NOTHING)), LabelKeys())
     assert patch["spec"] == {"preemptibility": None}
+
+
+PLACED_BY_OTHERS = {"topology": "other", "requiredTopologyLevel": "block"}
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        pytest.param(NOTHING, id="nothing"),
+        pytest.param(MetadataLayer({"app": "x"}, {}), id="labels"),
+    ],
+)
+def test_a_constraint_of_another_writer_stays(layer: MetadataLayer) -> None:
+    without = desired(DefinedGroup("w", "g", 4, layer))
+    stored = {**without, "spec": {**without["spec"], "topologyConstraint": PLACED_BY_OTHERS}}
+    assert difference(stored, without, LabelKeys()) == {}
+    more = desired(DefinedGroup("w", "g", 5, layer))
+    assert difference(stored, more, LabelKeys()) == {"spec": {"minMember": 5}}
+
+
+def test_the_constraint_of_the_workload_replaces_that_of_another_writer_and_goes_with_it() -> None:
+    group = DefinedGroup("w", "g", 4, NOTHING)
+    without = desired(group)
+    stored = {**without, "spec": {**without["spec"], "topologyConstraint": PLACED_BY_OTHERS}}
+    ours = desired(replace(group, topology_key="rack"))
+    patch = difference(stored, ours, LabelKeys())
+    assert patch["spec"]["topologyConstraint"] == {
+        "topology": "grove-topology",
+        "requiredTopologyLevel": "rack",
+    }
+    assert difference(ours, without, LabelKeys())["spec"] == {"topologyConstraint": None}
+
+
+def test_a_constraint_that_an_earlier_release_copied_from_annotations_goes_with_them() -> None:
+    group = DefinedGroup("w", "g", 4, MetadataLayer({}, {TOPOLOGY_REQUIRED: "rack"}))
+    stored = desired(group)
+    annotations = stored["metadata"]["annotations"]
+    annotations[COPIED] = annotations[COPIED].replace(",spec/topologyConstraint", "")
+    patch = difference(stored, desired(replace(group, layer=NOTHING)), LabelKeys())
+    assert patch["spec"] == {"topologyConstraint": None}
 
 
 def test_fields_of_a_constraint_that_are_not_known_stay() -> None:
