@@ -449,7 +449,7 @@ WORDS = (
     Row(
         "KueueMayEvict",
         "it was evicted before, and its pods are not ready yet",
-        {**opened(RESERVED, LATE, NOT_READY, requeues=2, flavors=("h100",)), **behind()},
+        opened(RESERVED, LATE, NOT_READY, requeues=2, cluster_queue="team-a", flavors=("h100",)),
         "Kueue admitted it (5 minutes ago) in queue lab (ClusterQueue team-a, flavor h100), and evicts it if its pods are not all ready in time; it has evicted it 2 times before",
         "platform",
         opened(RESERVED, LATE, replace(NOT_READY, holds=True), requeues=2),
