@@ -93,6 +93,17 @@ class Users:
         return used, len(self.client.calls) - before
 
 
+async def waits(users: Users, count: int) -> list[float]:
+    """How long the claim "used" counts as used without another list, so many times."""
+    found = []
+    for _ in range(count):
+        begun = users.now
+        while (await users.use("used"))[1] == 0:
+            users.now += 0.25
+        found.append(users.now - begun)
+    return found
+
+
 async def test_claims_and_templates_that_pods_use_are_known_from_one_list() -> None:
     template = {"name": "mnnvl", "resourceClaimTemplateName": "template"}
     claim = {"name": "mnnvl", "resourceClaimName": "used"}
@@ -115,14 +126,18 @@ async def test_that_none_uses_a_claim_is_known_for_five_seconds() -> None:
 async def test_a_claim_in_use_counts_as_used_for_longer_and_longer() -> None:
     users = Users(pod("a", "ns", {"name": "mnnvl", "resourceClaimName": "used"}))
     assert await users.use("used") == (True, 1)
-    waits = []
-    for _ in range(8):
-        begun = users.now
-        while (await users.use("used"))[1] == 0:
-            users.now += 0.25
-        waits.append(users.now - begun)
-    assert waits == [22.5, 45.0, 90.0, 180.0, 360.0, 450.0, 450.0, 450.0]
-    assert max(waits) <= MOST_UNCHANGED_SECONDS
+    found = await waits(users, 8)
+    assert found == [22.5, 45.0, 90.0, 180.0, 360.0, 450.0, 450.0, 450.0]
+    assert max(found) <= MOST_UNCHANGED_SECONDS
+
+
+async def test_once_other_claims_are_used_they_are_looked_for_often_again() -> None:
+    users = Users(pod("a", "ns", {"name": "mnnvl", "resourceClaimName": "used"}))
+    await users.use("used")
+    assert await waits(users, 3) == [22.5, 45.0, 90.0]
+    template = {"name": "mnnvl", "resourceClaimTemplateName": "template"}
+    await users.client.create(POD, pod("b", "ns", template), "ns")
+    assert await waits(users, 3) == [180.0, 22.5, 45.0]
 
 
 async def test_what_was_read_in_an_earlier_term_is_forgotten() -> None:

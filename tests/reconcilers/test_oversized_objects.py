@@ -73,6 +73,18 @@ async def test_an_object_is_named_once_in_half_an_hour_and_no_more_once_it_is_sm
     assert await world.look() == [("large", 2)]
 
 
+async def test_an_object_that_was_small_meanwhile_is_named_again_at_once() -> None:
+    world = World(pcs("large", MOST_PARTS + 1))
+    assert await world.look() == [("large", 1)]
+    sizes = world.stores[SETS].too_large
+    listed = dict(sizes)
+    for large, count in (({}, 1), (listed, 2), (listed, 2)):
+        world.now += LOOK_SECONDS
+        sizes.clear()
+        sizes.update(large)
+        assert await world.look() == [("large", count)]
+
+
 async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
     world = World(pcs("large", MOST_PARTS + 1))
     stored = world.stores[SETS].get("ns", "large")

@@ -497,7 +497,7 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
 @pytest.mark.parametrize(
     ("obj", "known", "mode", "pods"),
     [
-        pytest.param(clique(), pcs(200), "shared", None, id="201 pods are fine"),
+        pytest.param(clique(), pcs(255), "shared", None, id="256 pods are fine"),
         pytest.param(clique(), pcs(256), "shared", 257, id="257 pods of a replica are too many"),
         pytest.param(
             clique(),
