@@ -148,7 +148,7 @@ class LabelFamily(Value):
 
 
 CLOUDS = (
-    LabelFamily("AWS", tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in range(1, 6))),
+    LabelFamily("AWS", tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in range(1, 5))),
     LabelFamily(
         "Google Cloud",
         ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock"),
@@ -177,13 +177,28 @@ CLOUDS = (
             for level in ("hpc_island", "network_block", "local_block")
         ),
     ),
+    LabelFamily(
+        "Oracle Cloud",
+        ("oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"),
+    ),
+    LabelFamily(
+        "Nebius",
+        tuple(
+            f"topology.nebius.com/{level}"
+            for level in ("gpu-cluster-id", "tier-2", "tier-1", "tier-0")
+        ),
+    ),
+    LabelFamily("Crusoe", ("crusoe.ai/ib.partition.id", "crusoe.ai/pod.id")),
 )
-"""The labels of cloud providers that can be levels.
+"""The labels of cloud providers that can be levels. Azure and Lambda document none.
 
-Sources: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-topology.html,
+Sources: https://docs.aws.amazon.com/eks/latest/userguide/ml-workload-topology.html,
 https://cloud.google.com/ai-hypercomputer/docs/workloads/schedule-gke-workloads-tas,
 https://docs.coreweave.com/products/networking/hpc-interconnect/infiniband-roce-labels,
-https://github.com/oracle-quickstart/oci-hpc-oke.
+https://github.com/oracle-quickstart/oci-hpc-oke (docs/using-rdma-network-locality-...),
+https://github.com/NVIDIA/topograph/blob/v1.0.0/docs/reference/node-labels.md (rack of Oracle),
+https://github.com/nebius/soperator/blob/c238d993/internal/consts/label.go, and
+https://docs.nvidia.com/topograph/providers/crusoe.
 """
 
 _TOPOGRAPH = (

@@ -49,6 +49,7 @@ def test_the_problem_of_a_level_names_them() -> None:
 AWS = "topology.k8s.aws/network-node-layer-"
 GOOGLE = "cloud.google.com/gce-topology-"
 CORE = "backend.coreweave.cloud/"
+NEBIUS = "topology.nebius.com/"
 ORACLE = "oci.oraclecloud.com/rdma."
 
 
@@ -75,6 +76,26 @@ ORACLE = "oci.oraclecloud.com/rdma."
             [f"{ORACLE}local_block_id", f"{ORACLE}network_block_id"],
             f"block={ORACLE}network_block_id rack={ORACLE}local_block_id",
             id="Oracle Cloud without the island",
+        ),
+        pytest.param(
+            ["oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"],
+            "block=oci.oraclecloud.com/host.network_block_id rack=oci.oraclecloud.com/host.rack_id",
+            id="Oracle Cloud without RDMA labels",
+        ),
+        pytest.param(
+            [f"{AWS}{layer}" for layer in (4, 3, 2, 1)],
+            f"zone={AWS}1 datacenter={AWS}2 block={AWS}3 rack={AWS}4",
+            id="AWS with four layers",
+        ),
+        pytest.param(
+            [f"{NEBIUS}tier-0", f"{NEBIUS}tier-1", f"{NEBIUS}tier-2", f"{NEBIUS}gpu-cluster-id"],
+            f"zone={NEBIUS}gpu-cluster-id datacenter={NEBIUS}tier-2 block={NEBIUS}tier-1 rack={NEBIUS}tier-0",
+            id="Nebius",
+        ),
+        pytest.param(
+            ["crusoe.ai/pod.id", "crusoe.ai/ib.partition.id", "nvidia.com/gpu.clique"],
+            "block=crusoe.ai/ib.partition.id rack=crusoe.ai/pod.id",
+            id="Crusoe",
         ),
         pytest.param(
             [f"{TIER}0", f"{TIER}1", f"{AWS}1"],
