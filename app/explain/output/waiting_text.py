@@ -107,6 +107,18 @@ def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
         return f"what waits {where} is not known: PodCliqueSets can't be read{helps}"
     if "sets" in facts.skipped:
         return f"what waits {where} is not known: there is no PodCliqueSet in these files"
+    others = [
+        pod
+        for pod in facts.pods
+        if pod.is_alive and not pod.node and namespace in ("", pod.namespace)
+    ]
+    if others:
+        first = min(others, key=lambda pod: pod.key)
+        are = counted(others, "other pod is", "other pods are")
+        return (
+            f"no workload with GPUs waits {where}; {are} pending:"
+            f" grove-admission explain pod/{first.name} -n {first.namespace}"
+        )
     return f"there is no workload {where}" + ("; -A lists all namespaces" if namespace else "")
 
 

@@ -128,10 +128,14 @@ def _ready_words(known: Standing) -> str:
     unseen = known.total - len(known.nodes)
     well = min(len(known.ready), known.total - len(lacking))
     names = f", not {listed(lacking)}" if lacking else ""
-    words = f"{well} of {counted(known.total, 'node')} {'is' if well == 1 else 'are'} ready{names}"
+    words = f"{well} of {counted(known.total, 'node')} {_are(well, known.total)} ready{names}"
     if unseen > 0 and known.domain.number:
         words += f"; {unseen} more {'has' if unseen == 1 else 'have'} no pod of it"
     return words
+
+
+def _are(well: int, total: int) -> str:
+    return "is" if well == 1 or total == 1 else "are"
 
 
 def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
@@ -208,11 +212,19 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
     if broken:
         states = listed(f"{pod.name} ({listed(pod.waiting) or pod.phase})" for pod in broken)
         first = broken[0]
-        log = f"kubectl logs -n {first.namespace} {first.name}"
         said = state_words(index, first)
+        remedy = (
+            "Ask the platform team to read the log of the daemon pod:"
+            f" kubectl logs -n {first.namespace} {first.name}"
+        )
+        if not first.has_started:
+            remedy = (
+                "Ask the platform team to find out why the daemon pod does not start:"
+                f" kubectl describe pod -n {first.namespace} {first.name}"
+            )
         return (
             f". Daemon pods that don't run: {states}{f'; {said}' if said else ''}",
-            f"Ask the platform team to read the log of the daemon pod: {log}",
+            remedy,
             "platform",
         )
     if len(there) == len(nodes) and there:

@@ -19,7 +19,7 @@ def gang_split(gang: Gang) -> Reasons:
         minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
         text = (
             f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {len(member.placed)} run, and it places the other {counted(rest, 'pod')} one by one"
+            f" {counted(member.placed, 'runs', 'run')}, and it places the other {counted(rest, 'pod')} one by one"
             " where there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))

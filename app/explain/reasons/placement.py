@@ -22,7 +22,7 @@ from app.explain.reasons.obstacle import (
     selector_words,
     selects,
 )
-from app.explain.reasons.queue import evicting, losing_against
+from app.explain.reasons.queue import evicting, fair_share, losing_against
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -334,12 +334,25 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
     """Return what helps against pods that hold the room, soonest first, and who can act."""
-    itself = [each for each in (_ending(obstacle), evicting(_evicted_for(obstacle))) if each]
-    now = [each for each in (_wider(obstacle), _elsewhere(obstacle)) if each]
+    evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
+    itself = [each for each in (_ending(obstacle), *evicts) if each]
+    now = [each for each in (_wider(obstacle), _elsewhere(obstacle), _unselected(obstacle)) if each]
     waits, who = _freeing(obstacle)
     if itself:
         waits, who = [], "wait"
     return together(*itself, *now, *waits), "you" if now else who
+
+
+def _reclaiming(obstacle: Obstacle) -> str:
+    """Return that KAI may reclaim the room from other queues for the gang, else ""."""
+    facts = obstacle.gang.facts
+    if {"queues", "pod_groups", "priorities"} & (facts.unseen.keys() | facts.skipped):
+        return ""
+    found = next(fair_share(obstacle.gang), None)
+    if found is None:
+        return ""
+    queues = listed(ref.name for ref in found.objects)
+    return f"Wait: KAI may evict pods of queue {queues}, which is above its fair share, for it"
 
 
 def resolves_itself(obstacle: Obstacle) -> bool:
@@ -360,6 +373,22 @@ def _elsewhere(obstacle: Obstacle) -> str:
     if not pool:
         return "Leave the node pool out of the workload and its queue: it fits there"
     return f'Use node pool "{pool}" and a queue in it, if a scheduler serves it: it fits there'
+
+
+def _unselected(obstacle: Obstacle) -> str:
+    """Return advice about nodes that the pods don't select, if they would fit there; else ""."""
+    chosen = [selector_words(shape) for shape, _ in obstacle.demand.shapes if selects(shape)]
+    if not chosen or obstacle.gang.placed:
+        return ""
+
+    def anywhere(part: Demand) -> Demand:
+        runs = ((replace(shape, selector=(), affinity=()), count) for shape, count in part.pods)
+        return replace(part, pods=tuple(runs))
+
+    if not obstacle.as_if(obstacle.demand.changed(anywhere)):
+        return ""
+    names = listed(dict.fromkeys(chosen))
+    return f"If the pods may run elsewhere, remove the selector {names}: they would fit now"
 
 
 def _ending(obstacle: Obstacle) -> str:

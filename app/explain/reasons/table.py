@@ -78,6 +78,15 @@ def _has_volumes(gang: Gang) -> bool:
     return any(pod.volumes for pod in gang.waiting)
 
 
+def _pods_wait(gang: Gang) -> bool:
+    return bool(gang.waiting)
+
+
+def _nothing_waits(gang: Gang) -> bool:
+    """No pod waits: what the kubelet rejected was not created again."""
+    return not gang.waiting
+
+
 def _near_constraints(gang: Gang) -> bool:
     """The line tells what KAI does with other gangs too, so their constraints count as well."""
     return gang.is_constrained() or gang.index.has_constraints
@@ -124,7 +133,7 @@ RULES: tuple[Rule, ...] = (
     Rule(gates.workload_missing, ("pods", "workloads", "workload_groups"), _references),
     Rule(gates.pod_group_missing, ("pods", "pod_groups"), _named, "WorkloadMissing"),
     Rule(gates.opt_out_without_effect, ("pods", "pod_groups"), Gang.may_wait),
-    Rule(pod_starts.kubelet_rejects, ("pods",), named="KubeletRefuses"),
+    Rule(pod_starts.kubelet_rejects, ("pods",), _nothing_waits, "KubeletRefuses"),
     Rule(missing_pods.gang_incomplete, ("pods", "cliques"), Gang.may_wait),
     Rule(
         missing_pods.group_incomplete,
@@ -179,6 +188,7 @@ RULES: tuple[Rule, ...] = (
     Rule(queue.preemption_delay, ("pod_groups",), _grouped),
     Rule(nodes.nodes_unfit, ROOMS, Gang.may_wait),
     Rule(scaling.no_node_group_helps, ("pods", "events"), Gang.may_wait),
+    Rule(pod_starts.kubelet_rejects, ("pods",), _pods_wait, "KubeletRefuses"),
     Rule(claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),
     Rule(claims.not_in_pods_of_units, ("pods",), named="ClaimNotInjected"),
     Rule(claims.claim_not_injected, ("sets", "cliques", "pods"), _of_set),

@@ -97,7 +97,8 @@ def pods_not_created(gang: Gang) -> Reasons:
     meaning, remedy, who = what_creates(event.about, words)
     text = f"{gang.ref} has no pods. {said}{meaning}"
     if gang.pods:
-        text = f"Not all pods of {gang.ref.name} could be created. {said}{meaning}"
+        workload = next((pod.made_for[0] for pod in gang.pods if pod.made_for), gang.ref)
+        text = f"Not all pods of {workload} could be created. {said}{meaning}"
     evidence = Evidence(event.about, f"event {event.reason}", event.message)
     objects = (gang.ref,)
     yield about(evidence, "PodsNotCreated", text, remedy, who, objects=objects)

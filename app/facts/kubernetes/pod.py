@@ -270,6 +270,11 @@ class Pod(Namespaced):
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def has_started(self) -> bool:
+        """Whether a container of it has run, so that it has a log."""
+        return self.phase != "Pending" or any(container.restarts for container in self.stalled)
+
+    @property
     def is_alive(self) -> bool:
         """Whether it has neither ended nor is being deleted."""
         return not self.finished and self.deleting is None

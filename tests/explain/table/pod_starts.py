@@ -128,7 +128,7 @@ STARTING = (
                 warned(CLIQUE, "uid-workers", "FailedCreate", "exceeded quota: gpus", "grove"),
             ),
         },
-        f"Not all pods of llm-0 could be created. About {CLIQUE}, grove says: exceeded quota: gpus"
+        f"Not all pods of PodGang llm-0 could be created. About {CLIQUE}, grove says: exceeded quota: gpus"
         " (30 seconds ago)",
         "you",
         {
@@ -150,7 +150,7 @@ STARTING = (
                 warned(CLIQUE, "uid-workers", "FailedCreate", "failed calling webhook x", "grove"),
             ),
         },
-        f"Not all pods of llm-0 could be created. About {CLIQUE}, grove says: failed calling"
+        f"Not all pods of PodGang llm-0 could be created. About {CLIQUE}, grove says: failed calling"
         " webhook x (30 seconds ago)",
         "platform",
         {
