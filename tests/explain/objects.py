@@ -24,7 +24,7 @@ from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue, KueueWorkload
 from app.facts.kubernetes.node import Node
-from app.facts.kubernetes.pod import Pod, PodClaim, Shape
+from app.facts.kubernetes.pod import OTHER_GROUP, RUNS, Pod, PodClaim, Shape, Stalled
 from app.facts.kubernetes.selectors import Requirement, Term
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass, Workload, WorkloadGroup
@@ -145,6 +145,8 @@ def node(fact: Node) -> Object:
         "pods": str(fact.allocatable["pods"] // 1000)
     }
     ready = {"type": "Ready", "status": "True" if fact.ready else "False"}
+    if fact.lost_at is not None:
+        ready["lastTransitionTime"] = stamp(fact.lost_at)
     status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
     return made(
         "v1",
@@ -691,6 +693,19 @@ def sharing(part: GpuPart | None) -> Object:
     return {**asked, "gpu-fraction-num-devices": str(part.devices)}
 
 
+def container_status(fact: Stalled) -> Object:
+    state: Object = {"waiting": {"reason": fact.reason, "message": fact.message}}
+    if fact.reason == RUNS:
+        since = {} if fact.since is None else time_of(fact.since)
+        state = {"running": {"startedAt": since.get("creationTimestamp")}}
+    status: Object = {"name": fact.name, "state": state, "restartCount": fact.restarts}
+    if fact.ended == "OOMKilled":
+        status["lastState"] = {"terminated": {"reason": fact.ended, "exitCode": 137}}
+    elif fact.ended:
+        status["lastState"] = {"terminated": {"exitCode": int(fact.ended.rpartition(" ")[2])}}
+    return status
+
+
 def pod(fact: Pod) -> Object:
     spec = pod_spec(fact.shape, fact.claims) | {
         "schedulerName": fact.scheduler,
@@ -716,14 +731,23 @@ def pod(fact: Pod) -> Object:
         for c in fact.claims
         if c.template and c.claim
     ]
+    named = {each.reason for each in fact.stalled if not each.init}
     containers = [
-        {"name": "main", "state": {"waiting": {"reason": reason}}} for reason in fact.waiting
+        {"name": "main", "state": {"waiting": {"reason": reason}}}
+        for reason in fact.waiting
+        if reason not in named
     ]
-    status = {
+    init = [container_status(each) for each in fact.stalled if each.init]
+    containers += [container_status(each) for each in fact.stalled if not each.init]
+    status: Object = {
         "phase": fact.phase,
         "resourceClaimStatuses": generated,
         "containerStatuses": containers,
     }
+    status |= {"initContainerStatuses": init} if init else {}
+    if fact.failure:
+        reason, _, message = fact.failure.partition(": ")
+        status |= {"reason": reason, "message": message}
     if fact.unscheduled and fact.said_at is not None:
         at = time_of(fact.said_at)["creationTimestamp"]
         words = {"reason": "Unschedulable", "message": fact.unscheduled}
@@ -747,6 +771,7 @@ def pod(fact: Pod) -> Object:
             **({"pod-group-name": fact.group} if fact.group else {}),
             **(OPTED_OUT_AND_MARKED if fact.skipped else {}),
             **sharing(fact.shape.part),
+            **({OTHER_GROUP: fact.other_group} if fact.other_group else {}),
         },
         **time_of(fact.created),
     }

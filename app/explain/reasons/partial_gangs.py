@@ -19,8 +19,8 @@ def gang_split(gang: Gang) -> Reasons:
         minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
         text = (
             f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {counted(member.placed, 'runs', 'run')}, and it places the other {counted(rest, 'pod')} one by one"
-            " where there is room"
+            f" {counted(member.placed, 'runs', 'run')}, and it places the other"
+            f" {counted(rest, 'pod')} one by one where there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"

@@ -385,7 +385,8 @@ def _unselected(obstacle: Obstacle) -> str:
         runs = ((replace(shape, selector=(), affinity=()), count) for shape, count in part.pods)
         return replace(part, pods=tuple(runs))
 
-    if not obstacle.as_if(obstacle.demand.changed(anywhere)):
+    demand = obstacle.demand.changed(anywhere)
+    if not obstacle.gang.placements_of(demand).now.fits:
         return ""
     names = listed(dict.fromkeys(chosen))
     return f"If the pods may run elsewhere, remove the selector {names}: they would fit now"

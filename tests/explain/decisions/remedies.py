@@ -346,6 +346,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"make the workload preemptible", _preemptible),
     (r"^Correct the nodeSelector or the node affinity, or ask", _label_alike),
     (r"correct the selector$", _select_all),
+    (r"^If the pods may run elsewhere, remove the selector", _select_all),
     (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"^Leave the node pool out of", _out_of_pool),
     (r"^Label the workload kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),

@@ -43,7 +43,9 @@ def starting(*stalled: Stalled, **changes: Any) -> tuple[Pod, ...]:
 
 def running(*stalled: Stalled) -> tuple[Pod, ...]:
     on_nodes = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
-    return tuple(replace(each, phase="Running", stalled=stalled) for each in on_nodes)
+    reasons = tuple(container.reason for container in stalled)
+    made = {"phase": "Running", "stalled": stalled, "waiting": reasons}
+    return tuple(replace(each, **made) for each in on_nodes)
 
 
 def of_clique(*made: Pod) -> tuple[Pod, ...]:
