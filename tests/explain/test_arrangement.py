@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.explain.placing.arrangement import Exhausted, Search
+from app.explain.placing.arrangement import MOST_PODS, Exhausted, Search
 from app.explain.placing.demand import Demand, Ground
 from app.explain.state.index import Index
 from tests.explain import fleet
@@ -43,3 +43,17 @@ def test_that_there_is_no_place_is_certain_only_if_everything_was_tried() -> Non
     assert search(10_000, eight=NODES + 1).find() is None
     with pytest.raises(Exhausted):
         search(NODES, eight=NODES, six=1).find()
+
+
+def test_the_most_pods_have_places_in_parts_of_parts_of_as_many_demands() -> None:
+    """No depth of calls bounds the search: each pod is in a part of a part of its own demand."""
+    index = Index(facts())
+    domains = index.domains(fleet.KEYS)
+    one = shape(1)
+    ground = Ground(domains, (GPU,), index.free((GPU,)), {one: [True] * NODES})
+    zone, rack, host = fleet.KEYS
+    clique = Demand("clique", host, pods=((one, 1),))
+    gang = Demand("gang", zone, parts=(Demand("group", rack, parts=(clique,)),))
+    found = Search([(ground, gang)] * MOST_PODS, 1_000_000).find()
+    assert found is not None
+    assert [len(nodes) for nodes in found] == [1] * MOST_PODS

@@ -4,8 +4,9 @@ The search first places them as KAI would, which is quick. If that fails, it tri
 which is only possible for few pods. So a placement that is found is always real, and "there is no
 placement" is either certain or marked as uncertain.
 
-The second search is needed: without it, what-if is wrong about 6 of 200 small random clusters and
-uncertain about 71 (tests/explain/whatif/test_brute_force.py).
+The second search is needed: without it, the answer about a recorded cluster is uncertain
+(tests/explain/whatif/test_recordings.py), and those about 35 of 200 small random ones are uncertain
+or wrong (tests/explain/whatif/test_brute_force.py).
 
 In every placement, a part with a required level goes into one domain of that level, and into a
 domain where its pods already run, if any run. Preferred levels only decide which domains are tried
@@ -13,23 +14,26 @@ first. Parts with a constraint only get nodes that have the labels of all levels
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import zip_longest
 from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.placing.demand import Board, Demand, Ground, Taker, Vector, fullest_first, sum_of
 from app.explain.placing.packer import Packer, Rules
 from app.explain.state.domains import Domain, Domains
 from app.explain.state.gpu_sharing import Shares
+from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.pod import Shape
 
 # Search for any placement.
 
 
 MOST_PODS = 100
-"""The most pods that are searched for in this way: each may add a level of recursion."""
+"""The most pods that are searched for in this way."""
 
 _MOST_TAKERS = 300
 """The most nodes that are tried for pods of one shape. If more have room, the fullest are tried."""
@@ -40,13 +44,43 @@ _ONE_SEARCH = 2_000_000
 Placing = tuple[Ground, Demand]
 """A demand, and the ground on which it is to be placed."""
 
-Ways = Iterator[None]
-"""The ways to place something. At each step, it is placed in one way, until the next step.
 
-An iterator that waits at a step remembers the alternatives that were not tried. With plain
-recursion, everything that is placed would stay on the call stack: 100 pods in nested parts would
-exceed Python's recursion limit.
-"""
+class ToPlace(Value):
+    """A demand that needs a place in a domain of `scope`."""
+
+    ground: Ground
+    demand: Demand
+    scope: Domain
+    number: int | None = None
+    """The number of a whole demand. None for its parts."""
+
+
+class ToFill(Value):
+    """Pods of one shape that need places on nodes."""
+
+    left: int
+    """The number of pods that have no place yet."""
+    able: Sequence[Taker]
+    """The nodes that may take them, each with how many."""
+    asks: Vector
+    part: GpuPart | None
+    room: Sequence[int]
+    """The room on the nodes from each position of `able` on."""
+    start: int = 0
+    """The position in `able` of the next node to be tried."""
+
+
+class ToLook(Value):
+    """Pods of one shape, for which nodes must be looked at first."""
+
+    ground: Ground
+    shape: Shape
+    count: int
+    nodes: Sequence[int]
+
+
+Agenda = tuple[ToPlace | ToLook | ToFill, "Agenda"] | None
+"""What still needs a place, the next first."""
 
 
 class Exhausted(Exception):
@@ -77,59 +111,80 @@ class Search(Board):
         """
         if sum(demand.count for _, demand in self._pairs) > MOST_PODS:
             raise Exhausted
-        for _ in self._from(0):
-            bounds = itertools.pairwise([*self._starts, self.mark])
-            return [self.used(start, end) for start, end in bounds]
+        agenda: Agenda = None
+        for number, (ground, demand) in reversed(list(enumerate(self._pairs))):
+            agenda = ToPlace(ground, demand, ground.domains.everywhere, number), agenda
+        # the ways that were begun, and not tried to the end
+        begun = [self._ways(agenda)]
+        while begun:
+            for left in begun[-1]:
+                if left is None:
+                    bounds = itertools.pairwise([*self._starts, self.mark])
+                    return [self.used(start, end) for start, end in bounds]
+                begun.append(self._ways(left))
+                break
+            else:
+                begun.pop()
         if self._is_cut:
             raise Exhausted
         return None
 
-    def _from(self, number: int) -> Ways:
-        """Place this demand and all later ones."""
-        if number == len(self._pairs):
-            yield
+    def _ways(self, agenda: Agenda) -> Iterator[Agenda]:
+        """Do the next step of an agenda in each way, and yield what is left then.
+
+        What a way has placed is undone before the next way.
+        """
+        assert agenda is not None
+        step, rest = agenda
+        match step:
+            case ToPlace():
+                yield from self._place(step, rest)
+            case ToLook():
+                yield self._look_for(step), rest
+            case ToFill():
+                yield from self._fill(step, rest)
+
+    def _place(self, step: ToPlace, rest: Agenda) -> Iterator[Agenda]:
+        """Try each domain for a demand: its parts before its pods, and the largest first."""
+        if step.number is not None:
+            self._starts[step.number] = self.mark
+        ground = step.ground
+        parts = sorted(step.demand.bound, key=lambda part: part.count)
+        pods = sorted(step.demand.loose, key=lambda run: ground.asks[run[0]])
+        for domain in _candidates(ground, step.demand, step.scope):
+            agenda = rest
+            for shape, count in pods:
+                agenda = ToLook(ground, shape, count, domain.nodes), agenda
+            for part in parts:
+                agenda = ToPlace(ground, part, domain), agenda
+            yield agenda
+
+    def _look_for(self, step: ToLook) -> ToFill:
+        """Look for nodes that have room for pods."""
+        able = self._able(step.ground, step.shape, step.count, step.nodes)
+        return ToFill(
+            left=step.count,
+            able=able,
+            asks=step.ground.takes[step.shape],
+            part=step.ground.part_of(step.shape),
+            room=list(itertools.accumulate(room for room, _ in reversed(able)))[::-1],
+        )
+
+    def _fill(self, step: ToFill, rest: Agenda) -> Iterator[Agenda]:
+        """Place as many pods as possible, then fewer, on each of the nodes, the fullest first."""
+        if not step.left:
+            yield rest
             return
-
-        self._starts[number] = self.mark
-        ground, demand = self._pairs[number]
-        for _ in self._place(ground, demand, ground.domains.everywhere):
-            yield from self._from(number + 1)
-
-    def _place(self, ground: Ground, demand: Demand, scope: Domain) -> Ways:
-        """Place a demand in a domain of `scope`: parts before pods, and the largest first."""
-        parts = sorted(demand.bound, key=lambda part: part.count)[::-1]
-        pods = sorted(demand.loose, key=lambda pods: ground.asks[pods[0]])[::-1]
-        for domain in _candidates(ground, demand, scope):
-            ways: list[Callable[[], Ways]] = [
-                partial(self._place, ground, part, domain) for part in parts
-            ]
-            ways += [partial(self._fill, ground, *run, domain.nodes) for run in pods]
-            yield from _in_turn(ways)
-
-    def _fill(self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]) -> Ways:
-        """Place pods of one shape on nodes that have room, the fullest first."""
-        asks = ground.takes[shape]
-        part = ground.part_of(shape)
-        able = self._able(ground, shape, count, nodes)
-        # from_here[n] is the room on the nodes from the n-th on.
-        from_here = list(itertools.accumulate(room for room, _ in reversed(able)))[::-1]
-
-        def spread(start: int, left: int) -> Ways:
-            """Place the remaining pods on the nodes from `start` on, in every way."""
-            if not left:
-                yield
-            for index in range(start, len(able)):
-                if not 0 < left <= from_here[index]:
-                    return
-                room, position = able[index]
-                for taken in range(min(room, left), 0, -1):
-                    self._look(1)
-                    mark = self.mark
-                    self._put([(taken, position)], asks, taken, part)
-                    yield from spread(index + 1, left - taken)
-                    self.undo(mark)
-
-        return spread(0, count)
+        for position in range(step.start, len(step.able)):
+            if step.left > step.room[position]:
+                return
+            room, node = step.able[position]
+            for taken in range(min(room, step.left), 0, -1):
+                self._look(1)
+                mark = self.mark
+                self._put([(taken, node)], step.asks, taken, step.part)
+                yield replace(step, start=position + 1, left=step.left - taken), rest
+                self.undo(mark)
 
     def _able(
         self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]
@@ -147,15 +202,6 @@ class Search(Board):
         self.looked += count
         if self.looked > self._most:
             raise Exhausted
-
-
-def _in_turn(ways: Sequence[Callable[[], Ways]]) -> Ways:
-    """Try each way of the first, and for each of these all ways of the others."""
-    if not ways:
-        yield
-        return
-    for _ in ways[0]():
-        yield from _in_turn(ways[1:])
 
 
 def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domain]:
