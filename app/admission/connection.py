@@ -3,9 +3,8 @@
 It accepts POST of AdmissionReviews, and GET of the few paths of probes. All other requests get 404,
 and their connection is closed.
 
-The README of this folder has the states, the limits and their reasons. Requests that arrive in one
-turn of the event loop are judged together (`Serving.ask`). A task is created only for a verdict
-that has to wait.
+The README of this folder has the states, the limits and their reasons. A task is created only for a
+verdict that has to wait.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ import logging
 import math
 from collections.abc import Awaitable
 
-from app.admission.body import Body, Chunked, Sized
+from app.admission.body import Body
 from app.admission.decide import Route
 from app.admission.exchange import MAX_BODY, Answer, Headers, status
 from app.admission.head import END, Head, NotHttp, answer_head, read_head, refused
@@ -23,10 +22,7 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 16 * 1024
-"""The most bytes of a head, and of the data that is buffered while a verdict is awaited.
-
-API servers send a few hundred.
-"""
+"""The most bytes of a head. API servers send a few hundred."""
 
 ELSEWHERE = status(
     404,
@@ -55,7 +51,8 @@ _IDLE, _AT_HEAD, _IN_BODY, _WAITING, _ENDED = State
 class Connection(asyncio.Protocol):
     """A connection, which handles one request at a time.
 
-    Data that arrives meanwhile is buffered. If there is too much, reading is paused.
+    While a request waits for its verdict, or the client doesn't read its answers, received data is
+    buffered, and reading is paused.
     """
 
     # slots are read faster than a dict: without TLS, a verdict takes 2 % less time
@@ -64,17 +61,14 @@ class Connection(asyncio.Protocol):
         "_body",
         "_exchange",
         "_has_certificate",
-        "_has_ended",
         "_headers",
         "_holds",
         "_is_last",
-        "_is_paused",
         "_kept",
         "_limits",
         "_loop",
         "_query",
         "_review",
-        "_review_bytes",
         "_route",
         "_serving",
         "_since",
@@ -84,13 +78,13 @@ class Connection(asyncio.Protocol):
         "_unread_at",
         "_watch",
         "is_caller",
+        "review_size",
     )
 
     _transport: asyncio.Transport
     _body: Body
     _route: Route
     _review: bytes
-    _review_bytes: int
     _query: bytes
     _headers: Headers
 
@@ -103,37 +97,44 @@ class Connection(asyncio.Protocol):
         self._since = self._loop.time()
         """The time at which the current request began or the last one ended."""
         self._kept = b""
+        """Received data that is not handled yet."""
         self._is_last = False
-        self._is_paused = False
+        """Whether the connection ends with its next answer."""
         self._task: asyncio.Task[None] | None = None
+        """The task that waits for a verdict."""
         self._holds = 0
-        self._has_ended = False
+        """The reported number of bytes that this connection holds."""
         self._unread_at: float | None = None
+        """The time since which the client doesn't read its answers, or None."""
         self.is_caller = False
-        """Whether the client may be an API server, judging by its requests."""
+        self.review_size = 0
+
+    # what the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
         self._look()
-        self._serving.opened(self)
+        self._serving.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._state = State.END
-        self._kept = b""
-        self._review = b""
+        self._kept = self._review = b""
         self._watch.cancel()
         if self._task is not None:
             # after its first step, so that each of its coroutines has started
             self._loop.call_soon(self._task.cancel)
-        self._serving.closed(self)
+        self._serving.connections.remove(self)
 
     def data_received(self, data: bytes) -> None:
-        self._read(self._kept + data if self._kept else data)
+        if self._state is _ENDED:
+            return  # so that the client can read the last answer
 
-    def eof_received(self) -> bool:
-        """Return whether the connection must stay open, because there are answers to write."""
-        self._has_ended = True
-        return self._owes_answers()
+        self._kept += data
+        if self._state is _WAITING or self._unread_at is not None:
+            self._transport.pause_reading()
+            self._hold()
+        else:
+            self._read()
 
     def pause_writing(self) -> None:
         self._unread_at = self._loop.time()
@@ -141,10 +142,9 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._unread_at = None
-        self._hold()
-        self._read_kept()
-        if self._has_ended:
-            self._close_if_done()
+        self._continue()
+
+    # what the listener calls
 
     def idle_since(self) -> float | None:
         return self._since if self._state is State.IDLE and self._unread_at is None else None
@@ -161,13 +161,10 @@ class Connection(asyncio.Protocol):
         self._kept = b""
         self._transport.abort()
 
-    @property
-    def review_size(self) -> int:
-        return len(self._review)
+    # what the queue of reviews calls
 
     def judge(self) -> Answer | Awaitable[Answer] | None:
-        review = self._review
-        self._review = b""
+        review, self._review = self._review, b""
         if self._state is _ENDED:
             return None
 
@@ -186,42 +183,84 @@ class Connection(asyncio.Protocol):
         try:
             self._write(answer)
             self._end_request()
-            if self._kept:
-                self._read_kept()
-            if self._has_ended:
-                # later, because `_read` may have further requests
-                self._loop.call_soon(self._close_if_done)
         except Exception:  # the other requests of this turn need their answers
             self._fail()
 
-    def _read(self, data: bytes) -> None:
-        """Answer the requests in `data`, and buffer the rest if one must wait or is incomplete."""
-        self._kept = b""
-        position = -1
-        behind = 0
-        size = len(data)
-        while position < behind < size and self._unread_at is None:
-            position = behind
-            if self._state is _IDLE or self._state is _AT_HEAD:
-                behind = self._read_head(data, position)
-            elif self._state is _IN_BODY:
-                behind = self._read_body(data, position)
-
-        if behind < size or self._state is _IN_BODY:
-            self._keep(data[behind:])
-
-    def _keep(self, rest: bytes) -> None:
-        if self._state is _ENDED:
-            return
-
-        self._kept = rest
-        if self._state is _IDLE:
-            self._begin(State.HEAD)
-        if len(rest) > MAX_HEAD and not self._is_paused:
-            self._is_paused = True
-            self._transport.pause_reading()
-        if rest or self._state is _IN_BODY:
+    def _read(self) -> None:
+        """Handle buffered data until a request has to wait, or the rest of one is missing."""
+        while self._kept and self._unread_at is None:
+            if self._state is _IN_BODY:
+                is_complete = self._read_body()
+            elif self._state is _WAITING or self._state is _ENDED:
+                break
+            else:
+                is_complete = self._read_head()
+            if not is_complete:
+                break
+        if self._kept or self._state is _IN_BODY or self.review_size > MAX_HEAD:
             self._hold()
+
+    def _read_head(self) -> bool:
+        """Read a head, and what has arrived of its body. Return False if the head is incomplete."""
+        data = self._kept
+        end = data.find(END)
+        if end < 0 or end > MAX_HEAD:
+            if len(data) > MAX_HEAD:
+                reason = f"The head of the request has more than {MAX_HEAD // 1024} KiB."
+                self._end_with(refused(NotHttp(reason)))
+            elif self._state is _IDLE:
+                self._begin(State.HEAD)
+            return False
+
+        end += len(END)
+        try:
+            head = read_head(data[:end])
+        except NotHttp as refusal:
+            self._end_with(refused(refusal))
+            return False
+
+        self._is_last |= not head.keep_alive
+        route = self._exchange.route(head.path) if head.method == b"POST" else None
+        if route is None:
+            self._answer_other(head)
+            return False
+
+        unknown = self._exchange.refusal(route, has_certificate=self._has_certificate)
+        if unknown is not None:
+            self._answer_last(unknown)
+            return False
+
+        self.is_caller |= route.trusted or self._exchange.only_known
+        self._route = route
+        self._query = head.query
+        self._headers = head.headers
+        behind = end + head.length
+        if behind <= len(data) and head.length <= MAX_BODY:
+            self._kept = data[behind:]
+            self._decide(data[end:behind])
+            return True
+
+        self._kept = data[end:]
+        self._body = Body(head.length)
+        self._begin(State.BODY)
+        if head.expects_continue:
+            self._transport.write(_CONTINUE)
+        return True
+
+    def _read_body(self) -> bool:
+        """Read what has arrived of a body. Return False if the body is incomplete."""
+        body = self._body
+        self._kept = body.read(self._kept)
+        if body.too_large:
+            content_type = self._headers.get(b"content-type", b"")
+            self._answer_last(self._exchange.too_large(self._route, content_type, body.whole()))
+        if body.missing or self._state is _ENDED:
+            return False
+
+        whole = body.whole()
+        del self._body, body  # otherwise, the review is in memory twice
+        self._decide(whole)
+        return True
 
     def _begin(self, state: State) -> None:
         """Begin to read a head or a body. Its time limit starts with the request's first byte."""
@@ -229,127 +268,13 @@ class Connection(asyncio.Protocol):
             self._since = self._loop.time()
         self._state = state
 
-    def _hold(self) -> None:
-        """Report the number of bytes that this connection holds."""
-        size = len(self._kept) + self._transport.get_extra_info("undecrypted", 0)
-        if self._state is _IN_BODY:
-            size += self._body.size
-        if self._state is _WAITING:
-            size += self._review_bytes
-        if self._unread_at is not None:
-            size += self._transport.get_write_buffer_size()
-        if size != self._holds:
-            self._holds = size
-            self._serving.crowd.hold(self, size)
-
-    def _read_kept(self) -> None:
-        """Continue with buffered data after an answer was written or read by the client."""
-        if self._is_paused and self._state is not State.END:
-            self._is_paused = False
-            self._transport.resume_reading()
-        self._read(self._kept)
-
-    def _read_head(self, data: bytes, position: int) -> int:
-        """Read a head, and answer the request if it is complete.
-
-        Return the position after the data that was read, or `position` if the head is incomplete.
-        """
-        end = data.find(END, position)
-        if end < 0 or end - position > MAX_HEAD:
-            if len(data) - position > MAX_HEAD:
-                reason = f"The head of the request has more than {MAX_HEAD // 1024} KiB."
-                self._reject(NotHttp(reason))
-            return position
-
-        end += len(END)
-        try:
-            head = read_head(data[position:end])
-        except NotHttp as refusal:
-            self._reject(refusal)
-            return position
-
-        self._is_last |= not head.keep_alive
-        route = self._exchange.route(head.path) if head.method == b"POST" else None
-        if route is None:
-            self._answer_other(head)
-            return end
-
-        unknown = self._exchange.refusal(route, has_certificate=self._has_certificate)
-        if unknown is not None:
-            self._answer_last(unknown)
-            return end
-
-        if not self.is_caller and (route.trusted or self._exchange.only_known):
-            self._welcome()
-        self._route = route
-        self._query = head.query
-        self._headers = head.headers
-        behind = end + head.length
-        if behind <= len(data) and head.length <= MAX_BODY and not head.is_chunked:
-            self._decide(data[end:behind], behind == len(data))
-            return behind
-
-        return self._begin_body(head, data, end)
-
-    def _answer_other(self, head: Head) -> None:
-        """Answer a request that needs no verdict, as the last one of its connection."""
-        content_type, (code, body) = "application/json", ELSEWHERE
-        if head.method in (b"GET", b"HEAD") and not head.query:
-            report = self._serving.report(head.path)
-            if report is not None:
-                content_type, (code, body) = report
-        head_bytes = answer_head(code, len(body), True, content_type)
-        self._transport.write(head_bytes if head.method == b"HEAD" else head_bytes + body)
-        self._close()
-
-    def _answer_last(self, answer: Answer) -> None:
-        """Answer a request whose body is not read, as the last one of its connection.
-
-        The transport drops the rest of the body, so that the client can read the answer.
-        """
-        self._is_last = True
-        self._write(answer)
-        self._close()
-
-    def _begin_body(self, head: Head, data: bytes, end: int) -> int:
-        """Begin to read an incomplete or chunked body, and return the position after it."""
-        self._body = Chunked() if head.is_chunked else Sized(head.length)
-        self._is_last |= head.is_chunked
-        self._begin(State.BODY)
-        if head.expects_continue:
-            self._transport.write(_CONTINUE)
-        return self._read_body(data, end)
-
-    def _read_body(self, data: bytes, position: int) -> int:
-        body = self._body
-        try:
-            position = body.read(data, position)
-        except NotHttp as refusal:
-            self._reject(refusal)
-            return position
-
-        if body.too_large:
-            content_type = self._headers.get(b"content-type", b"")
-            self._answer_last(self._exchange.too_large(self._route, content_type, body.whole()))
-        elif body.complete:
-            whole = body.whole()
-            del self._body, body  # otherwise, the review is in memory twice
-            self._decide(whole, position == len(data))
-        return position
-
-    def _decide(self, review: bytes, is_at_end: bool) -> None:
+    def _decide(self, review: bytes) -> None:
         """Judge a complete request, now or later together with those of other connections."""
         self._state = _WAITING
         self._review = review
-        self._review_bytes = len(review)
-        if not self.is_caller:
-            self._welcome()
-        self._serving.ask(self, is_at_end)
-
-    def _welcome(self) -> None:
-        """Take the client for an API server from now on."""
+        self.review_size = len(review)
         self.is_caller = True
-        self._serving.crowd.welcome(self)
+        self._serving.queue.ask(self)
 
     async def _answer_later(self, awaited: Awaitable[Answer]) -> None:
         try:
@@ -368,6 +293,22 @@ class Connection(asyncio.Protocol):
         log.exception("no answer")
         self.abort()
 
+    def _answer_other(self, head: Head) -> None:
+        """Answer a request that needs no verdict, as the last one of its connection."""
+        content_type, (code, body) = "application/json", ELSEWHERE
+        if head.method in (b"GET", b"HEAD") and not head.query:
+            report = self._serving.report(head.path)
+            if report is not None:
+                content_type, (code, body) = report
+        head_bytes = answer_head(code, len(body), True, content_type)
+        self._end_with(head_bytes if head.method == b"HEAD" else head_bytes + body)
+
+    def _answer_last(self, answer: Answer) -> None:
+        """Answer a request whose body is not read, as the last one of its connection."""
+        self._is_last = True
+        self._write(answer)
+        self._close()
+
     def _write(self, answer: Answer) -> None:
         code, body = answer
         self._is_last |= self._serving.draining
@@ -376,32 +317,45 @@ class Connection(asyncio.Protocol):
     def _end_request(self) -> None:
         self._state = _IDLE
         self._since = self._loop.time()
-        if self._holds:
-            self._hold()
+        self.review_size = 0
         if self._is_last:
             self._close()
+        elif self._holds or self._kept:
+            self._continue()
 
-    def _owes_answers(self) -> bool:
-        """Return whether a request waits for its verdict, or for the client to read answers."""
-        return self._state is _WAITING or (self._unread_at is not None and bool(self._kept))
+    def _continue(self) -> None:
+        """Handle buffered data after an answer was written or read by the client."""
+        if self._state is not State.END:
+            self._transport.resume_reading()
+            self._read()
+        self._hold()
 
-    def _close_if_done(self) -> None:
-        """Close the connection after the last answer if the client has half-closed it."""
-        if self._state is not _ENDED and not self._owes_answers():
-            self._close()
+    def _end_with(self, data: bytes) -> None:
+        self._transport.write(data)
+        self._close()
 
     def _close(self) -> None:
+        """Close the connection.
+
+        The transport drops the rest of the request, so that the client can read the answer.
+        """
         if self._state is _IN_BODY:
             del self._body
         self._state = State.END
-        if self._holds:
-            self._hold()
+        self._kept = b""
+        self._hold()
         self._transport.close()
 
-    def _reject(self, refusal: NotHttp) -> None:
-        """Answer an invalid or too long request, and close the connection."""
-        self._transport.write(refused(refusal))
-        self._close()
+    def _hold(self) -> None:
+        """Report the number of bytes that this connection holds."""
+        size = len(self._kept) + self.review_size
+        if self._state is _IN_BODY:
+            size += self._body.size
+        if self._unread_at is not None:
+            size += self._transport.get_write_buffer_size()
+        if size != self._holds:
+            self._holds = size
+            self._serving.connections.hold(self, size)
 
     def _look(self) -> None:
         """Close the connection if it is idle, or a request or reading an answer takes, too long.

@@ -37,7 +37,7 @@ _REFUSAL = (
 
 _LONGEST_HOST = 253 + len(":65535")
 
-_ONLY_CHUNKED = "The only supported Transfer-Encoding is chunked."
+_NO_LENGTH = "State the length of the body by Content-Length: Transfer-Encoding is not supported."
 
 
 class NotHttp(Exception):
@@ -64,7 +64,6 @@ class Head:
         "_fields",
         "expects_continue",
         "headers",
-        "is_chunked",
         "keep_alive",
         "length",
         "method",
@@ -93,12 +92,11 @@ class Head:
 
         self.method: bytes = parser.get_method()
         self.length = int(fields.get(b"content-length", 0))
-        """The number of bytes of the body, if it isn't chunked."""
-        self.is_chunked = b"transfer-encoding" in fields
+        """The number of bytes of the body."""
+        if b"transfer-encoding" in fields:
+            raise NotHttp(_NO_LENGTH, 411)
         self.expects_continue = b"expect" in fields
         """Whether the client waits for `100 Continue` before it sends the body."""
-        if self.is_chunked:
-            _check_transfer_encoding(fields, is_current)
         if self.expects_continue:
             self.expects_continue = is_current and fields[b"expect"].lower() == b"100-continue"
 
@@ -159,22 +157,14 @@ def _is_host(value: bytes | None, is_current: bool) -> bool:
     return len(host) <= _LONGEST_HOST and _HOST.fullmatch(host) is not None
 
 
-def _check_transfer_encoding(fields: dict[bytes, bytes], is_current: bool) -> None:
-    if fields[b"transfer-encoding"].strip().lower() != b"chunked":
-        raise NotHttp(_ONLY_CHUNKED, 501)
-    if not is_current:
-        raise NotHttp("HTTP/1.0 does not support Transfer-Encoding.")
-
-
 def _refusal(data: bytes, fields: dict[bytes, bytes]) -> NotHttp:
     """Return the reason why llhttp rejects a head. `fields` are the headers that it has read."""
     first_line = data.strip(b"\r\n").partition(b"\r\n")[0]
     version = first_line[-9:]
     if _VERSION.fullmatch(version) and version not in (b" HTTP/1.0", b" HTTP/1.1"):
         return _wrong_version()
-    coding = fields.get(b"transfer-encoding", b"chunked")
-    if coding.strip().lower() != b"chunked" and b"content-length" not in fields:
-        return NotHttp(_ONLY_CHUNKED, 501)
+    if b"transfer-encoding" in fields and b"content-length" not in fields:
+        return NotHttp(_NO_LENGTH, 411)
     return NotHttp()
 
 

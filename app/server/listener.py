@@ -12,8 +12,8 @@ from app.admission.exchange import Exchange
 from app.admission.serving import ConnectionLimits, Report, Serving
 from app.base.sample import Sample, counter, gauge
 from app.certificates.source import ServingCertificate
-from app.server.door import Handshakes
-from app.server.tls import TlsTransport
+from app.server.handshakes import Handshakes
+from app.server.tls import READ_BYTES, TlsTransport
 
 _BACKLOG = 2048
 _FINISH_SECONDS = 10.0
@@ -35,6 +35,7 @@ class Listener:
         self.handshakes = Handshakes(self.serving.limits.connections)
         self._sock = sock
         self._certificate = certificate
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._listening = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -60,15 +61,14 @@ class Listener:
             await self._finish()
 
     def samples(self) -> Iterator[Sample]:
-        crowd = self.serving.crowd
+        connections = self.serving.connections
         text = "Open connections by their state."
         yield gauge("connections", text, len(self.handshakes.silent), state="silent")
-        handshakes = len(self.handshakes.asking) + len(self.handshakes.begun)
-        yield gauge("connections", text, handshakes, state="handshake")
-        yield gauge("connections", text, len(crowd), state="open")
+        yield gauge("connections", text, len(self.handshakes.begun), state="handshake")
+        yield gauge("connections", text, len(connections), state="open")
 
         text = "Connections closed because there were too many or they held too many bytes."
-        closed_early = self.handshakes.closed_early + crowd.closed_early
+        closed_early = self.handshakes.closed_early + connections.closed_early
         yield counter("connections_closed_total", text, closed_early)
 
     async def wait_started(self) -> None:
@@ -99,7 +99,7 @@ class Listener:
         seconds = self.serving.limits.request_seconds
         context = self._certificate.context
         make = partial(self._entered, context)
-        return TlsTransport(context, make, self.handshakes, seconds)
+        return TlsTransport(context, make, self.handshakes, seconds, self._buffer)
 
     def _entered(self, context: ssl.SSLContext) -> Connection:
         """Return the connection of a complete handshake that began with `context`."""
@@ -110,7 +110,7 @@ class Listener:
 
     async def _finish(self) -> None:
         self.drain()
-        self.handshakes.end()
+        self.handshakes.abort()
         for connection in self.serving.connections:
             connection.finish()
         await self._all_closed(_FINISH_SECONDS)
@@ -122,7 +122,7 @@ class Listener:
         """Wait until all connections are closed, up to `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds if self.serving.connections else 0):
-                await self.serving.all_closed.wait()
+                await self.serving.connections.all_closed.wait()
 
 
 EVERY_ADDRESS = "::"

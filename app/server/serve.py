@@ -33,7 +33,7 @@ from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
-from app.server.tools import ToolsDoor
+from app.server.tools import ToolsListener
 from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.stores import stores
@@ -110,7 +110,7 @@ class Running(Value):
     """The cluster that it reads."""
     listener: Listener
     """The port for API servers and probes."""
-    tools: ToolsDoor
+    tools: ToolsListener
     """The tools port."""
     certificate: CertificateSource
     """The source of the serving certificate."""
@@ -139,7 +139,7 @@ class Server(Value):
     certificate: CertificateSource
     readiness: Readiness
     listener: Listener
-    tools: ToolsDoor
+    tools: ToolsListener
 
     def background(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Yield the tasks besides the listener, with their names, and add them to the readiness."""
@@ -193,7 +193,7 @@ async def serving(
         limits = ConnectionLimits(connections=configuration.server.max_connections)
         listener = Listener(exchange, reports.health, sock, source.certificate, limits)
         app = build_app(exchange, reports, protected_paths(configuration.server))
-        tools = ToolsDoor(app, tools_sock, source.certificate)
+        tools = ToolsListener(app, tools_sock, source.certificate)
         allow_files(listener.most_connections + tools.most_connections)
         for samples in (readiness.samples, log.samples, listener.samples, exchange.samples):
             metrics.add(samples)

@@ -7,21 +7,18 @@ here, and only uvicorn's protocol is used on them.
 """
 
 import asyncio
-import re
 import socket
-import time
-from collections.abc import Callable
 from typing import Any
 
-import h11
 import uvicorn
 from starlette.responses import JSONResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from app.admission.asgi import KNOWN_CALLER, App, Message, Receive, Scope, Send
+from app.base.turns import TurnQueue
 from app.certificates.source import ServingCertificate
-from app.server.door import Handshakes, Line
+from app.server.handshakes import Backlog, Handshakes
 from app.server.tls import TlsTransport
 
 CONNECTIONS = 64
@@ -36,44 +33,38 @@ UNREAD = 4
 POSTS = 4
 """The most requests with a body in progress. Further ones get 503."""
 
+BODY_SECONDS = 10.0
+"""The time limit for a body, so that clients that don't send it don't take all places."""
+
 MOST_PARAMETERS = 16
 """The most parameters of a query. Splitting 31,000 of them (63 KB) takes 48 ms."""
 
-SENDING_SECONDS = 5.0
-"""The time after which a request whose body is incomplete gives way to another one."""
-
-_HEAD = 64 * 1024
-"""The most bytes of a head. The query of a dry run may contain a document."""
-
-MOST_LINES = 100
-"""Of a head. One of 64 KiB with 15,000 lines takes 30 ms."""
-
 READ_SECONDS = 0.005
-"""Of one turn of the event loop, for what clients send: h11 takes 12 ms for 16 KiB of small chunks.
+"""The time in one turn of the event loop for reading requests.
+
+h11 takes 12 ms for 16 KiB of small chunks, and 30 ms for a head of 64 KiB with 15,000 lines.
 """
 
 REST = 2.0
-"""The pause after such a time, in terms of it."""
+"""The pause of reading after its turn, as a multiple of the time that the turn took."""
 
 _PIECE = 4096
-"""The most bytes that h11 reads at once."""
+"""The most bytes of a connection that are read at once."""
 
-_END = re.compile(rb"\n\r?\n")
-_ABORT = "abort"
+_HEAD = 64 * 1024
+"""The most bytes of a head. The query of a dry run may contain a document."""
 
 _FREE = frozenset({"/healthz", "/readyz", "/version"})
 """The paths that never wait for other requests."""
 
 
-class InTurns:
-    """An ASGI app that answers one request at a time, and limits requests with a body."""
+class RequestLimits:
+    """An ASGI app that lets `app` answer one request at a time, and few requests with a body."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._turn = asyncio.Lock()
         self._posting = 0
-        self._sending: dict[object, tuple[float, Callable[[], None]]] = {}
-        """Since when each request with an incomplete body is read, and what ends its connection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["query_string"].count(b"&") >= MOST_PARAMETERS:
@@ -85,47 +76,37 @@ class InTurns:
             async with self._turn:
                 await asyncio.sleep(0)  # so that each turn of the event loop has at most one
                 await self._app(scope, receive, send)
-        elif self._posting >= POSTS and not self._end_slow():
+        elif self._posting >= POSTS:
             busy = {"error": "too many requests at once: try again in a second"}
             await JSONResponse(busy, 503, {"retry-after": "1"})(scope, receive, send)
         else:
-            await self._take_post(scope, receive, send)
+            self._posting += 1
+            try:
+                await self._app(scope, _in_time(receive), send)
+            finally:
+                self._posting -= 1
 
-    async def _take_post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = object()
 
-        async def received() -> Message:
-            message = await receive()
-            if not message.get("more_body", False):
-                self._sending.pop(key, None)
-            return message
+def _in_time(receive: Receive) -> Receive:
+    """Return `receive`, which reports a disconnect if the body takes more than BODY_SECONDS."""
+    end = asyncio.get_running_loop().time() + BODY_SECONDS
 
-        self._posting += 1
-        self._sending[key] = (time.monotonic(), scope["state"][_ABORT])
+    async def received() -> Message:
         try:
-            await self._app(scope, received, send)
-        finally:
-            self._posting -= 1
-            self._sending.pop(key, None)
+            async with asyncio.timeout_at(end):
+                return await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
 
-    def _end_slow(self) -> bool:
-        """End the connection of the oldest incomplete request. Return False if none is slow."""
-        if not self._sending:
-            return False
-        oldest, (since, abort) = next(iter(self._sending.items()))
-        is_slow = time.monotonic() - since > SENDING_SECONDS
-        if is_slow:
-            del self._sending[oldest]
-            abort()
-        return is_slow
+    return received
 
 
-class ToolsDoor:
+class ToolsListener:
     """The listener of the tools port, which serves `app` on `sock` over TLS."""
 
     def __init__(self, app: App, sock: socket.socket, certificate: ServingCertificate) -> None:
         config = uvicorn.Config(
-            InTurns(app),
+            RequestLimits(app),
             interface="asgi3",
             http="h11",
             ws="none",
@@ -142,12 +123,14 @@ class ToolsDoor:
         self._make = lambda: _Connection(self, config=config, server_state=state, app_state={})
         self._sock = sock
         self._certificate = certificate
+        self._buffer = memoryview(bytearray(_PIECE))
         self.handshakes = Handshakes(4 * CONNECTIONS)
-        self.open = Line(CONNECTIONS)
-        self.unread = Line(UNREAD)
-        self._reading: dict[_Connection, None] = {}
-        """Connections that have received something, in the order of their turns."""
-        self._is_planned = False
+        self.open = Backlog(CONNECTIONS)
+        """The connections with a complete handshake."""
+        self.unread = Backlog(UNREAD)
+        """The connections whose client hasn't read the whole answer."""
+        self.reading = TurnQueue[_Connection](lambda each: each.read(), READ_SECONDS, rest=REST)
+        """The connections that have received something."""
 
     @property
     def port(self) -> int:
@@ -165,109 +148,54 @@ class ToolsDoor:
             await asyncio.get_running_loop().create_future()
         finally:
             server.close()
-            self.handshakes.end()
+            self.handshakes.abort()
             self.open.abort()
 
     def _accepted(self) -> TlsTransport:
         context = self._certificate.context
-        return TlsTransport(context, self._make, self.handshakes, CONNECTION_SECONDS)
-
-    def read_later(self, connection: "_Connection") -> None:
-        """Let `connection` read what it has received as soon as there is time."""
-        self._reading[connection] = None
-        if not self._is_planned:
-            self._is_planned = True
-            asyncio.get_running_loop().call_soon(self._read)
-
-    def _read(self) -> None:
-        """Let connections read in turns, a piece each, while there is time."""
-        begin = time.perf_counter()
-        spent = 0.0
-        while self._reading:
-            connection = next(iter(self._reading))
-            del self._reading[connection]
-            if connection.read():
-                self._reading[connection] = None
-            spent = time.perf_counter() - begin
-            if spent > READ_SECONDS:
-                break
-        self._is_planned = bool(self._reading)
-        if self._is_planned:
-            asyncio.get_running_loop().call_later(REST * spent, self._read)
+        return TlsTransport(context, self._make, self.handshakes, CONNECTION_SECONDS, self._buffer)
 
 
 class _Connection(H11Protocol):
     """A uvicorn connection within the limits of the tools port."""
 
-    def __init__(self, door: ToolsDoor, **options: Any) -> None:
+    def __init__(self, listener: ToolsListener, **options: Any) -> None:
         super().__init__(**options)
-        self._door = door
-        self._head: bytes | None = b""
-        """What was read of the head; None once that is complete."""
+        self._listener = listener
         self._unread = b""
-        self._has_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, TlsTransport)
         self._accepted = transport
         self._end = self.loop.call_later(CONNECTION_SECONDS, transport.abort)
-        self._door.open.add(transport)
+        self._listener.open.add(transport)
         self.app_state[KNOWN_CALLER] = bool(transport.get_extra_info("peercert"))
-        self.app_state[_ABORT] = transport.abort
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end.cancel()
-        self._door.open.remove(self._accepted)
-        self._door.unread.remove(self._accepted)
+        self._listener.open.remove(self._accepted)
+        self._listener.unread.remove(self._accepted)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._unread += data
-        self._wait()
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection open for the answer, which ends it."""
-        self._has_ended = True
-        self._wait()
-        return True
-
-    def _wait(self) -> None:
         self._accepted.pause_reading()
-        self._door.read_later(self)
+        self._listener.reading.add(self)
 
-    def read(self) -> bool:
-        """Read a piece of what has arrived. Return whether there is more."""
-        piece, self._unread = self._unread[:_PIECE], self._unread[_PIECE:]
+    def read(self) -> None:
+        """Read what has arrived."""
+        data, self._unread = self._unread, b""
         if self._accepted.is_closing():
-            return False
-        if self._is_long_head(piece):
-            self.send_400_response(f"The head of a request has at most {MOST_LINES} lines here.")
-            return False
-        if piece:
-            super().data_received(piece)
-        if self._unread:
-            return True
-        if self._has_ended and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-            self._accepted.close()  # there is no request to answer
-        elif not self.flow.read_paused:
+            return
+        super().data_received(data)
+        if not self.flow.read_paused:
             self._accepted.resume_reading()
-        return False
-
-    def _is_long_head(self, data: bytes) -> bool:
-        if self._head is None:
-            return False
-        self._head += data
-        end = _END.search(self._head)
-        lines = self._head.count(b"\n", 0, end.start() if end else None)
-        if end:
-            self._head = None
-        return lines > MOST_LINES
 
     def pause_writing(self) -> None:
-        self._door.unread.add(self._accepted)
+        self._listener.unread.add(self._accepted)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._door.unread.remove(self._accepted)
+        self._listener.unread.remove(self._accepted)
         super().resume_writing()

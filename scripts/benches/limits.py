@@ -88,10 +88,7 @@ async def main() -> int:
         print(
             f"new connections in {BURSTS} bursts of {CALLS} calls, {GAP_SECONDS * arguments.scale:g} s apart: {both}"
         )
-        for said in ("its length said", "chunked"):
-            print(
-                f"a body of 200 MiB, {said}: {await huge(ports['ours'], context, chunked=said == 'chunked')}"
-            )
+        print(f"a body of 200 MiB: {await huge(ports['ours'], context)}")
 
     print(
         f"a PodCliqueSet of 1,000 replicas takes {large_set():.2f} of the time of one of 1, with as many bytes"
@@ -127,24 +124,23 @@ async def bursts(port: int, context: ssl.SSLContext, scale: float) -> int:
     return load.connections
 
 
-async def huge(port: int, context: ssl.SSLContext, *, chunked: bool) -> str:
+async def huge(port: int, context: ssl.SSLContext) -> str:
     """What is answered to a body of 200 MiB, and by how much the server's peak memory grew."""
     pid = listening_on(port)
     before = memory(pid, "VmHWM")
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname="localhost"
     )
-    length = b"transfer-encoding: chunked" if chunked else b"content-length: %d" % HUGE
     writer.write(
-        b"POST /validate/podgroup HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%b\r\n\r\n"
-        % length
+        b"POST /validate/podgroup HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        b"content-length: %d\r\n\r\n" % HUGE
     )
     answering = asyncio.create_task(reader.read(65536))
     piece = b"x" * 2**20
     start = b'{"request":{"uid":"the-uid","object":"'
     with contextlib.suppress(OSError):
         for data in (start, *[piece] * (HUGE // len(piece))):
-            writer.write(b"%x\r\n%b\r\n" % (len(data), data) if chunked else data)
+            writer.write(data)
             await writer.drain()
 
     answered = await answering

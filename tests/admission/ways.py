@@ -39,7 +39,7 @@ async def connecting(app: OverAsgi) -> AsyncIterator[int]:
         for connection in list(serving.connections):
             connection.abort()
         if serving.connections:
-            await serving.all_closed.wait()
+            await serving.connections.all_closed.wait()
 
 
 async def ask_both(app: OverAsgi, method: str, path: str, **options: Any) -> httpx.Response:

@@ -436,6 +436,29 @@ async def tools(address: Address, clients: int = 300) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
+async def pieces(address: Address, clients: int = 60) -> AsyncIterator[None]:
+    """On the port for people, half of the clients send heads of 15,000 lines, half chunks of a byte."""
+    head = b"GET /metrics HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 15_000 + b"\r\n"
+    body = b"POST /dry-run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    requests = (head, body + b"1\r\na\r\n" * 200_000)
+
+    async def send(opened: Opened, number: int) -> None:
+        reader, writer = opened
+        try:
+            while True:
+                with contextlib.suppress(OSError):
+                    writer.write(requests[number % 2])
+                    await reader.read()
+                writer.transport.abort()
+                reader, writer = await address.open_tools()
+        finally:
+            writer.transport.abort()
+
+    async with _busy(address.open_tools, clients, send):
+        yield
+
+
+@contextlib.asynccontextmanager
 async def whole_heads(address: Address, clients: int = 1990) -> AsyncIterator[None]:
     """Each client sends a complete head of 62 KiB, and a body that never comes."""
     lines = b"".join(b"a%d: %b\r\n" % (number, b"b" * 690) for number in range(90))
@@ -562,6 +585,7 @@ CROWDS: dict[str, Crowd] = {
     "queries": queries,
     "scrapes": scrapes,
     "tools": tools,
+    "pieces": pieces,
     "whole-heads": whole_heads,
     "encoded": encoded,
     "large": partial(_asking, clients=300, request=post(b"[%b0]" % (b"0," * 61 * 1024))),

@@ -91,6 +91,7 @@ MEBIBYTES = {
     "queries": 60,
     "scrapes": 60,
     "tools": 120,
+    "pieces": 60,
     "whole-heads": 100,
     "encoded": 40,
 }

@@ -70,7 +70,7 @@ class Waiting:
 
     @property
     def connections(self) -> list[Any]:
-        return self.listener.serving.connections
+        return list(self.listener.serving.connections)
 
     async def verdict_later(self) -> Verdict:
         try:
@@ -89,7 +89,7 @@ class Waiting:
     async def until_closed(self) -> None:
         """Waits until no connection is open."""
         async with asyncio.timeout(PATIENCE):
-            await self.listener.serving.all_closed.wait()
+            await self.listener.serving.connections.all_closed.wait()
 
 
 def route(path: str, handler: Any) -> Route:
@@ -300,10 +300,6 @@ async def test_a_peer_that_does_not_read_does_not_hold_the_end_up(tmp_path: Path
         pytest.param(HEAD + b"a: b\r\n" * 200_000, id="lines without end"),
         pytest.param(HEAD + b"a: " + b"b" * 1_000_000, id="a line without end"),
         pytest.param(b"POST /" + b"b" * 1_000_000, id="a path without end"),
-        pytest.param(
-            HEAD + b"transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n" + b"a: b\r\n" * 200_000,
-            id="trailers without end",
-        ),
     ],
 )
 async def test_a_head_has_an_end(waiting: Waiting, sent: bytes) -> None:
@@ -357,7 +353,7 @@ async def test_a_client_that_does_not_read_its_answer_is_cut_off(
             while not server.seen.verdicts:  # noqa: ASYNC110 - there is no event for it
                 await asyncio.sleep(0.02)
         await server.until_closed()
-        assert server.listener.serving.crowd.closed_early == too_many
+        assert server.listener.serving.connections.closed_early == too_many
         writer.transport.abort()
 
 
@@ -392,7 +388,6 @@ async def test_a_reset_connection_leaves_nothing_behind(waiting: Waiting, sent: 
     [
         pytest.param(b"POST / HT", id="half a head"),
         pytest.param(HEAD + b"content-length: 100\r\n\r\nhalf", id="half a body"),
-        pytest.param(HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhalf", id="half a chunk"),
         pytest.param(
             HEAD + b"content-length: 10000000\r\n\r\n" + b"x" * 5000, id="half of what is refused"
         ),

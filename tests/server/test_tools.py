@@ -13,7 +13,7 @@ import pytest
 from app.certificates.source import file_source
 from app.server import tools
 from app.server.listener import bind
-from app.server.tools import CONNECTIONS, MOST_LINES, MOST_PARAMETERS, POSTS, UNREAD, ToolsDoor
+from app.server.tools import CONNECTIONS, MOST_PARAMETERS, POSTS, UNREAD, ToolsListener
 from tests.server.test_serving import PATIENCE
 
 GET = b"GET %b HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -49,25 +49,26 @@ class App:
 
 
 class Served:
-    """A door for the app on a free port."""
+    """A listener for the app on a free port."""
 
     def __init__(self, folder: Path) -> None:
         self.app = App()
-        self.door = ToolsDoor(self.app, bind("127.0.0.1", 0), file_source(folder, b"").certificate)
+        certificate = file_source(folder, b"").certificate
+        self.listener = ToolsListener(self.app, bind("127.0.0.1", 0), certificate)
         self.context = ssl.create_default_context(cafile=folder / "ca.crt")
-        self.url = f"https://localhost:{self.door.port}"
+        self.url = f"https://localhost:{self.listener.port}"
 
     def client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(base_url=self.url, verify=self.context, timeout=PATIENCE)
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("localhost", self.door.port, ssl=self.context)
+        return await asyncio.open_connection("localhost", self.listener.port, ssl=self.context)
 
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
     served = Served(tmp_path)
-    running = asyncio.create_task(served.door.run())
+    running = asyncio.create_task(served.listener.run())
     async with asyncio.timeout(PATIENCE):
         yield served
     running.cancel()
@@ -133,9 +134,9 @@ async def test_few_answers_are_held_for_clients_that_do_not_read(served: Served)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         writer.write(GET % b"/large")
         opened.append((reader, writer))
-    while served.door.unread.closed_early < 2:  # noqa: ASYNC110 - there is no event for it
+    while served.listener.unread.closed_early < 2:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
-    assert len(served.door.unread) == UNREAD
+    assert len(served.listener.unread) == UNREAD
     for _, writer in opened:
         writer.transport.abort()
 
@@ -159,21 +160,7 @@ async def test_a_head_has_an_end(served: Served) -> None:
     writer.close()
 
 
-@pytest.mark.parametrize("end", [b"\r\n", b"\n"])
-async def test_a_head_of_many_lines_is_not_parsed(served: Served, end: bytes) -> None:
-    codes = []
-    for lines in (MOST_LINES - 2, MOST_LINES + 1):
-        reader, writer = await served.open()
-        head = b"GET /a HTTP/1.1" + end + b"host: x" + end + (b"a: b" + end) * lines + end
-        writer.write(head[:50])
-        await writer.drain()
-        writer.write(head[50:] + b"\n" * 1000)
-        codes.append((await reader.read())[9:12])
-        writer.close()
-    assert codes == [b"200", b"400"]
-
-
-async def test_lines_of_a_body_are_no_lines_of_its_head(served: Served) -> None:
+async def test_a_body_of_many_lines_is_read(served: Served) -> None:
     async with served.client() as client:
         answer = await client.post("/read", content=b"\n" * 100_000)
     assert answer.status_code == 200
@@ -184,34 +171,29 @@ async def test_a_client_that_ends_in_a_request_takes_no_place(served: Served) ->
         reader, writer = await served.open()
         writer.write(POST)
         writer.transport.abort()
-    for _ in range(2):  # the end of TLS, with the connection still open for an answer
+    for _ in range(2):  # the end of TLS
         reader, writer = await served.open()
         writer.write(POST)
         writer.close()
         assert await reader.read() == b""
-    while len(served.door.open):  # noqa: ASYNC110 - there is no event for it
+    while len(served.listener.open):  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
     async with served.client() as client:
         assert (await client.post("/read", content=b"a")).status_code == 200
 
 
-async def test_slow_requests_give_way(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "SENDING_SECONDS", 0.0)
+async def test_a_body_that_is_not_sent_in_time_takes_no_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "BODY_SECONDS", 0.05)
     slow = [await served.open() for _ in range(POSTS)]
     for _, writer in slow:
         writer.write(POST)
-    while served.app.now < POSTS:  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(0.01)
-
+    for reader, writer in slow:
+        await reader.read()
+        writer.close()
     async with served.client() as client:
         assert (await client.post("/read", content=b"a")).status_code == 200
-    ends = [asyncio.create_task(reader.read()) for reader, _ in slow]
-    done, rest = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    assert len(done) == 1, "only one is closed"
-    for task in rest:
-        task.cancel()
-    for _, writer in slow:
-        writer.transport.abort()
 
 
 async def test_who_sends_a_large_body_that_is_not_read_gets_the_answer(served: Served) -> None:
@@ -225,33 +207,14 @@ async def test_who_sends_a_large_body_that_is_not_read_gets_the_answer(served: S
         writer.close()
 
 
-class Reading:
-    """A connection that has received some pieces, of which it tells when it reads one."""
-
-    def __init__(self, name: str, pieces: int, read: list[str]) -> None:
-        self.name = name
-        self.pieces = pieces
-        self._read = read
-
-    def read(self) -> bool:
-        self._read.append(self.name)
-        self.pieces -= 1
-        return self.pieces > 0
-
-
-async def test_connections_read_in_turns_while_there_is_time(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tools, "READ_SECONDS", 0.0)  # a piece in each turn takes all of it
-    monkeypatch.setattr(tools, "REST", 0.0)
-    pauses = []
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "call_later", lambda *call: pauses.append(call[1]))
-    read: list[str] = []
-    for name, pieces in (("a", 3), ("b", 2)):
-        served.door.read_later(Reading(name, pieces, read))  # type: ignore[arg-type]
-    await asyncio.sleep(0)
-    for turn in range(4):
-        assert read == ["a", "b", "a", "b", "a"][: turn + 1]
-        pauses.pop()()
-    assert (read, pauses) == (["a", "b", "a", "b", "a"], [])
+async def test_requests_are_read_for_a_third_of_the_time(served: Served) -> None:
+    """tests/test_turns.py has what a queue with such a rest does."""
+    reading = served.listener.reading
+    assert (reading._seconds, reading._rest) == (tools.READ_SECONDS, tools.REST)
+    reader, writer = await served.open()
+    writer.write((GET % b"/a")[:-2])
+    while not served.listener.open or reading:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0.001)
+    writer.write(b"\r\n")
+    assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    writer.close()

@@ -5,10 +5,8 @@ import time
 
 import pytest
 
-from app.admission.exchange import Exchange
-from app.admission.serving import HEAVY, REST, TURN_SECONDS, Serving
+from app.admission.review_queue import HEAVY, REST, TURN_SECONDS, ReviewQueue
 from tests.kube import virtual
-from tests.reviews import Seen
 
 
 class Clock:
@@ -46,10 +44,6 @@ class Asks:
         pass
 
 
-def serving_nothing() -> Serving:
-    return Serving(Exchange({}, Seen()))
-
-
 @pytest.mark.parametrize(
     ("seconds", "turns"),
     [
@@ -61,20 +55,20 @@ async def test_what_comes_at_once_is_judged_as_far_as_a_turn_allows(
     seconds: float, turns: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock(monkeypatch)
-    serving = serving_nothing()
+    reviews = ReviewQueue()
     for size in (1, 8, 9, 2, 5):
-        serving.ask(Asks(clock, size, seconds), True)
+        reviews.ask(Asks(clock, size, seconds))
     assert clock.judged == [1]
     assert await clock.turns(5) == [*turns, []]
 
 
-async def test_light_reviews_are_judged_before_heavy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heavy_reviews_take_no_time_from_light_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    serving = serving_nothing()
-    for size in (HEAVY, 1, HEAVY + 1, 2):
-        serving.ask(Asks(clock, size, TURN_SECONDS / 9), True)
-    assert clock.judged == []
-    assert await clock.turns(1) == [[1, 2, HEAVY, HEAVY + 1]]
+    reviews = ReviewQueue()
+    for size in (HEAVY, 1, HEAVY + 1, 2, HEAVY + 2):
+        reviews.ask(Asks(clock, size, TURN_SECONDS * 0.6))
+    assert clock.judged == [1], "heavy ones are never judged at once"
+    assert await clock.turns(2) == [[HEAVY, HEAVY + 1, 2], []]
 
 
 def test_heavy_reviews_take_a_third_of_the_time_while_light_ones_are_answered(
@@ -84,15 +78,15 @@ def test_heavy_reviews_take_a_third_of_the_time_while_light_ones_are_answered(
     slow = TURN_SECONDS * 20
 
     async def ask() -> None:
-        serving = serving_nothing()
+        reviews = ReviewQueue()
         for number in range(3):
-            serving.ask(Asks(clock, HEAVY + number, slow), True)
+            reviews.ask(Asks(clock, HEAVY + number, slow))
         await asyncio.sleep(0)
         assert clock.judged == [HEAVY]
 
         clock.judged.clear()
         for _ in range(20):
-            serving.ask(Asks(clock, 500, 0.0), True)
+            reviews.ask(Asks(clock, 500, 0.0))
             await asyncio.sleep(0)
         assert (clock.judged, virtual.now()) == ([500] * 20, 0.0)
 
@@ -113,9 +107,9 @@ def test_of_heavy_reviews_the_oldest_and_the_smallest_come_in_turns(
     slow = TURN_SECONDS * 2
 
     async def ask() -> None:
-        serving = serving_nothing()
+        reviews = ReviewQueue()
         for size in (9, 8, 7, 1, 2):
-            serving.ask(Asks(clock, HEAVY + size, slow), True)
+            reviews.ask(Asks(clock, HEAVY + size, slow))
         for _ in range(6):
             await asyncio.sleep(slow * (REST + 1))
         assert [size - HEAVY for size in clock.judged] == [9, 1, 8, 2, 7]
@@ -127,9 +121,9 @@ def test_many_quick_heavy_reviews_count_like_a_slow_one(monkeypatch: pytest.Monk
     clock = Clock(monkeypatch)
 
     async def ask() -> None:
-        serving = serving_nothing()
+        reviews = ReviewQueue()
         for _ in range(50):
-            serving.ask(Asks(clock, HEAVY, TURN_SECONDS / 10), True)
+            reviews.ask(Asks(clock, HEAVY, TURN_SECONDS / 10))
         begun = len((await clock.turns(1))[0])
         assert 0 < begun < 49
         assert await clock.turns(5) == [[]] * 5
@@ -137,25 +131,3 @@ def test_many_quick_heavy_reviews_count_like_a_slow_one(monkeypatch: pytest.Monk
         assert 0 < len(clock.judged) < 50 - begun
 
     virtual.run(ask())
-
-
-async def test_what_is_pipelined_is_judged_at_once_while_the_turn_has_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    clock = Clock(monkeypatch)
-    serving = serving_nothing()
-
-    def ask(*sizes: int) -> list[int]:
-        """Return what of these was judged at once."""
-        clock.judged.clear()
-        for size in sizes:
-            serving.ask(Asks(clock, size, 0.0), False)
-        return [*clock.judged]
-
-    assert ask(1, 2) == [1]
-    assert await clock.turns(1) == [[2]]
-    assert ask(3, 4, 5) == [3, 4, 5]
-    clock.now = TURN_SECONDS
-    assert ask(6, 7) == []
-    assert await clock.turns(1) == [[6, 7]]
-    assert ask(8) == [8]

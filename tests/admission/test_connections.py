@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.admission.crowd import Crowd
+from app.admission.connections import Connections
 
 STAYS: list[str] = []
 
@@ -11,6 +11,7 @@ class Guest:
     """A connection that has been idle since a time, or is busy (None)."""
 
     def __init__(self, name: str, log: list[str], since: float | None = 0.0) -> None:
+        self.is_caller = False
         self.name = name
         self._log = log
         self._since = since
@@ -47,14 +48,14 @@ NUMBERS = {
 def test_of_too_many_connections_the_least_useful_one_is_closed(name: str) -> None:
     names, closed = NUMBERS[name]
     log: list[str] = []
-    crowd = Crowd(3, 100)
+    connections = Connections(3, 100)
     for described in names.split():
         since = described[2:]
         guest = Guest(described[0], log, None if since == "busy" else float(since or 0))
-        crowd.add(guest)
+        connections.add(guest)
         if described[1:]:
-            crowd.welcome(guest)
-    assert (log, crowd.closed_early, len(crowd)) == (
+            guest.is_caller = True
+    assert (log, connections.closed_early, len(connections)) == (
         closed,
         len(closed),
         len(names.split()) - len(closed),
@@ -63,16 +64,16 @@ def test_of_too_many_connections_the_least_useful_one_is_closed(name: str) -> No
 
 def test_a_connection_that_goes_leaves_room() -> None:
     log: list[str] = []
-    crowd = Crowd(2, 100)
+    connections = Connections(2, 100)
     guests = [Guest(str(number), log) for number in range(4)]
     for guest in guests[:3]:
-        crowd.add(guest)
-        crowd.welcome(guest)
+        connections.add(guest)
+        guest.is_caller = True
     assert log == ["0"]
-    crowd.remove(guests[0])
-    crowd.remove(guests[1])
-    crowd.add(guests[3])
-    assert (log, crowd.connections()) == (["0"], [guests[3], guests[2]])
+    connections.remove(guests[0])
+    connections.remove(guests[1])
+    connections.add(guests[3])
+    assert (log, list(connections)) == (["0"], [guests[2], guests[3]])
 
 
 HELD = {
@@ -92,14 +93,13 @@ def test_of_those_that_hold_too_many_bytes_the_one_that_holds_most_is_closed(
     name: str, is_caller: bool
 ) -> None:
     steps, closed = HELD[name]
-    most = 100 if is_caller else 200
-    assert closed_of(steps, most, dict.fromkeys("abcd", is_caller)) == closed
+    assert closed_of(steps, 100, dict.fromkeys("abcd", is_caller)) == closed
 
 
 OF_BOTH = {
-    "strangers go before a caller that holds more": ([("d", 60), ("b", 30), ("c", 20)], ["b"]),
-    "a caller may hold what strangers may not": ([("d", 100)], STAYS),
-    "strangers hold half at most": ([("b", 51)], ["b"]),
+    "strangers go before a caller that holds more": ([("d", 60), ("b", 25), ("c", 20)], ["b"]),
+    "strangers may hold what callers don't": ([("b", 100)], STAYS),
+    "strangers that hold nothing stay": ([("d", 101)], ["d"]),
     "a caller goes if nobody else holds anything": ([("a", 40), ("d", 101)], ["a", "d"]),
 }
 
@@ -114,12 +114,12 @@ def test_strangers_are_closed_first(name: str) -> None:
 def closed_of(steps: list[tuple[str, int]], most: int, callers: dict[str, bool]) -> list[str]:
     """Who is closed if connections hold these bytes, one after the other."""
     log: list[str] = []
-    crowd = Crowd(10, most)
+    connections = Connections(10, most)
     guests = {name: Guest(name, log) for name in callers}
     for name, guest in guests.items():
-        crowd.add(guest)
+        connections.add(guest)
         if callers[name]:
-            crowd.welcome(guest)
+            guest.is_caller = True
     for name, size in steps:
-        crowd.hold(guests[name], size)
+        connections.hold(guests[name], size)
     return log

@@ -1,0 +1,107 @@
+"""The open connections of one listener, and which of them are closed if there are too many.
+
+API servers must get their verdicts even if there are many other connections. Therefore, connections
+that have not shown that they may belong to an API server are closed first.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Protocol
+
+
+class Open(Protocol):
+    """A connection of a listener."""
+
+    is_caller: bool
+    """Whether the client may be an API server.
+
+    It has sent the head of a request that only an API server can send, or a complete review if any
+    client may send one.
+    """
+
+    def finish(self) -> None:
+        """Close the connection if it is idle.
+
+        Otherwise it ends with its next answer, because the server drains.
+        """
+
+    def retire(self) -> None:
+        """End the connection with its next answer."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+    def idle_since(self) -> float | None:
+        """Return the event loop's time of the last request, or None if one is in progress."""
+
+
+class Connections:
+    """At most `most` connections, which hold at most `most_held` bytes together."""
+
+    def __init__(self, most: int, most_held: int) -> None:
+        self.closed_early = 0
+        """The number of connections that were closed because of a limit."""
+        self.all_closed = asyncio.Event()
+        """Is set while no connection is open."""
+        self._most = most
+        self._most_held = most_held
+        self._held = 0
+        self._sizes: dict[Open, int] = {}
+        """The bytes that each connection holds, oldest connection first."""
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[Open]:
+        return iter(list(self._sizes))
+
+    def add(self, connection: Open) -> None:
+        """Add a connection. If there are too many, close the least useful one."""
+        self.all_closed.clear()
+        self._sizes[connection] = 0
+        if len(self._sizes) > self._most:
+            self._close(self._least_useful(connection))
+
+    def hold(self, connection: Open, size: int) -> None:
+        """Record the number of bytes that `connection` holds now.
+
+        If too many bytes are held, close the connections that hold the most, strangers first. An
+        API server sends its request quickly and reads its answer, so it holds few bytes for a short
+        time.
+        """
+        if connection not in self._sizes:
+            return  # closed early
+        self._held += size - self._sizes[connection]
+        self._sizes[connection] = size
+        while self._held > self._most_held:
+            self._close(max(self._sizes, key=self._eviction_rank))
+
+    def remove(self, connection: Open) -> None:
+        self._held -= self._sizes.pop(connection, 0)
+        if not self._sizes:
+            self.all_closed.set()
+
+    def _close(self, connection: Open) -> None:
+        self.remove(connection)
+        self.closed_early += 1
+        connection.abort()
+
+    def _eviction_rank(self, connection: Open) -> tuple[bool, int]:
+        """Return (whether a stranger holds something, the bytes). The highest is closed first."""
+        size = self._sizes[connection]
+        return size > 0 and not connection.is_caller, size
+
+    def _least_useful(self, newest: Open) -> Open:
+        """Return the oldest stranger, otherwise the caller that has been idle for the longest time.
+
+        The newest connection is always a stranger. It is closed only if all others are busy.
+        """
+        oldest = next(each for each in self._sizes if not each.is_caller)
+        if oldest is not newest:
+            return oldest
+        idle = {
+            caller: since
+            for caller in self._sizes
+            if caller is not newest and (since := caller.idle_since()) is not None
+        }
+        return min(idle, key=idle.__getitem__, default=newest)

@@ -1,0 +1,79 @@
+"""A queue that gets a limited time in each turn of the event loop.
+
+Strangers choose how much work they cause. With a limit for each kind of work, everything else that
+the event loop serves gets its share of every turn.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class TurnQueue(Generic[Item]):
+    """A queue whose items are handled for at most `seconds` in each turn, but at least one of them.
+
+    After a turn, the queue pauses for `rest` times the time that it took. `pick` chooses the next
+    of the waiting items, which is the oldest one otherwise. `end_turn` is called after the
+    last item of a turn.
+    """
+
+    def __init__(
+        self,
+        handle: Callable[[Item], None],
+        seconds: float,
+        *,
+        rest: float = 0.0,
+        pick: Callable[[Iterable[Item]], Item] | None = None,
+        end_turn: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.is_planned = False
+        """Whether the queue has a turn ahead, because items wait or it pauses."""
+        self._items: dict[Item, None] = {}
+        self._handle = handle
+        self._seconds = seconds
+        self._rest = rest
+        self._pick = pick
+        self._end_turn = end_turn
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def add(self, item: Item) -> None:
+        """Append `item`, unless it is waiting already."""
+        self._items[item] = None
+        self.plan()
+
+    def plan(self) -> None:
+        """Plan a turn of the queue if none is ahead."""
+        if not self.is_planned:
+            self.is_planned = True
+            asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        if not self._items:
+            self.is_planned = False
+            return
+
+        begin = time.perf_counter()
+        spent = 0.0
+        try:
+            while self._items and spent <= self._seconds:
+                item = self._pick(self._items) if self._pick else next(iter(self._items))
+                del self._items[item]
+                self._handle(item)
+                spent = time.perf_counter() - begin
+        finally:
+            self._plan_next(spent)
+        self._end_turn()
+
+    def _plan_next(self, spent: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._rest:
+            loop.call_later(spent * self._rest, self._take_turn)
+        elif self._items:
+            loop.call_soon(self._take_turn)
+        else:
+            self.is_planned = False
