@@ -34,6 +34,8 @@ WEBHOOKS = ".Values.webhooks.enabled"
 SERVER = ".Values.server.enabled"
 CERT_MANAGER = '(eq .Values.certificates "cert-manager")'
 NAMESPACE = "{{ .Release.Namespace }}"
+RUNBOOKS = "https://REPOSITORY/manifests/guide"
+"""Where the alerts of the overlay say that the guide is."""
 
 
 def replaced(text: str, former: str, new: str, times: int = 1) -> str:
@@ -334,6 +336,15 @@ def monitoring(name: str) -> str:
             "      {{- end }}\n"
         )
         text = replaced(text, path_of_metrics, f"{path_of_metrics}{interval}")
+    if name == "alerts":
+        text = re.sub(
+            rf"^( +)runbook_url: {re.escape(RUNBOOKS)}(/\S+)\n",
+            r"\1{{- with $.Values.monitoring.runbooks }}\n"
+            r"\1runbook_url: {{ . }}\2\n"
+            r"\1{{- end }}\n",
+            text,
+            flags=re.MULTILINE,
+        )
     return template(path, text, f"and {SERVER} .Values.monitoring.enabled")
 
 
@@ -436,7 +447,14 @@ def _properties() -> dict[str, Any]:
                 },
             }
         ),
-        "monitoring": _object({"enabled": switch, "labels": labels, "interval": text}),
+        "monitoring": _object(
+            {
+                "enabled": switch,
+                "labels": labels,
+                "interval": text,
+                "runbooks": {**text, "pattern": "^(https?://.*[^/])?$"},
+            }
+        ),
         "global": anything,
     }
 

@@ -20,6 +20,10 @@ pytestmark = pytest.mark.untraced
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
+MONITORING = {"enabled": True, "runbooks": generator.RUNBOOKS}
+"""The values with which alerts lead to where those of the overlay do."""
+
+
 def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
     """Return the objects by kind and name.
 
@@ -111,11 +115,9 @@ def test_a_text_that_is_not_there_as_often_as_stated_is_an_error() -> None:
     [
         pytest.param({}, ["self-managed"], id="self-managed"),
         pytest.param({"certificates": "cert-manager"}, ["cert-manager"], id="cert-manager"),
+        pytest.param({"monitoring": MONITORING}, ["self-managed", "monitoring"], id="monitoring"),
         pytest.param(
-            {"monitoring": {"enabled": True}}, ["self-managed", "monitoring"], id="monitoring"
-        ),
-        pytest.param(
-            {"certificates": "cert-manager", "monitoring": {"enabled": True}},
+            {"certificates": "cert-manager", "monitoring": MONITORING},
             ["cert-manager", "monitoring"],
             id="all",
         ),
@@ -417,6 +419,7 @@ CHANGED: dict[str, Any] = {
     "monitoring.enabled": True,
     "monitoring.interval": "15s",
     "monitoring.labels": {"release": "prometheus"},
+    "monitoring.runbooks": "https://git.example/guide",
     "networkPolicy.egress.enabled": True,
     "networkPolicy.egress.to": [PEER],
     "networkPolicy.from": [PEER],
@@ -451,6 +454,7 @@ CHANGED: dict[str, Any] = {
 NEEDS: dict[str, Values] = {
     "monitoring.interval": {"monitoring": {"enabled": True}},
     "monitoring.labels": {"monitoring": {"enabled": True}},
+    "monitoring.runbooks": {"monitoring": {"enabled": True}},
     "networkPolicy.egress.to": {"networkPolicy": {"egress": {"enabled": True}}},
     "queueGuard.kaiNamespace": {"queueGuard": {"mode": "warn"}},
 }
@@ -471,6 +475,13 @@ def at(path: str, value: Any) -> dict[str, Any]:
     """Return values with one at a path."""
     first, _, rest = path.partition(".")
     return {first: at(rest, value) if rest else value}
+
+
+def test_helm_lint_has_nothing_but_the_advice_of_an_icon() -> None:
+    helm = pytest.importorskip("helm_python", reason="needs the package helm-python-sdk")
+    found = helm.lint(str(CHART))
+    assert [message["error"] for message in found["messages"]] == ["icon is recommended"]
+    assert found["errors"] == []
 
 
 def test_the_table_has_every_value() -> None:
@@ -517,6 +528,18 @@ def test_annotations_volumes_and_dns_are_where_they_belong() -> None:
         assert annotations["grove-admission.grove.io/paths"] == "managed"
     (endpoint,) = objects["ServiceMonitor", "grove-admission"]["spec"]["endpoints"]
     assert endpoint["interval"] == "15s"
+
+
+def test_alerts_lead_to_the_guide_only_where_it_is_known() -> None:
+    def urls(values: Values) -> list[str]:
+        rule = by_name(render(CHART, {"monitoring": values}))["PrometheusRule", "grove-admission"]
+        rules = [rule for group in rule["spec"]["groups"] for rule in group["rules"]]
+        return [each["annotations"].get("runbook_url", "") for each in rules]
+
+    assert set(urls({"enabled": True})) == {""}
+    guide = urls({"enabled": True, "runbooks": "https://git.example/guide"})
+    assert guide[0] == "https://git.example/guide/alerts.md#groveadmissiondown"
+    assert all(url.startswith("https://git.example/guide/alerts.md#") for url in guide)
 
 
 def test_the_schema_knows_each_key_of_the_configuration() -> None:

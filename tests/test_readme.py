@@ -308,12 +308,10 @@ NOT_RUN = {
     "Make a release": "builds for minutes, and needs a registry",
     "A trial period": "needs Prometheus, and the logs of a cluster",
     "API servers under pressure": "is a part of a kustomization, which test_components.py has",
-    "With an existing KAI": "is one command, which integration/test_audit.py has",
     "NetworkPolicies": "needs a kubelet, for port-forward",
     "Roll back": "needs the controller of Deployments",
     "The ClusterTopology CRD": "needs a CRD that is refused",
     "The image": "needs a registry",
-    "Tokens in paths": "changes a token, which test_trust.py has",
     "When Grove changes to ClusterTopologyBindings": "needs a set that Grove can't delete",
     "With Argo CD or Flux": "is a setting of Argo CD",
 }
