@@ -445,7 +445,7 @@ def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
 
 @pytest.mark.parametrize("labels", [{}, {KAI_CORDONED: ""}])
 def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[str, str]) -> None:
-    marked = tuple(replace(n, labels={**n.labels, **labels}) for n in nodes())
+    marked = tuple(replace(n, labels={**n.labels, **labels}, unschedulable=True) for n in nodes())
     waiting = pods(group="", scheduler="volcano")
     words = tuple(
         warned(each.ref, each.uid, "FailedScheduling", "16 were unschedulable", "volcano")
@@ -456,6 +456,115 @@ def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[
     ).reasons
     remedies = [reason.remedy for reason in reasons if reason.id == "SchedulerRefuses"]
     assert [KAI_CORDONED in remedy for remedy in remedies] == [bool(labels)]
+
+
+QUEUE = "Set the label kai.scheduler/queue of the workload to"
+KEPT = "and spec.queue of its PodGroup, which KAI does not update"
+PATCH = "kubectl patch podgroups.scheduling.run.ai llm-0 -n inference --type merge -p"
+LABEL = "kubectl label podgroups.scheduling.run.ai llm-0 -n inference"
+IN_POOL = tuple(replace(n, labels={**n.labels, "kai.scheduler/node-pool": "h100"}) for n in nodes())
+OF_POOL = (Queue("h-root", pool="h100"), Queue("h-a", "h-root", pool="h100"))
+ALONE = (Queue("root"), Queue("team-llm", "root"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "remedy", "commands"),
+    [
+        pytest.param(
+            {"pod_groups": (pod_group(queue="root"),)},
+            f"{QUEUE} one of them (QUEUE), {KEPT}",
+            [f"""{PATCH} '{{"spec":{{"queue":"QUEUE"}}}}'"""],
+            id="one of several",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(queue="gone"),), "queues": (Queue("root", "root"),)},
+            "Ask the platform team to create queue gone",
+            [],
+            id="no queue can be used",
+        ),
+        pytest.param(
+            {"queues": (Queue("root"), Queue("team-llm", "a"), Queue("a", "team-llm"))},
+            "Ask the platform team to correct spec.parentQueue of queue team-llm and of those above it: until then, another queue does not help either",
+            [],
+            id="KAI hangs",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="gold"),)},
+            "Remove the label kai.scheduler/node-pool from the workload and its PodGroup: node pool gold has no nodes",
+            [f"{LABEL} kai.scheduler/node-pool-"],
+            id="a node pool without nodes",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="h100"),), "nodes": IN_POOL, "queues": ALONE + OF_POOL},
+            f"{QUEUE} h-a, {KEPT}",
+            [f"""{PATCH} '{{"spec":{{"queue":"h-a"}}}}'"""],
+            id="the pool has a queue",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="h100"),), "nodes": IN_POOL, "queues": ALONE},
+            "Label queues team-llm and root kai.scheduler/node-pool=h100",
+            ["kubectl label queues.scheduling.run.ai team-llm root kai.scheduler/node-pool=h100"],
+            id="nothing else uses the queue and its parents",
+        ),
+        pytest.param(
+            {
+                "pod_groups": (pod_group(pool="h100"),),
+                "nodes": IN_POOL,
+                "queues": (Queue("root"), Queue("team-llm", "root", pool="h100")),
+            },
+            "Label queue root kai.scheduler/node-pool=h100",
+            ["kubectl label queues.scheduling.run.ai root kai.scheduler/node-pool=h100"],
+            id="only the parent lacks the label",
+        ),
+        pytest.param(
+            {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root"))},
+            "Remove the label kai.scheduler/node-pool from root",
+            ["kubectl label queues.scheduling.run.ai root kai.scheduler/node-pool-"],
+            id="only the parent has the label",
+        ),
+        pytest.param(
+            {
+                "queues": (
+                    Queue("root", pool="h100"),
+                    Queue("team-llm", "root"),
+                    Queue("other", "root", pool="h100"),
+                ),
+            },
+            "Ask the platform team for another queue above team-llm: other workloads need root as it is",
+            [],
+            id="the parent is needed in the other pool",
+        ),
+        pytest.param(
+            {"queues": (Queue("team-llm", "gone"),)},
+            "Ask the platform team to create queue gone, or to correct spec.parentQueue of team-llm",
+            [],
+            id="there is no parent",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="h100"),), "nodes": IN_POOL},
+            "Ask the platform team for a queue with the label kai.scheduler/node-pool=h100",
+            [],
+            id="another queue is below the same parent, and no node is without a pool",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="h100"),), "nodes": (*IN_POOL[:8], *nodes()[8:])},
+            "Remove the label kai.scheduler/node-pool from the workload and its PodGroup, or ask the platform team for a queue with the label kai.scheduler/node-pool=h100",
+            [f"{LABEL} kai.scheduler/node-pool-"],
+            id="another queue is below the same parent",
+        ),
+        pytest.param(
+            {"pod_groups": (pod_group(pool="h100"),), "skipped": frozenset({"nodes"})},
+            "Remove the label kai.scheduler/node-pool from the workload and its PodGroup, or ask the platform team for a queue with the label kai.scheduler/node-pool=h100",
+            [f"{LABEL} kai.scheduler/node-pool-"],
+            id="nobody knows the nodes",
+        ),
+    ],
+)
+def test_a_queue_that_kai_does_not_use_has_a_remedy_that_it_can_use(
+    changes: Changes, remedy: str, commands: list[str]
+) -> None:
+    [reason] = [each for each in answer(facts(**changes)).reasons if each.id == "QueueMissing"]
+    assert (reason.remedy, list(reason.commands)) == (remedy, commands)
 
 
 def test_gangs_that_are_alike_have_holders_of_their_own() -> None:

@@ -1,8 +1,11 @@
 """States of the table of reasons as objects on an API server: the sandbox, or a real one."""
 
 import contextlib
+import json
 import os
+import re
 from collections.abc import AsyncIterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +79,30 @@ def resource_of(obj: Object) -> Resource:
     return BY_KIND[group, obj["kind"]]
 
 
-class Stage:
-    """Stores facts as objects. What is stored already and equal stays."""
+_TIME = re.compile(r"(?<=\")\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?=(?:\.\d+)?Z\")")
 
-    def __init__(self, admin: HttpClient, dialect: str) -> None:
+
+def postponed(objects: list[Object], later: float) -> list[Object]:
+    """The objects, with all of their times later by so many seconds."""
+
+    def moved(match: re.Match[str]) -> str:
+        time = datetime.fromisoformat(match[0]) + timedelta(seconds=round(later))
+        return time.isoformat()
+
+    moved_objects: list[Object] = json.loads(_TIME.sub(moved, json.dumps(objects)))
+    return moved_objects
+
+
+class Stage:
+    """Stores facts as objects. What is stored already and equal stays.
+
+    All times of the facts are `later` by so many seconds.
+    """
+
+    def __init__(self, admin: HttpClient, dialect: str, later: float = 0.0) -> None:
         self._admin = admin
         self._today = dialect == "today"
+        self._later = later
         self._stored: dict[Key, Object] = {}
         self._uids: dict[str, str] = {}
 
@@ -89,15 +110,15 @@ class Stage:
         """Makes the API server have these facts and no others."""
         desired_objects = {
             (obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj
-            for obj in objects_of(snapshot, today=self._today)
+            for obj in postponed(objects_of(snapshot, today=self._today), self._later)
         }
         for key in [key for key in reversed(self._stored) if key not in desired_objects]:
-            await self._remove(key)
+            await self.remove(key)
         for key, obj in desired_objects.items():
             desired = self._desired(obj)
             if self._stored.get(key) != desired:
                 if key in self._stored:
-                    await self._remove(key)
+                    await self.remove(key)
                 await self._store(key, obj, desired)
 
     def _desired(self, obj: Object) -> Object:
@@ -166,8 +187,11 @@ class Stage:
         yield
         await self._admin.delete(ObjectRef(WORKLOAD, name, namespace))
 
-    async def _remove(self, key: Key) -> None:
-        obj = self._stored.pop(key)
+    async def remove(self, key: Key) -> None:
+        """Delete an object, if it is one of the facts."""
+        obj = self._stored.pop(key, None)
+        if obj is None:
+            return
         resource = resource_of(obj)
         namespace = key[1] or None
         with contextlib.suppress(NotFound):

@@ -1,5 +1,6 @@
 """Reasons about ResourceClaims, their templates, DeviceClasses and NVLink channels."""
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
@@ -232,7 +233,18 @@ def _replaceable(id: str, text: str, objects: tuple[Ref, ...], who: Who = "you")
     """Return the reason of pods without a claim, the last ones of `objects`."""
     evidence = Evidence(objects[-1], "spec.resourceClaims", "no mnnvl")
     remedy = "Delete these pods when the workload can tolerate it: their replacements get the claim"
-    return about(evidence, id, text, remedy, who, objects=objects, severity="warning")
+    names = shlex.join(ref.name for ref in objects if ref.kind == "Pod")
+    command = f"kubectl delete pod -n {objects[-1].namespace} {names}"
+    return about(
+        evidence,
+        id,
+        text,
+        remedy,
+        who,
+        objects=objects,
+        severity="warning",
+        commands=(command,),
+    )
 
 
 def _has_our_claim(holder: Pod | PodClique) -> bool:

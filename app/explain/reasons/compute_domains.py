@@ -1,5 +1,7 @@
 """Reasons about ComputeDomains: nodes that are not ready, and pods that wait for each other."""
 
+import json
+import shlex
 from collections.abc import Sequence
 
 from app.base.value import Value
@@ -304,7 +306,13 @@ def domain_deleted(gang: Gang) -> Reasons:
                 f"Ask the platform team to remove the finalizer {GROVE_FINALIZER}. Then change the"
                 " spec of the PodCliqueSet, such as its replicas, so Grove creates the domain again"
             )
-            yield about(evidence, "DomainDeleted", text, remedy, "platform")
+            left = [name for name in domain.held_by if name != GROVE_FINALIZER]
+            patch = json.dumps({"metadata": {"finalizers": left}}, separators=(",", ":"))
+            named = f"computedomains.resource.nvidia.com {shlex.quote(domain.name)}"
+            command = (
+                f"kubectl patch {named} -n {domain.namespace} --type merge -p {shlex.quote(patch)}"
+            )
+            yield about(evidence, "DomainDeleted", text, remedy, "platform", commands=(command,))
 
 
 def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:

@@ -1,5 +1,6 @@
 """Reasons why pods are not handed to KAI yet: gates, and pods without a PodGroup."""
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -202,12 +203,15 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
     )
     first = objects[0]
     remedy = (
-        f"Ask the platform team whether grove-admission's leader runs, or remove the annotations:"
-        f" kubectl annotate pod -n {first.namespace} {first.name} {SKIP_PODGROUPER}-"
-        f" {POD_GROUP_NAME}-"
+        "Ask the platform team whether grove-admission's leader runs, or remove the annotations"
     )
+    names = shlex.join(ref.name for ref in objects)
+    marks = f"{SKIP_PODGROUPER}- {POD_GROUP_NAME}-"
+    commands = (f"kubectl annotate pod -n {first.namespace} {names} {marks}",)
     evidence = Evidence(first, f"metadata.annotations[{SKIP_PODGROUPER}]", "true")
-    yield about(evidence, "OptOutWithoutEffect", text, remedy, "you", objects=objects)
+    yield about(
+        evidence, "OptOutWithoutEffect", text, remedy, "you", objects=objects, commands=commands
+    )
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:

@@ -1,5 +1,6 @@
 """Reasons about missing pods of a gang, with what their controllers say."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from app.base.groups import by_key
@@ -36,13 +37,17 @@ def gang_incomplete(gang: Gang) -> Reasons:
         return
 
     remedy = _what_ends(gang, gone)
+    commands: tuple[str, ...] = ()
+    if gone and all(pod.deleting is None for pod in gone):
+        names = shlex.join(pod.name for pod in gone)
+        commands = (f"kubectl delete pod -n {gang.namespace} {names}",)
     who: Who = "you"
     if not remedy:
         said, remedy, who = _of_makers(gang)
         text += said
         if not said:
             remedy += _last_errors(short, gang.facts.now)
-    yield about(evidence, "GangIncomplete", text, remedy, who)
+    yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands)
 
 
 def _of_other_schedulers(gang: Gang) -> list[Pod]:

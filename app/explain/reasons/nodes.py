@@ -19,6 +19,7 @@ from app.explain.placing.placements import (
     Placements,
 )
 from app.explain.reasons.blocking_workloads import together, what_frees
+from app.explain.reasons.missing_queue import into_pool, queue_missing
 from app.explain.reasons.obstacle import (
     Cause,
     Obstacle,
@@ -28,7 +29,7 @@ from app.explain.reasons.obstacle import (
     selector_words,
 )
 from app.explain.reasons.placement import level_of, parts, resolves_itself
-from app.explain.reasons.queue import fair_share, queue_missing
+from app.explain.reasons.queue import fair_share
 from app.explain.reasons.reason import (
     Evidence,
     Reason,
@@ -340,18 +341,18 @@ def outside_pool(gang: Gang) -> Reasons:
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref
-    text, remedy = _outside_words(obstacle)
+    text, remedy, commands = _outside_words(obstacle)
     shapes = obstacle.shapes
     if not any(is_selected(shape, node) for shape in shapes for node in gang.index.nodes):
         remedy = f"{remedy}, and correct the selector"
     elif not obstacle.placements.under(Assumption(pool=ANY_POOL)).fits:
         remedy = f"{remedy}. Then room still has to become free there"
     evidence = Evidence(ref, f"metadata.labels[{NODE_POOL}]", gang.pool or "absent")
-    yield about(evidence, "OutsidePool", text, remedy, "platform")
+    yield about(evidence, "OutsidePool", text, remedy, "platform", commands=commands)
 
 
-def _outside_words(obstacle: Obstacle) -> tuple[str, str]:
-    """Return where there is room for a gang, and the remedy."""
+def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
+    """Return where there is room for a gang, the remedy, and its commands."""
     gang = obstacle.gang
     pools = Counter(node.labels.get(NODE_POOL, "") for node in gang.index.nodes)
     fitting = [
@@ -370,14 +371,14 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str]:
             f'Its node pool "{gang.pool}" has {number} and no room for it; of the others, {where}'
         )
     if "" in fitting:
-        return text, "Leave the node pool out of the workload and its queue"
+        queues, commands = into_pool(gang, "")
+        leave = "Leave the node pool out of the workload, its PodGroup and its queue"
+        return text, f"{leave}{queues}", commands
     if fitting:
-        return text, (
-            f"Label the workload {NODE_POOL}={fitting[0]}, and use a queue with the same label"
-        )
+        queues, commands = into_pool(gang, fitting[0])
+        label = f"Label the workload and its PodGroup {NODE_POOL}={fitting[0]}"
+        return text, f"{label}, and use a queue with the same label{queues}", commands
+    remedy = "Ask the platform team for nodes without a pool, or for a pool that is large enough"
     if gang.pool:
-        return text, f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"
-    return (
-        text,
-        "Ask the platform team for nodes without a pool, or for a pool that is large enough",
-    )
+        remedy = f"Ask the platform team for nodes in the pool: {NODE_POOL}={gang.pool}"
+    return text, remedy, ()

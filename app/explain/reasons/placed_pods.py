@@ -4,6 +4,7 @@ import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Unit, whole_demand
 from app.explain.placing.fitness import tolerates
 from app.explain.reasons.gates import grouped, refs
@@ -50,11 +51,13 @@ def required_violated(gang: Gang) -> Reasons:
         remedy = f"Restart all pods of {part.name} together"
         commands: tuple[str, ...] = ()
         who: Who = "you"
-        if unlabelled and len(domains) < 2 and (part, key) not in unnamed:
-            value = next(iter(domains))[-1] if domains else "VALUE"
-            nodes = shlex.join(sorted(unlabelled))
-            remedy = f"Label the node again, because KAI cannot tell which {level} its pods are in"
-            commands = (f"kubectl label node {nodes} {shlex.quote(f'{key}={value}')}",)
+        labelling = list(_labelling(gang, part, key, domains, unlabelled))
+        if labelling and (part, key) not in unnamed:
+            it, its = ("the node", "its") if len(unlabelled) == 1 else ("the nodes", "their")
+            remedy = f"Label {it} again, because KAI cannot tell which {level} {its} pods are in"
+            if not domains:
+                remedy = f"{remedy}. VALUE is the domain of the node"
+            commands = tuple(labelling)
             who = "platform"
         elif (part, key) in unnamed:
             remedy = (
@@ -81,6 +84,35 @@ def required_violated(gang: Gang) -> Reasons:
         )
 
 
+def _labelling(
+    gang: Gang, part: Unit | Member, key: str, domains: set[Path], unlabelled: set[str]
+) -> Iterator[str]:
+    """Yield the commands that give nodes the labels that they lack of a level and those above it.
+
+    If pods of the part are in one domain, the nodes are in it too, because KAI placed all of them
+    there. There is none if labels say that pods are in several.
+    """
+    own = gang.domains.by(part.told.levels)
+    keys = own.keys[: own.depth(key)]
+    values = dict(zip(keys, next(iter(domains)), strict=True)) if domains else {}
+    labels_of = {name: own.nodes[own.positions[name]].labels for name in sorted(unlabelled)}
+    agree = all(
+        labels.get(key, value) == value
+        for labels in labels_of.values()
+        for key, value in values.items()
+    )
+    if len(domains) > 1 or not agree:
+        return
+    lacking = (
+        (tuple(key for key in keys if key not in labels), name)
+        for name, labels in labels_of.items()
+    )
+    for missing, names in by_key(lacking).items():
+        labels = [f"{key}={values.get(key, 'VALUE')}" for key in missing]
+        several = len(names) > 1 and not values
+        yield f"kubectl label node {shlex.join([*(['NODE'] if several else names), *labels])}"
+
+
 def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
     """Return where pods are: in domains of a level, and on nodes that lack its label."""
     names = listed(sorted("/".join(path) for path in domains))
@@ -93,14 +125,16 @@ def node_gone(gang: Gang) -> Reasons:
     """Pods are bound to nodes that do not exist any more."""
     remedy = (
         "Wait until Kubernetes deletes these pods, within minutes, or delete them: they are created"
-        " again"
+        " again. No kubelet can end them, so the deletion must be forced"
     )
     # nodes are joined only if pods are bound
     for on_node, objects, evidence in _by_node(
         gang, lambda name: name not in gang.domains.positions
     ):
         text = f"{on_node}, which does not exist any more"
-        yield about(evidence, "NodeGone", text, remedy, "you", objects=objects)
+        names = shlex.join(ref.name for ref in objects)
+        command = f"kubectl delete pod -n {objects[0].namespace} {names} --force"
+        yield about(evidence, "NodeGone", text, remedy, "you", objects=objects, commands=(command,))
 
 
 def node_not_ready(gang: Gang) -> Reasons:

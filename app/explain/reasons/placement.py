@@ -14,6 +14,7 @@ from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gpu_sharing import part_words
 from app.explain.reasons.messages import did_you_mean
+from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
     Cause,
     Obstacle,
@@ -244,11 +245,19 @@ def no_domain_fits(gang: Gang) -> Reasons:
     level = level_of(gang, short)
     best = obstacle.placements.now.best
     text = f"{_no_room(obstacle, level)}{selection_words(obstacle, short)}{part_words(obstacle)}"
-    remedy, who = _what_frees(obstacle)
+    remedy, who, commands = _what_frees(obstacle)
     where = str(best.domain) if best else "none"
     has = best.pods if best else 0
     evidence = Evidence(gang.ref, f"room in one {level}", f"{has} of {short.count} in {where}")
-    yield about(evidence, "NoDomainFits", text, remedy, who, parts=parts(obstacle.demand, short))
+    yield about(
+        evidence,
+        "NoDomainFits",
+        text,
+        remedy,
+        who,
+        parts=parts(obstacle.demand, short),
+        commands=commands,
+    )
 
 
 def _waits_for_ending(obstacle: Obstacle) -> Reason:
@@ -332,15 +341,16 @@ def _in_pieces(obstacle: Obstacle) -> str:
     return f" ({amount('/gpu', has)} are free, but too fragmented)"
 
 
-def _what_frees(obstacle: Obstacle) -> tuple[str, Who]:
-    """Return what helps against pods that hold the room, soonest first, and who can act."""
+def _what_frees(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
+    """Return what helps against pods that hold the room, soonest first, who can act, and how."""
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     itself = [each for each in (_ending(obstacle), *evicts) if each]
-    now = [each for each in (_wider(obstacle), _elsewhere(obstacle), _unselected(obstacle)) if each]
+    elsewhere, commands = _elsewhere(obstacle)
+    now = [each for each in (_wider(obstacle), elsewhere, _unselected(obstacle)) if each]
     waits, who = _freeing(obstacle)
     if itself:
         waits, who = [], "wait"
-    return together(*itself, *now, *waits), "you" if now else who
+    return together(*itself, *now, *waits), "you" if now else who, commands
 
 
 def _reclaiming(obstacle: Obstacle) -> str:
@@ -360,19 +370,24 @@ def resolves_itself(obstacle: Obstacle) -> bool:
     return bool(_ending(obstacle) or _evicted_for(obstacle))
 
 
-def _elsewhere(obstacle: Obstacle) -> str:
-    """Return advice about another node pool in which the gang fits; "" if there is none."""
+def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
+    """Return advice about another node pool in which the gang fits, and its commands.
+
+    They are empty if there is none.
+    """
     gang = obstacle.gang
     if gang.placed or not (gang.pool or gang.index.has_pools):
-        return ""
+        return "", ()
     pools = sorted({node.labels.get(NODE_POOL, "") for node in gang.index.nodes} - {gang.pool})
     fitting = (pool for pool in pools if obstacle.placements.under(Assumption(pool=pool)).fits)
     pool = next(fitting, None)
     if pool is None:
-        return ""
+        return "", ()
+    queues, commands = into_pool(gang, pool)
+    use = f'Use node pool "{pool}" and a queue in it{queues}, if a scheduler serves it'
     if not pool:
-        return "Leave the node pool out of the workload and its queue: it fits there"
-    return f'Use node pool "{pool}" and a queue in it, if a scheduler serves it: it fits there'
+        use = f"Leave the node pool out of the workload, its PodGroup and its queue{queues}"
+    return f"{use}: it fits there", commands
 
 
 def _unselected(obstacle: Obstacle) -> str:

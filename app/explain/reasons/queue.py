@@ -3,7 +3,6 @@
 See `pkg/scheduler/actions/preempt` of KAI.
 """
 
-import difflib
 import json
 import math
 import shlex
@@ -56,7 +55,7 @@ from app.explain.state.queues import (
 from app.facts.kai.podgroup import KaiPodGroup, Said
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.labels import KAI_PREEMPTIBILITY, KAI_QUEUE, NODE_POOL
+from app.facts.labels import KAI_PREEMPTIBILITY
 
 TRAIN = "train"
 """KAI's own PriorityClass for workloads that it may preempt."""
@@ -215,63 +214,8 @@ def _said(gang: Gang, reason: str) -> Said | None:
     return next((said for said in group.said if said.reason == reason), None) if group else None
 
 
-def queue_missing(gang: Gang) -> Reasons:
-    """KAI places gangs only in leaf queues whose parent exists, in their own node pool."""
-    group = gang.pod_group
-    if not group or not group.queue:
-        return
-
-    index = gang.index
-    wrong = unusable_because(index, group.queue, group.pool)
-    if not wrong:
-        return
-    evidence = Evidence(group.ref, "spec.queue", group.queue)
-    text = f"Queue {group.queue} {wrong}"
-    queue = index.queues.get(group.queue)
-    if queue and queue.pool != group.pool:
-        remedy, who, commands = _into_one_pool(gang, group, queue)
-        yield about(evidence, "QueueMissing", text, remedy, who, commands=commands)
-        return
-
-    names = sorted(queue.name for queue in gang.facts.queues)
-    usable = [name for name in names if not unusable_because(index, name, group.pool)]
-    others = f"usable queues are {listed(usable)}" if usable else "there is no usable queue"
-    meant = next(iter(difflib.get_close_matches(group.queue, usable, 1)), "")
-    likely = f'; did you mean "{meant}"?' if meant else ""
-    name = meant or (usable[0] if len(usable) == 1 else "QUEUE")
-    remedy = (
-        f"Set the label {KAI_QUEUE} of the workload to one of them, and spec.queue of its PodGroup,"
-        " which KAI does not update"
-    )
-    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
-    commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
-    yield about(
-        evidence, "QueueMissing", f"{text}; {others}{likely}", remedy, "you", commands=commands
-    )
-
-
-def _into_one_pool(
-    gang: Gang, group: KaiPodGroup, queue: Queue
-) -> tuple[str, Who, tuple[str, ...]]:
-    """Return what brings a gang and its queue into one node pool: remedy, who acts, commands."""
-    if not group.pool:
-        label = shlex.quote(f"{NODE_POOL}={queue.pool}")
-        remedy = f"Label the workload and its PodGroup {NODE_POOL}={queue.pool}"
-        return remedy, "you", (f"kubectl label {_named(group)} {label}",)
-
-    nodes = sum(1 for _ in nodes_of_pool(gang.index, group.pool))
-    name = shlex.quote(queue.name)
-    label = shlex.quote(f"{NODE_POOL}={group.pool}")
-    overwrite = " --overwrite" if queue.pool else ""
-    labelling = f"Label the queue and its parents {NODE_POOL}={group.pool}"
-    if not nodes:
-        labelling = f"Use a queue of a node pool that has nodes ({group.pool} has none)"
-    remedy = f"{labelling}, or remove the label {NODE_POOL} from the workload and its PodGroup"
-    command = f"kubectl label queues.scheduling.run.ai {name} {label}{overwrite}"
-    return remedy, "platform" if nodes else "you", (command,) if nodes else ()
-
-
-def _named(group: KaiPodGroup) -> str:
+def as_argument(group: KaiPodGroup) -> str:
+    """Return the words by which kubectl finds a PodGroup."""
     return f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
 
 
@@ -285,7 +229,7 @@ def given_up(gang: Gang) -> Reasons:
     text = f"KAI tries to place {group.name} only once, because its schedulingBackoff is 1"
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
-    commands = (f"kubectl patch {_named(group)} --type merge -p {patch}",)
+    commands = (f"kubectl patch {as_argument(group)} --type merge -p {patch}",)
     remedy = "Let KAI try again in each cycle"
     yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 

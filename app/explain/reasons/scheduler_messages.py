@@ -56,13 +56,11 @@ def scheduler_refuses(gang: Gang) -> Reasons:
         text += _tainted_devices(gang, newest.text)
         evidence = Evidence(objects[0], "status.conditions[PodScheduled]", newest.text)
         remedy, who = _what_helps(text)
-        if _UNCORDON in remedy and any(KAI_CORDONED in node.labels for node in gang.index.nodes):
-            remedy += (
-                f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
-                " moves to another node pool."
-            )
+        cordons: tuple[str, ...] = ()
+        if _UNCORDON in remedy:
+            remedy, cordons = _what_uncordons(gang, remedy)
         see = (f"kubectl describe pod -n {shlex.quote(objects[0].namespace)} {objects[0].name}",)
-        commands = () if remedy else see
+        commands = cordons if remedy else see
         yield about(
             evidence,
             "SchedulerRefuses",
@@ -100,7 +98,7 @@ UNKNOWN = "Fix what the scheduler's message names."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
-_UNCORDON = "Ask the platform team to uncordon nodes: kubectl uncordon NODE."
+_UNCORDON = "Ask the platform team to uncordon nodes."
 _TAINT = re.compile(r"untolerated taints?(?:\(s\))? \{([^}:]{1,253})")
 
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
@@ -180,6 +178,24 @@ def _what_helps(words: str) -> tuple[str, Who]:
     if not helps:
         return "", "you"
     return " Or: ".join(remedy for remedy, _ in helps[:2]), helps[0][1]
+
+
+def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
+    """Return the remedy for cordoned nodes, by the nodes of today, and its command."""
+    facts = gang.facts
+    if "nodes" in facts.unseen.keys() | facts.skipped:
+        return remedy, ()
+    cordoned = [node for node in gang.index.nodes if node.unschedulable]
+    own = [node.name for node in cordoned if KAI_CORDONED not in node.labels]
+    if not cordoned:
+        opened = "No node is cordoned any more: wait until the scheduler tries again."
+        return remedy.replace(_UNCORDON, opened), ()
+    if len(own) < len(cordoned):
+        remedy += (
+            f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
+            " moves to another node pool."
+        )
+    return remedy, (f"kubectl uncordon {shlex.join(own)}",) if own else ()
 
 
 def scheduler_unknown(gang: Gang) -> Reasons:

@@ -144,17 +144,26 @@ def claim_held(gang: Gang) -> Reasons:
     for claim, _ in _claims_shared(gang):
         for consumer in claim.consumers:
             pod = gang.index.pods.get((claim.namespace, consumer.name))
+            commands: tuple[str, ...] = ()
             if not pod or (consumer.uid and pod.uid and pod.uid != consumer.uid):
                 state = "which does not exist any more"
+                remedy = (
+                    "Wait a minute: Kubernetes removes the reservation of a pod that is gone. If it"
+                    " stays, ask the platform team to read the log of kube-controller-manager"
+                )
             elif pod.deleting is not None:
                 finalizers = f" (finalizer {listed(pod.finalizers)})" if pod.finalizers else ""
                 state = f"terminating for {ago(gang.facts.now - pod.deleting)}{finalizers}"
+                remedy = "Find out why that pod does not end"
+                if pod.finalizers:
+                    remedy = f"Ask the owner of the finalizer {listed(pod.finalizers)} to remove it"
+                see = f"kubectl describe pod -n {pod.namespace} {shlex.quote(pod.name)}"
+                commands = (see,)
             else:
                 continue
             text = f"ResourceClaim {claim.name} is reserved for {consumer.name}, {state}"
             evidence = Evidence(claim.ref, "status.reservedFor", consumer.name)
-            remedy = f"Check that pod: kubectl describe pod {shlex.quote(consumer.name)}"
-            yield about(evidence, "ClaimHeld", text, remedy, "you")
+            yield about(evidence, "ClaimHeld", text, remedy, "you", commands=commands)
 
 
 def claim_full(gang: Gang) -> Reasons:

@@ -183,7 +183,9 @@ def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect:
     remedy = f"Label {_them(len(nodes))}"
     if not value:  # they may be in several domains
         remedy = f"{remedy}, where VALUE is the domain of the node"
-        names = names if len(nodes) == 1 else ["NODE"]
+        if len(nodes) > 1:
+            names = ["NODE"]
+            remedy = "Label each node (NODE) with its own domain (VALUE)"
     command = f"kubectl label node {shlex.join([*names, *labels])}"
 
     return Reason(

@@ -66,6 +66,7 @@ _BUILTINS = (
     Builtin("storage.k8s.io", "StorageClass", "storageclasses", ("sc",), namespaced=False),
     Builtin("", "ConfigMap", "configmaps", ("cm",)),
     Builtin("", "Secret", "secrets"),
+    Builtin("", "ResourceQuota", "resourcequotas", ("quota",), subresources=_STATUS),
     Builtin("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
     Builtin("", "Service", "services", ("svc",), subresources=_STATUS),
     Builtin("", "Event", "events", ("ev",)),

@@ -349,7 +349,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"^If the pods may run elsewhere, remove the selector", _select_all),
     (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
     (r"^Leave the node pool out of", _out_of_pool),
-    (r"^Label the workload kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),
+    (r"^Label the workload and its PodGroup kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),
     (r"^Ask the platform team for nodes", _nodes_in_pool),
-    (r'[Uu]se node pool "(?P<pool>.+)" and a queue in it, if a scheduler', _into_pool),
+    (r'[Uu]se node pool "(?P<pool>.+)" and a queue in it', _into_pool),
 )

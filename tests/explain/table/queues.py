@@ -43,6 +43,7 @@ UNSET = Share(0, 0, weight=0, unset=("quota", "limit"))
 
 
 POOLED_NODES = labelled(tuple(n.name for n in nodes()), pool="h100")
+ROOT_AND_TEAM = (Queue("root"), Queue("team-llm", "root"))
 OF_POOL = (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100"))
 
 
@@ -102,13 +103,16 @@ QUEUES = (
         "queues are below each other, and the whole scheduler of KAI counts in a circle",
         {"queues": (Queue("team-llm", "a"), Queue("a", "b"), Queue("b", "a"), Queue("c"))},
         "Queue team-llm is below a, which is below itself: KAI hangs, and places nothing at all; usable queues are c",
-        "you",
+        "platform",
         {"queues": (Queue("team-llm", "a"), Queue("a", "b"), Queue("b"), Queue("c"))},
     ),
     Row(
         "QueueMissing",
         "the queue is of a node pool, and the workload of none",
-        {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100"))},
+        {
+            "queues": (Queue("root", pool="h100"), Queue("team-llm", "root", pool="h100")),
+            "nodes": POOLED_NODES,
+        },
         "Queue team-llm has the label kai.scheduler/node-pool=h100, so it does not exist for the"
         " scheduler of the nodes without a node pool",
         "you",
@@ -128,7 +132,7 @@ QUEUES = (
         "the queue above is of another node pool",
         {"queues": (Queue("root", pool="h100"), Queue("team-llm", "root"))},
         "Queue team-llm is below root, which has the label kai.scheduler/node-pool=h100: KAI ignores both; there is no usable queue",
-        "you",
+        "platform",
         {},
     ),
     Row(
@@ -486,7 +490,15 @@ QUEUES = (
     Row(
         "OutsidePool",
         "the gang is in no pool, and so on no node that is in one",
-        {"nodes": labelled(tuple(n.name for n in nodes()[:14]), pool="h100")},
+        {
+            "nodes": labelled(tuple(n.name for n in nodes()[:14]), pool="h100"),
+            "queues": (
+                *ROOT_AND_TEAM,
+                Queue("h100-root", pool="h100"),
+                Queue("h100-a", "h100-root", pool="h100"),
+                Queue("h100-b", "h100-root", pool="h100"),
+            ),
+        },
         'It is in no node pool, and the 2 nodes without a pool have no room for it; 14 in pool "h100"',
         "platform",
         {"nodes": labelled(tuple(n.name for n in nodes()[:12]), pool="h100")},
@@ -496,7 +508,7 @@ QUEUES = (
         "the gang is bound to a pool without nodes",
         {
             "pod_groups": (pod_group(pool="h100"),),
-            "queues": OF_POOL,
+            "queues": (*OF_POOL, Queue("open-root"), Queue("open", "open-root")),
             "nodes": labelled(("gpu-00",), pool="h100"),
         },
         'Its node pool "h100" has 1 node and no room for it; of the others, 15 without a pool',

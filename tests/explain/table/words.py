@@ -166,6 +166,23 @@ WORDS = (
         },
     ),
     Row(
+        "SchedulerRefuses",
+        "the nodes are cordoned",
+        {
+            **UNBOUND,
+            "pods": pods(
+                group="",
+                scheduler="default-scheduler",
+                unscheduled="0/16 nodes are available: 16 node(s) were unschedulable",
+                said_at=NOW - 120,
+            ),
+            "nodes": changed(("gpu-00", "gpu-01"), unschedulable=True),
+        },
+        "default-scheduler says: 0/16 nodes are available: 16 node(s) were unschedulable (2 minutes ago)",
+        "platform",
+        {**UNBOUND, "pods": pods(group="", scheduler="default-scheduler", created=NOW - 5)},
+    ),
+    Row(
         "SchedulerSilent",
         "no scheduler has that name, which is nearly KAI's",
         {**UNBOUND, "pods": pods(group="", scheduler="kai-schedular")},

@@ -1,0 +1,224 @@
+"""The reason of gangs whose queue KAI does not use: it is missing, of another pool, or a parent."""
+
+import difflib
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+
+from app.base.value import Value
+from app.explain.gangs.gang import Gang
+from app.explain.queue_order.usage import nodes_of_pool
+from app.explain.reasons.queue import as_argument
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, listed
+from app.explain.state.index import Index
+from app.explain.state.queues import INNER, chain, unusable_because
+from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
+from app.facts.labels import KAI_QUEUE, NODE_POOL
+
+_ANOTHER = (
+    f"Set the label {KAI_QUEUE} of the workload to {{}}, and spec.queue of its PodGroup, which KAI"
+    " does not update"
+)
+
+
+class _Help(Value):
+    """What helps a gang whose queue cannot be used."""
+
+    words: str
+    who: Who
+    commands: tuple[str, ...] = ()
+
+
+def queue_missing(gang: Gang) -> Reasons:
+    """KAI places gangs only in leaf queues whose parent exists, in their own node pool."""
+    group = gang.pod_group
+    if not group or not group.queue:
+        return
+
+    index = gang.index
+    wrong = unusable_because(index, group.queue, group.pool)
+    if not wrong:
+        return
+    text = f"Queue {group.queue} {wrong}"
+    queue = index.queues.get(group.queue)
+    if queue and queue.pool != group.pool:
+        helps = _into_one_pool(gang, group, queue)
+    else:
+        usable = _usable(index, group.pool)
+        others = f"usable queues are {listed(usable)}" if usable else "there is no usable queue"
+        meant = next(iter(difflib.get_close_matches(group.queue, usable, 1)), "")
+        likely = f'; did you mean "{meant}"?' if meant else ""
+        text = f"{text}; {others}{likely}"
+        helps = _other_queue(index, group, meant, usable)
+    evidence = Evidence(group.ref, "spec.queue", group.queue)
+    yield about(evidence, "QueueMissing", text, helps.words, helps.who, commands=helps.commands)
+
+
+def _usable(index: Index, pool: str) -> list[str]:
+    """Return the queues in which the scheduler of a node pool places gangs."""
+    names = sorted(queue.name for queue in index.facts.queues)
+    return [name for name in names if not unusable_because(index, name, pool)]
+
+
+def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
+    """Return what helps a gang whose queue is missing, a parent, or below an unusable one."""
+    queue = index.queues.get(group.queue)
+    if queue and _is_below_itself(index, queue):
+        words = (
+            f"Ask the platform team to correct spec.parentQueue of queue {queue.name} and of those"
+            " above it: until then, another queue does not help either"
+        )
+        return _Help(words, "platform")
+    if not usable:
+        return _new_queue(index, group, queue)
+    if meant or len(usable) == 1:
+        name = meant or usable[0]
+        return _Help(_ANOTHER.format(name), "you", (_patched(group, name),))
+    return _Help(_ANOTHER.format("one of them (QUEUE)"), "you", (_patched(group, "QUEUE"),))
+
+
+def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
+    """Return what the platform team has to do if no queue can be used."""
+    if not queue or unusable_because(index, queue.name) == INNER:
+        wanted = "a queue below it" if queue else f"queue {group.queue}"
+        of_pool = f", with the label {NODE_POOL}={group.pool}" if group.pool else ""
+        return _Help(f"Ask the platform team to create {wanted}{of_pool}", "platform")
+
+    above = [*chain(index, queue.name)][-1].parent
+    if above not in index.queues:
+        correct = f"or to correct spec.parentQueue of {queue.name}"
+        return _Help(f"Ask the platform team to create queue {above}, {correct}", "platform")
+    words = (
+        f"Ask the platform team for another queue above {queue.name}: other workloads need {above}"
+        " as it is"
+    )
+    return _labelled(index, group, queue) or _Help(words, "platform")
+
+
+def _patched(group: KaiPodGroup, name: str) -> str:
+    patch = shlex.quote(f'{{"spec":{{"queue":"{name}"}}}}')
+    return f"kubectl patch {as_argument(group)} --type merge -p {patch}"
+
+
+def _is_below_itself(index: Index, queue: Queue) -> bool:
+    """Return whether the parents of a queue are in a circle, in which KAI hangs."""
+    above = [*chain(index, queue.name)][-1].parent
+    parent = index.queues.get(above)
+    return parent is not None and parent.pool == queue.pool
+
+
+def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
+    """Return what brings a gang and its queue into one node pool."""
+    index = gang.index
+    moved, move = _moved(group, queue.pool)
+    can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
+    if can_move and not group.pool:
+        return _Help(moved, "you", (move,))
+    if can_move and _lacks_nodes(gang, group.pool):
+        return _Help(f"{moved}: node pool {group.pool} has no nodes", "you", (move,))
+
+    usable = _usable(index, group.pool)
+    if usable:
+        name = usable[0] if len(usable) == 1 else "QUEUE"
+        others = usable[0] if len(usable) == 1 else f"a usable queue (QUEUE): {listed(usable)}"
+        return _Help(_ANOTHER.format(others), "you", (_patched(group, name),))
+
+    labelled = _labelled(index, group, queue)
+    if labelled:
+        return labelled
+    wanted = f"with the label {NODE_POOL}={group.pool}" if group.pool else "without a node pool"
+    words = f"Ask the platform team for a queue {wanted}"
+    if can_move:
+        words = f"{moved}, or {_later(words)}"
+    return _Help(words, "platform", (move,) if can_move else ())
+
+
+def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
+    """Return the labels that make a queue and those above it of the gang's node pool.
+
+    There are none if this would take a queue from other workloads.
+    """
+    wrong = [each for each in _ancestry(index, queue) if each.pool != group.pool]
+    if not wrong or not _are_free(index, group, wrong):
+        return None
+    names = [each.name for each in wrong]
+    words = f"Label queue{'s' if names[1:] else ''} {listed(names, 8)} {NODE_POOL}={group.pool}"
+    label = shlex.quote(f"{NODE_POOL}={group.pool}")
+    if any(each.pool for each in wrong):
+        label = f"{label} --overwrite"
+    if not group.pool:
+        words = f"Remove the label {NODE_POOL} from {listed(names, 8)}"
+        label = f"{NODE_POOL}-"
+    command = f"kubectl label queues.scheduling.run.ai {shlex.join(names)} {label}"
+    return _Help(words, "platform", (command,))
+
+
+def _lacks_nodes(gang: Gang, pool: str) -> bool:
+    """Return whether it is known that no node is in a pool."""
+    facts = gang.facts
+    is_known = "nodes" not in facts.unseen.keys() | facts.skipped
+    return is_known and not any(nodes_of_pool(gang.index, pool))
+
+
+def _later(remedy: str) -> str:
+    """Return a remedy as the second half of a sentence."""
+    return f"{remedy[:1].lower()}{remedy[1:]}"
+
+
+def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
+    """Return what to add to words about a queue of another node pool, and the commands.
+
+    KAI's pod-grouper keeps the queue and the node pool of a PodGroup that exists (`ignoreFields` in
+    `pkg/podgrouper/podgroup/handler.go`), so the label of the workload alone changes nothing.
+    """
+    group = gang.pod_group
+    if not group:
+        return "", ()
+    _, move = _moved(group, pool)
+    index = gang.index
+    if "queues" in gang.facts.unseen.keys() | gang.facts.skipped:
+        return "", (move,)
+    if not group.queue or not unusable_because(index, group.queue, pool):
+        return "", (move,)
+    usable = _usable(index, pool)
+    if not usable:
+        return " (ask the platform team for one: there is none)", ()
+    name = usable[0] if len(usable) == 1 else "QUEUE"
+    others = "" if len(usable) == 1 else f" (QUEUE is one of {listed(usable)})"
+    return others, (move, _patched(group, name))
+
+
+def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
+    """Return the words and the command that move a gang into a node pool, or out of all."""
+    if not pool:
+        return (
+            f"Remove the label {NODE_POOL} from the workload and its PodGroup",
+            f"kubectl label {as_argument(group)} {NODE_POOL}-",
+        )
+    label = f"{NODE_POOL}={pool}"
+    overwrite = " --overwrite" if group.pool else ""
+    return (
+        f"Label the workload and its PodGroup {label}",
+        f"kubectl label {as_argument(group)} {shlex.quote(label)}{overwrite}",
+    )
+
+
+def _ancestry(index: Index, queue: Queue) -> Iterator[Queue]:
+    """Yield a queue and those above it, whatever their pools are."""
+    seen = {""}
+    above: Queue | None = queue
+    while above and above.name not in seen:
+        seen.add(above.name)
+        yield above
+        above = index.queues.get(above.parent)
+
+
+def _are_free(index: Index, group: KaiPodGroup, queues: Iterable[Queue]) -> bool:
+    """Return whether nothing else needs these queues in their present node pool."""
+    names = {queue.name for queue in queues}
+    below = (queue for queue in index.facts.queues if queue.name not in names)
+    if any(queue.parent in names and queue.pool != group.pool for queue in below):
+        return False
+    return not any(
+        other.queue in names and other.pool != group.pool for other in index.facts.pod_groups
+    )

@@ -1,0 +1,130 @@
+"""Which reasons give a command, why the others have only words, and what a command looks like.
+
+`tests/integration/test_remedy_commands.py` carries the commands out.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+
+from app.explain.reasons.reason import Reason
+from app.explain.reasons.table import RULES
+from tests.explain.commands import kubectl_commands, parsed, placeholders
+from tests.explain.decisions.recording import recordings
+from tests.explain.fleet import answer, facts
+from tests.explain.test_reasons import ROWS, start
+
+WORDS = {
+    "KaiMissing": "an installation",
+    "GroveMissing": "an installation",
+    "DeviceClassMissing": "an installation",
+    "GpuMemoryUnknown": "an installation",
+    "TopologyUnnamed": "`doctor` examines the installation",
+    "TopologyDiffers": "`doctor` examines the installation",
+    "GangUnconstrained": "`doctor` examines the installation",
+    "ClaimMissing": "`doctor` examines the installation, or what is missing has no manifest here",
+    "ClaimNotInjected": "the leader restores the claim of a PodClique",
+    "SetBeingDeleted": "only its owner knows what a finalizer keeps",
+    "GateForeign": "only its owner knows what a gate waits for",
+    "NothingMade": "the log of a controller, whose Pod has another name everywhere",
+    "PodGangMissing": "the log of a controller",
+    "GateBaseMissing": "the log of a controller",
+    "GateNotInGang": "it ends by itself, or the log of a controller says why not",
+    "GateOpens": "it ends by itself, or the log of a controller says why not",
+    "QueueStatusStale": "the log of a controller",
+    "PodGangMigrationInProgress": "it ends by itself",
+    "NodesComing": "it ends by itself",
+    "LowerPriority": "it ends by itself",
+    "FairShare": "it ends by itself",
+    "PreemptionDelay": "it ends by itself",
+    "AfterOthers": "it ends by itself, or another workload must be corrected",
+    "GateBaseGang": "`explain` of the gang that it waits for",
+    "WorkloadMissing": "what is missing has no manifest here",
+    "LevelUnknown": "the level is chosen by who asks for it",
+    "MinAboveReplicas": "the number is chosen by who asks for it, in a list of cliques",
+    "WrongScheduler": "the pod template has to change, and is made by another program",
+    "SchedulerSilent": "the pod template has to change, or a scheduler to be started",
+    "PreferredBroader": "the constraint is in a template, in a list of cliques",
+    "SharedNarrowerDomain": "the constraint is in a template, in a list of cliques",
+    "SizesDiffer": "the constraint is in a template, in a list of cliques",
+    "LevelWithoutTopology": "the constraint is in a template, in a list of SubGroups",
+    "NeverFits": "the size is chosen by who asks for it",
+    "NoNodeMatches": "the selector is in a pod template",
+    "OtherResource": "the size is chosen by who asks for it",
+    "ClaimElsewhere": "the kind of claim is in a pod template",
+    "ClaimFull": "the kind of claim is in a pod template",
+    "ChannelTaken": "pods of others have to end",
+    "WithinQuota": "the quotas of several queues are shared out anew",
+    "NoNodeGroupHelps": "the node groups are settings of a cloud",
+    "PoolNotChosen": "projects are settings of another product",
+    "DomainNotReady": "a ComputeDomain can't be changed, or the log of a daemon says more",
+    "DomainDeadlock": "a ComputeDomain can't be changed: it is made again by its manifest",
+    "DomainsJoined": "labels of all nodes of a domain, whose names the platform team chooses",
+    "NotATree": "labels of all nodes of a domain, or the levels of the topology",
+    "BoundToDomain": "how a workload restarts is up to what runs in it",
+    "NotAsPreferred": "how a workload restarts is up to what runs in it",
+    "GangSplit": "a note: the minimum is chosen by who asks for it",
+    "GangStale": "an argument of KAI's scheduler",
+    "GangEvicted": "an argument of KAI's scheduler",
+    "PlacementLost": "other reasons say what helps",
+    "KueueMayEvict": "a setting of Kueue, or other reasons say what helps",
+    "KaiRefuses": "KAI's words say what helps",
+}
+"""Reasons whose remedies have no command of kubectl, and why: most have nothing that could be
+written without a choice that is somebody's own.
+"""
+CHANGED_ONLY = {
+    "KueueHolds": "Kueue opens the gates, and does not run here",
+    "SchedulerRefuses": "the scheduler's words stay until it tries again",
+    "GangIncomplete": "Grove's operator makes new pods, and does not run here",
+}
+"""Reasons that a command changes, but does not end at once."""
+
+
+@cache
+def reasons_of_rows() -> dict[str, list[Reason]]:
+    """The reasons of all states of the table, by id."""
+    found: dict[str, list[Reason]] = defaultdict(list)
+    for row in ROWS:
+        for dialect in row.dialects:
+            snapshot = facts(**{**start(dialect), **row.hit})
+            found[row.id] += [each for each in answer(snapshot).reasons if each.id == row.id]
+    return found
+
+
+COMMANDED = frozenset({rule.id for rule in RULES} - WORDS.keys())
+
+
+def test_every_reason_has_a_command_or_words_that_nobody_could_write_as_one() -> None:
+    has = {id for id, found in reasons_of_rows().items() if any(map(kubectl_commands, found))}
+    reads = {
+        id
+        for id, found in reasons_of_rows().items()
+        if id in WORDS and any(parsed(c).writes for each in found for c in kubectl_commands(each))
+    }
+    assert COMMANDED - has == set()
+    assert reads == set()
+
+
+def _everywhere() -> Iterator[Reason]:
+    for reasons in reasons_of_rows().values():
+        yield from reasons
+    for recording in recordings():
+        yield from recording.answer(recording.items).reasons
+
+
+def test_a_command_can_be_typed_as_it_is() -> None:
+    """It names a kind that there is, its namespace, and what its capital words stand for."""
+    wrong = []
+    seen = set()
+    for reason in _everywhere():
+        for text in kubectl_commands(reason):
+            seen.add(text)
+            command = parsed(text)
+            if command.resource.namespaced and not {"-n", "-A"} & command.options.keys():
+                wrong.append(f"{reason.id}: no namespace: {text}")
+            unsaid = {word for word in placeholders(text) if word not in reason.remedy}
+            if unsaid:
+                wrong.append(f"{reason.id}: what is {unsaid}: {text}; {reason.remedy}")
+    assert sorted(set(wrong)) == []
+    assert len(seen) > 80
