@@ -271,6 +271,16 @@ def test_bindings_and_what_refers_to_them() -> None:
     assert [problem.reason for problem in facts.level_problems()["gb200"]] == ["NodesLackLevel"]
 
 
+def test_of_very_many_groupings_of_nodes_only_the_last_are_kept() -> None:
+    """Tenants choose the keys of KAI Topologies: what is counted of nodes must not grow with them."""
+    facts = OfflineCluster([node("a", k_rack="r1")]).facts
+    for number in range(250):
+        keys = ("k/rack", f"key-{number}")
+        assert list(facts.nodes_with(keys)) == [({"k/rack": "r1"}, 1)]
+        kept = len(facts._node_groups._counts)
+        assert kept == number % 100 + 1
+
+
 def test_bindings_that_were_not_listed_yet_are_not_known() -> None:
     cluster = OfflineCluster([])
     cluster.client.served[CLUSTER_TOPOLOGY_BINDING] = "v1alpha1"

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.kube.api import ObjectRef, Rejected, Unavailable
-from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Recorder, Regarding
+from app.kube.events import NOTE_LIMIT, QUEUE_LIMIT, Notices, Recorder, Regarding
 from app.objects.names import is_subdomain
 from app.objects.resource import EVENT
 from tests.kube.memory.client import MemoryClient
@@ -139,3 +139,38 @@ def test_an_object_becomes_what_an_event_regards() -> None:
     metadata = {"namespace": "ml", "name": "train-0", "uid": "uid-1"}
     obj = {"apiVersion": "scheduler.grove.io/v1alpha1", "kind": "PodGang", "metadata": metadata}
     assert Regarding.of(obj) == GANG
+
+
+def notices() -> tuple[Notices, Callable[[], list[str]]]:
+    """Notices, and a function for the notes that were recorded since it was called last."""
+    recorder = Recorder(MemoryClient(), "test")
+
+    def told() -> list[str]:
+        queue = recorder._waiting
+        return [queue.get_nowait()["note"] for _ in range(queue.qsize())]
+
+    return Notices(recorder), told
+
+
+def test_a_problem_is_told_once_until_it_is_another_one_or_was_gone() -> None:
+    kept, told = notices()
+    key = ("ns", "a")
+    for note, expected in (("first", ["first"]), ("first", []), ("second", ["second"])):
+        kept.say(key, [GANG], "Reason", note)
+        assert told() == expected
+    kept.say(key, [GANG, replace(GANG, name="other")], "Reason", "second")
+    assert told() == ["second"]
+    kept.forget(key)
+    kept.say(key, [GANG], "Reason", "second")
+    assert told() == ["second"]
+
+
+def test_of_very_many_problems_the_oldest_may_be_told_again() -> None:
+    kept, told = notices()
+    for number in range(10_001):
+        kept.say(("ns", str(number)), [GANG], "Reason", "note")
+        assert told() == ["note"]
+    kept.say(("ns", "1"), [GANG], "Reason", "note")
+    assert told() == []
+    kept.say(("ns", "0"), [GANG], "Reason", "note")
+    assert told() == ["note"]
