@@ -201,12 +201,6 @@ def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Wh
             f"Ask the owner of the finalizer {listed(finalizers)} to remove it from {names},"
             f" terminating for {since}"
         ], "platform"
-    dead = sorted({pod.node for pod in ending} & gang.index.dead_nodes)
-    if dead:
-        return [
-            f"Ask the platform team to repair {listed(dead)}, or to delete the node: this ends"
-            f" {names}, terminating for {since}"
-        ], "platform"
     if now - first > _ENDS_WITHIN:
         return [
             f"Ask the platform team why {names} does not end: terminating for {since}"

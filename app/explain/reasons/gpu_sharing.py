@@ -1,14 +1,21 @@
 """Reasons about shared GPUs: their memory, and the pods that reserve them for KAI."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
 from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
-from app.explain.reasons.reason import Evidence, Reasons, about, counted, plain
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain
 from app.explain.state.gpu_sharing import without_shares
-from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL, GpuPart
+from app.facts.kubernetes.gpu_sharing import (
+    FRACTION_DEVICES,
+    GPU_MEMORY,
+    MEMORY_LABEL,
+    GpuPart,
+    memory_of_gpus,
+)
+from app.facts.kubernetes.gpus import GPU
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
@@ -87,6 +94,27 @@ def part_words(obstacle: Obstacle) -> str:
         else "no shared GPU has room"
     )
     return f"; each pod requests {_asked_of(part)} of {counted(part.devices, 'GPU')}, and {left}"
+
+
+def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
+    """Return why no GPU of any node, even if it is free, has such a part, and what helps."""
+    memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
+    if part.memory > memory > 0:
+        return (
+            f"No GPU has {part.memory:,} MiB of memory, which a pod requests ({GPU_MEMORY}); the"
+            f" largest has {memory:,} MiB, as KAI reads the label {MEMORY_LABEL}",
+            f"Request at most {memory} in the annotation {GPU_MEMORY}, or whole GPUs instead",
+            "you",
+        )
+    gpus = max((node.allocatable.get(GPU, 0) // 1000 for node in nodes), default=0)
+    if part.devices > gpus > 0:
+        return (
+            f"No node has {part.devices} GPUs, of each of which a pod requests a part; the largest"
+            f" has {gpus}",
+            f"Set the annotation {FRACTION_DEVICES} to at most {gpus}",
+            "you",
+        )
+    return None
 
 
 def _asked_of(part: GpuPart) -> str:

@@ -12,7 +12,7 @@ from app.explain.placing.packer import Rules
 from app.explain.placing.placements import EMPTIED, EMPTY, OPENED, SOON, Assumption, Placements
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import together, what_frees
-from app.explain.reasons.gpu_sharing import part_words
+from app.explain.reasons.gpu_sharing import part_too_large, part_words
 from app.explain.reasons.messages import did_you_mean
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
@@ -154,6 +154,8 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
     """Return the resource of which no node has enough for a pod, what helps, and who can act."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
+        if shape.part and (too_large := part_too_large(shape.part, nodes)):
+            return too_large
         for name, ask in shape.requests:
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= most:

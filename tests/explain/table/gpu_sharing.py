@@ -62,6 +62,25 @@ SHARING = (
         {"pods": pods(shape=MEMORY), "nodes": with_memory("81920")},
     ),
     Row(
+        "NeverFits",
+        "no GPU has the memory that pods ask for",
+        {
+            "pods": pods(shape=replace(MEMORY, part=GpuPart(0.0, 90000))),
+            "nodes": with_memory("81920"),
+        },
+        "No GPU has 90,000 MiB of memory, which a pod requests (gpu-memory); the largest has 81,900 MiB, as KAI reads the label nvidia.com/gpu.memory",
+        "you",
+        {"pods": pods(shape=MEMORY), "nodes": with_memory("81920")},
+    ),
+    Row(
+        "NeverFits",
+        "pods ask for parts of more GPUs than a node has",
+        {"pods": pods(shape=part_of(0.5, 9))},
+        "No node has 9 GPUs, of each of which a pod requests a part; the largest has 8",
+        "you",
+        {"pods": pods(shape=part_of(0.5, 8))},
+    ),
+    Row(
         "ReservationEvicted",
         "a taint evicts the pod that reserves a GPU",
         evicted(),

@@ -8,6 +8,8 @@ from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podcliqueset import UserConstraint
 from app.facts.grove.podgang import GangPart
 from app.facts.kai.podgroup import SubGroup
+from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Toleration
 from app.facts.labels import KAI_CORDONED
 from tests.explain.fleet import (
@@ -34,6 +36,20 @@ from tests.explain.table.row import Row, changed, event, without
 OWN = ("gpu-00", "gpu-01")
 RUNNING = placed("gpu-00", *OWN)
 ONE_RUNS = (*placed("gpu-01", "gpu-00"), pod(WORKERS, 1), pod(WORKERS, 2))
+
+
+def with_nics() -> tuple[Node, ...]:
+    """The first node has a network card in place of its GPUs."""
+    first, *others = nodes()
+    without_gpus = {**first.allocatable, "nvidia.com/gpu": 0, "example.com/nic": 1000}
+    return (replace(first, allocatable=without_gpus), *others)
+
+
+def with_nic(gpus: int) -> Shape:
+    requests = {**dict(shape(gpus).requests), "example.com/nic": 1000}
+    return replace(shape(gpus), requests=tuple(sorted(requests.items())))
+
+
 FIVE_WORKERS = {
     "cliques": (cliques()[0], replace(cliques()[1], replicas=5)),
     "gangs": (gang(parts=(gang().parts[0], GangPart(WORKERS, 5))),),
@@ -110,6 +126,22 @@ PLACEMENT = (
         "No node has 16 GPUs, which a pod requests; the largest has 8 GPUs",
         "you",
         {"pods": (pods()[0], *(pod(WORKERS, n, shape=shape(8)) for n in range(3)))},
+    ),
+    Row(
+        "NeverFits",
+        "each resource is on some node, and no node has both",
+        {
+            "nodes": with_nics(),
+            "pods": (pods()[0], *(pod(WORKERS, n, shape=with_nic(8)) for n in range(3))),
+        },
+        "No node has all that a pod requests together: 1 node has 1 example.com/nic and 15 nodes have 8 nvidia.com/gpu, and none has both",
+        "you",
+        {
+            "nodes": tuple(
+                replace(n, allocatable={**n.allocatable, "example.com/nic": 1000}) for n in nodes()
+            ),
+            "pods": (pods()[0], *(pod(WORKERS, n, shape=with_nic(8)) for n in range(3))),
+        },
     ),
     Row(
         "NeverFits",

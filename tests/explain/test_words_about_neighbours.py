@@ -1,0 +1,138 @@
+"""Words about what a pod uses: its group, its volumes, its claims and the daemons of its domain."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.explain.answers.answer import Answer, explain
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kai.podgroup import KaiPodGroup, Said
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import DeviceClass, ResourceSlice
+from app.facts.kubernetes.event import Event
+from app.facts.kubernetes.pod import Pod, PodClaim, Stalled
+from app.facts.kubernetes.volume import StorageClass, VolumeClaim
+from app.facts.nvidia.computedomain import ComputeDomain, DomainNode
+from app.rules.mnnvl.claim import CHANNEL_CLASS, DAEMON_CLASS
+from app.rules.topology.levels import NVLINK_DOMAIN
+from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
+
+POD = Pod(NAMESPACE, "late-0", "uid-late", shape=shape(1), created=NOW - 900, said_at=NOW - 60)
+
+
+def warned(about: Ref, message: str, source: str, uid: str = "uid") -> Event:
+    return Event(uid, "Failed", message, NOW - 60, source, about, True)
+
+
+def asked(pod: Pod, **more: Any) -> Answer:
+    labelled = (replace(n, labels={**n.labels, NVLINK_DOMAIN: "c.1"}) for n in nodes())
+    facts = Snapshot(pods=(pod, *more.pop("others", ())), nodes=tuple(labelled), now=NOW, **more)
+    answer = explain(Index(facts), pod.ref)
+    assert answer
+    return answer
+
+
+def test_a_scheduler_is_quoted_about_the_group_of_a_pod() -> None:
+    pod = replace(POD, scheduler="volcano", unscheduled="not ready", other_group="job-1")
+    group = Ref("PodGroup", NAMESPACE, "job-1")
+    said = warned(group, "queue resource quota insufficient", "volcano")
+    [reason, *_] = asked(pod, events=(said,)).reasons
+    assert reason.text == (
+        "volcano says: not ready (60 seconds ago). About its PodGroup job-1, volcano says: queue"
+        " resource quota insufficient (60 seconds ago)"
+    )
+    assert "capability of the queue" in reason.remedy
+
+
+def test_what_provisions_a_volume_is_quoted_before_words_without_a_remedy() -> None:
+    pod = replace(POD, unscheduled="binding volumes: timed out", volumes=("data",))
+    claim = VolumeClaim(NAMESPACE, "data", storage_class="late")
+    said = warned(claim.ref, "no space left", "csi.example.com")
+    answer = asked(
+        pod,
+        events=(said,),
+        volume_claims=(claim,),
+        storage_classes=(StorageClass("late", waits=True),),
+    )
+    assert [reason.id for reason in answer.reasons] == ["VolumeUnbound", "SchedulerRefuses"]
+    assert answer.reasons[0].text == (
+        "PersistentVolumeClaim data, which 1 pod uses, is not bound: csi.example.com says: no space"
+        " left (60 seconds ago)"
+    )
+
+
+def test_tainted_devices_are_named_if_claims_cannot_be_allocated() -> None:
+    pod = replace(POD, unscheduled="0/1 nodes are available: 1 cannot allocate all claims.")
+    part = ResourceSlice(
+        "gpu.nvidia.com", "n", 1, "n-0", ("gpu-0",), (("gpu-0", "xid=79:NoExecute"),)
+    )
+    assert (
+        asked(pod, slices=(part,))
+        .reasons[0]
+        .text.endswith("Devices with a taint: gpu-0 of n-0 (xid=79:NoExecute)")
+    )
+    other = replace(pod, unscheduled="0/1 nodes are available: 1 Insufficient cpu.")
+    assert "taint" not in asked(other, slices=(part,)).reasons[0].text
+
+
+def test_a_queue_without_a_parent_is_suspected_if_kai_gives_no_cause() -> None:
+    pod = replace(POD, scheduler="kai-scheduler", group="pg")
+    group = KaiPodGroup(
+        NAMESPACE, "pg", queue="alone", minimum=1, said=(Said("x", "Unable to schedule", time=NOW),)
+    )
+    queue = Queue("alone", quota=None, limit=None)
+    [reason] = asked(pod, pod_groups=(group,), queues=(queue,)).reasons
+    assert "Queue alone has no parent" in reason.text
+    assert "spec.parentQueue: alone" in reason.remedy
+
+    below = (replace(queue, parent="root"), Queue("root", quota=None, limit=None))
+    [reason] = asked(pod, pod_groups=(group,), queues=below).reasons
+    assert "no parent" not in reason.text
+
+
+DOMAIN = ComputeDomain(
+    NAMESPACE, "train", "uid-cd", 0, "channel", False, (DomainNode("gpu-00", False),)
+)
+USES = replace(
+    POD,
+    node="gpu-00",
+    bound=NOW - 600,
+    waiting=("ContainerCreating",),
+    claims=(PodClaim("channel", "", "channel"),),
+)
+DAEMON = Pod("nvidia", "daemon-0", "uid-d", daemon_of="uid-cd", created=NOW - 600)
+
+
+def about_daemon(daemon: Pod) -> str:
+    answer = asked(
+        USES,
+        others=(daemon,),
+        compute_domains=(DOMAIN,),
+        device_classes=(DeviceClass(CHANNEL_CLASS), DeviceClass(DAEMON_CLASS)),
+    )
+    [reason] = [reason for reason in answer.reasons if reason.id == "DomainNotReady"]
+    return f"{reason.text}; {reason.remedy}"
+
+
+def test_the_daemons_of_a_domain_are_quoted() -> None:
+    pending = replace(DAEMON, unscheduled="1 node(s) had untolerated taint(s)", said_at=NOW - 60)
+    assert (
+        "daemon-0 is pending, default-scheduler says: 1 node(s) had untolerated taint(s)"
+        in about_daemon(pending)
+    )
+
+    image = Stalled("imex", "ImagePullBackOff", 'Back-off pulling image "x:1"')
+    without = replace(DAEMON, node="gpu-00", stalled=(image,), waiting=("ImagePullBackOff",))
+    words = about_daemon(without)
+    assert 'Back-off pulling image "x:1"' in words
+    assert "kubectl describe pod -n nvidia daemon-0" in words
+
+    crash = Stalled("imex", "CrashLoopBackOff", restarts=3, ended="exit code 1")
+    crashes = replace(
+        DAEMON, node="gpu-00", phase="Running", stalled=(crash,), waiting=("CrashLoopBackOff",)
+    )
+    words = about_daemon(crashes)
+    assert "Container imex is in CrashLoopBackOff (3 restarts, exit code 1)" in words
+    assert "kubectl logs -n nvidia daemon-0" in words
