@@ -52,20 +52,21 @@ class NodeGroups:
         """Return the nodes, grouped by their labels with `keys` except `kubernetes.io/hostname`."""
         grouping = frozenset(keys) - {HOSTNAME_KEY}
         nodes = self._nodes.get(grouping)
-        if nodes is None:
-            counts = self._counted(grouping)
-            nodes = Nodes((dict(pairs), count) for pairs, count in counts.items())
-            self._nodes[grouping] = nodes
-        return nodes
+        if nodes is not None:
+            return nodes
 
-    def _counted(self, grouping: Grouping) -> Counter[Pairs]:
-        if grouping not in self._counts:
+        counts = self._counts.get(grouping)
+        if counts is None:
             if len(self._counts) >= MOST_GROUPINGS:
                 self._counts.clear()
                 self._nodes.clear()
             seen = (self._seen(key[1], self._store.get(*key)) for key in self._store.known_keys())
-            self._counts[grouping] = Counter(labels.of(grouping) for labels in seen if labels)
-        return self._counts[grouping]
+            counts = Counter(labels.of(grouping) for labels in seen if labels)
+            self._counts[grouping] = counts
+
+        nodes = Nodes((dict(pairs), count) for pairs, count in counts.items())
+        self._nodes[grouping] = nodes
+        return nodes
 
     def _changed(self, key: Key, before: NodeLabels | None, after: NodeLabels | None) -> None:
         self._move(self._seen(key[1], before), self._seen(key[1], after))

@@ -163,7 +163,12 @@ class Discovery:
             try:
                 await self.refresh()
             except ClusterError as error:
-                self._note(error)
+                if not self.problem:
+                    logger.warning(
+                        "cannot read which resources the cluster serves: %s", error.message
+                    )
+                self.problem = error.message
+                self.error = error
                 pause = backoff.next(error.retry_after)
             else:
                 backoff.reset()
@@ -177,12 +182,6 @@ class Discovery:
                 await asyncio.sleep(self.settle_seconds)
                 self._triggered.clear()
                 again = True
-
-    def _note(self, error: ClusterError) -> None:
-        if not self.problem:
-            logger.warning("cannot read which resources the cluster serves: %s", error.message)
-        self.problem = error.message
-        self.error = error
 
     async def refresh(self) -> None:
         """Read what the cluster serves.

@@ -149,7 +149,9 @@ class Loop:
                 for number in range(self._workers):
                     tasks.create_task(self._work(), name=f"{self.reconciler.name} {number}")
                 tasks.create_task(self._log_progress(), name=f"{self.reconciler.name} progress")
-                await self._resync_for_ever()
+                while True:
+                    self.add_all()
+                    await asyncio.sleep(RESYNC_SECONDS * (1 + self._random() / 5))
         finally:
             self._stop()
 
@@ -164,11 +166,6 @@ class Loop:
         self._again.clear()
         self._backoffs.clear()
         self._conflicts.clear()
-
-    async def _resync_for_ever(self) -> Never:
-        while True:
-            self.add_all()
-            await asyncio.sleep(RESYNC_SECONDS * (1 + self._random() / 5))
 
     async def _work(self) -> Never:
         while True:

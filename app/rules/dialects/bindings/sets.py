@@ -194,7 +194,12 @@ def _problems(packings: Packings, bindings: LevelsByName, nodes_with: NodesWith)
     """Return the problems of `packings`. Findings about names come first."""
     findings = [*packings.name_findings]
     unplaceable: Findings = []
-    warnings = _deprecation(packings)
+    warnings = []
+    if packings.deprecated:
+        paths = ", ".join(map(str, packings.deprecated))
+        warnings.append(
+            f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
+        )
     of_nodes: list[str] = []
     unknown: list[str] = []
     for packing in packings.constraints:
@@ -286,12 +291,6 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
 
 
 # Warnings about constraints that Grove accepts but that do not help.
-
-
-def _deprecation(packings: Packings) -> list[str]:
-    paths = ", ".join(map(str, packings.deprecated))
-    text = f"packDomain is deprecated in this release of Grove; use pack.required instead: {paths}"
-    return [text] if paths else []
 
 
 def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
