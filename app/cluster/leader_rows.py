@@ -14,7 +14,7 @@ from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.kubernetes.workload import read_workload, read_workload_group
 from app.facts.labels import MANAGED_BY, MANAGER, MNNVL_UNIT, POD_GROUP_NAME, SKIP_PODGROUPER
-from app.facts.rows import BY_SET, Row, in_namespace
+from app.facts.rows import BY_SET, MOST_OF_POD, Row, in_namespace
 from app.kube.api import Key, Object
 from app.kube.store import IndexFunction, WatchStore
 from app.objects.conditions import condition_of
@@ -243,6 +243,7 @@ UNIT_PODS = Row(
     {BY_BASE: lambda pod: in_namespace(pod.namespace, pod.base_name)},
     labels=MNNVL_UNIT,
     form=PodForm,
+    most_decoded=MOST_OF_POD,
 )
 """The Pods with the claim of a unit. The watch selects them by a label that our webhook sets."""
 
@@ -310,7 +311,15 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         BY_POD_GROUP: lambda pod: in_namespace(pod.namespace, pod.pod_group),
     }
     selector = f"spec.schedulerName={scheduler_name}"
-    return Row(POD, read_stored_pod, indexes, fields=selector, form=PodForm, most=64 * 2**10)
+    return Row(
+        POD,
+        read_stored_pod,
+        indexes,
+        fields=selector,
+        form=PodForm,
+        most=64 * 2**10,
+        most_decoded=MOST_OF_POD,
+    )
 
 
 # Caches of Workloads.

@@ -28,7 +28,7 @@ from app.facts.kubernetes.pod_fields import PodForm
 from app.facts.kubernetes.volume import read_storage_class, read_volume_claim
 from app.facts.kubernetes.workload import read_priority_class, read_workload, read_workload_group
 from app.facts.nvidia.computedomain import read_compute_domain, read_domain_clique
-from app.facts.rows import Row
+from app.facts.rows import MOST_OF_POD, Row
 from app.objects.resource import EVENT, NODE, POD
 
 MOST_OF_LARGE_GANGS = 2**18
@@ -38,7 +38,7 @@ MOST_OF_LARGE_GANGS = 2**18
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)
 
 
-PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm)
+PODS = Row(POD, read_pod, name="pods", title="pods", form=PodForm, most_decoded=MOST_OF_POD)
 
 
 WIDE_SETS = Row(kinds.POD_CLIQUE_SET, read_set_with_status, name="sets", title="PodCliqueSets")

@@ -42,9 +42,10 @@ class WatchStore(Generic[T]):
     `project` returns the projection of an object, or None if the object is not stored. A function
     in `indexes` returns the index values of a projection. `clock` is monotonic, in seconds.
 
-    A projection of more than `most` bytes of JSON is not stored, because tenants decide on the size
-    of their objects: the object is in `too_large` instead. An object whose projection `is_cut` is
-    in `too_large` too, and its projection is stored.
+    Tenants decide on the size of their objects. So an object of more than `most_decoded` bytes of
+    JSON is not projected, and a projection of more than `most` bytes is not stored: the object is
+    in `too_large` instead. An object whose projection `is_cut` is in `too_large` too, and its
+    projection is stored.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class WatchStore(Generic[T]):
         *,
         clock: Clock = time.monotonic,
         most: int = 2**20,
+        most_decoded: int | None = None,
         is_cut: Callable[[T], bool] = lambda value: False,
     ) -> None:
         self.too_large: dict[Key, str] = {}
@@ -76,6 +78,7 @@ class WatchStore(Generic[T]):
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
         self._clock = clock
         self._most = most
+        self._most_decoded = most_decoded
         self._is_cut = is_cut
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
@@ -295,6 +298,11 @@ class WatchStore(Generic[T]):
 
     def _kept(self, key: Key, obj: Object, length: int) -> T | None:
         """Return what is stored of an object of at most `length` bytes, 0 if that is not known."""
+        most = self._most_decoded
+        if most is not None and not 0 < length <= most and len(to_json(obj)) > most:
+            self.too_large[key] = str(obj["metadata"].get("uid") or "")
+            return None
+
         value = self._project(obj)
         is_known_small = 0 < length <= self._most
         is_small = value is None or is_known_small or len(to_json(value)) <= self._most

@@ -118,7 +118,9 @@ class PermittedStores:
     async def _keep(self, scope: Scope) -> None:
         """Keep a store up to date until its list is forbidden."""
         row, namespace = scope
-        store: WatchStore[Any] = WatchStore(row.read, most=max(self._least, row.most))
+        store: WatchStore[Any] = WatchStore(
+            row.read, most=max(self._least, row.most), most_decoded=row.most_decoded
+        )
         store.subscribe(lambda key, before, after: self._changed(row.name))
         self.stores[scope] = store
         noted = asyncio.create_task(self._note_sync(scope, store))

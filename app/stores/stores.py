@@ -24,7 +24,14 @@ class Stores:
 
     def __init__(self, rows: Iterable[Row[Any]]) -> None:
         self._stores: dict[Row[Any], WatchStore[Any]] = {
-            row: WatchStore(row.read, row.lookups, most=row.most, is_cut=row.is_cut) for row in rows
+            row: WatchStore(
+                row.read,
+                row.lookups,
+                most=row.most,
+                most_decoded=row.most_decoded,
+                is_cut=row.is_cut,
+            )
+            for row in rows
         }
 
     def __getitem__(self, row: Row[T]) -> WatchStore[T]:

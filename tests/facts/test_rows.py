@@ -276,3 +276,16 @@ def test_whether_a_pod_gang_was_ever_scheduled(
     status: dict[str, Any], scheduled: bool | None
 ) -> None:
     assert read_pod_gang({**NAMED, "status": status}).scheduled is scheduled
+
+
+def test_a_pod_of_which_too_much_is_decoded_is_not_read() -> None:
+    of_pods = (explain_rows.PODS, leader_rows.UNIT_PODS, leader_rows.pods_of_scheduler("kai"))
+    assert [row.most_decoded for row in of_pods] == [rows.MOST_OF_POD] * 3
+
+    row = explain_rows.PODS
+    store = Stores((row,))[row]
+    containers = [{"name": f"c{number}"} for number in range(40_000)]
+    for name, number in (("a", 1000), ("b", 40_000)):
+        pod = {"metadata": {"name": name}, "spec": {"containers": containers[:number]}}
+        store.apply(WatchEvent("ADDED", pod, length=2**20))
+    assert ([pod.name for pod in store.values()], set(store.too_large)) == (["a"], {("", "b")})

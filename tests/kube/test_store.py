@@ -348,6 +348,22 @@ def test_a_long_object_of_which_little_is_kept_is_stored(bounded: WatchStore[Kep
     assert (names(bounded), set(bounded.too_large)) == (["a"], set())
 
 
+@pytest.mark.parametrize("length", [0, 1000], ids=["unknown", "known"])
+def test_an_object_of_which_too_much_is_decoded_is_not_projected(length: int) -> None:
+    projected: list[str] = []
+
+    def note(obj: Object) -> Kept | None:
+        projected.append(obj["metadata"]["name"])
+        return project(obj)
+
+    store = WatchStore(note, clock=lambda: 0.0, most_decoded=300)
+    for name, size in (("a", 10), ("b", 300)):
+        store.apply(WatchEvent("ADDED", obj(name, 1, "x" * size), length=length))
+    assert (projected, names(store), set(store.too_large)) == (["a"], ["a"], {("ns", "b")})
+    store.apply(WatchEvent("MODIFIED", obj("b", 2, "x"), length=length))
+    assert (names(store), store.too_large) == (["a", "b"], {})
+
+
 def test_an_object_whose_length_nobody_has_counted_is_measured(
     bounded: WatchStore[Kept],
 ) -> None:

@@ -27,11 +27,11 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in maps_at(spec, "initContainers"):
-        moment = dict(sidecars)
-        _add(moment, _requests(container))
-        _raise(peak, moment)
+        requests = _requests(container)
+        # only what it asks for: copies of all sums would take quadratic time
+        _raise(peak, {name: sidecars.get(name, 0) + amount for name, amount in requests.items()})
         if container.get("restartPolicy") == "Always":
-            sidecars = moment
+            _add(sidecars, requests)
 
     _add(total, sidecars)
     _raise(total, peak)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.facts.kubernetes.requests import pod_requests, read_requests
+from tests.steps import steps
 
 
 def container(cpu: str) -> dict[str, Any]:
@@ -42,6 +43,35 @@ def test_requests_of_a_pod_are_counted_as_the_scheduler_does(
     spec: dict[str, Any], cpu: int
 ) -> None:
     assert pod_requests(spec) == {"cpu": cpu, "pods": 1000}
+
+
+def test_each_sidecar_counts_from_its_place_on() -> None:
+    def asks(name: str, amount: str, *, stays: bool = False) -> dict[str, Any]:
+        policy = {"restartPolicy": "Always"} if stays else {}
+        return {"name": "c", "resources": {"requests": {name: amount}}, **policy}
+
+    init = [
+        asks("a", "5"),
+        asks("a", "1", stays=True),
+        asks("a", "3"),
+        asks("b", "2", stays=True),
+        asks("b", "7"),
+        asks("a", "2", stays=True),
+    ]
+    requests = pod_requests({"containers": [asks("b", "1")], "initContainers": init})
+    assert requests == {"a": 5000, "b": 9000, "pods": 1000}
+
+
+def test_the_time_grows_with_the_number_of_init_containers() -> None:
+    def work(number: int) -> int:
+        init = [
+            {"restartPolicy": "Always", "resources": {"requests": {f"a/{n}": "1"}}}
+            for n in range(number)
+        ]
+        return steps(lambda: pod_requests({"initContainers": init}))
+
+    work(1)  # quantities are cached
+    assert work(400) < 5 * work(100)
 
 
 def test_claims_count_by_their_templates_and_equal_requests_are_one_object() -> None:
