@@ -13,8 +13,8 @@ README = (ROOT / "README.md").read_text()
 
 
 def without_age(text: str) -> str:
-    """Return a text with single spaces, without how long ago something was asked."""
-    return re.sub(r", asked .*? ago", "", " ".join(text.split()))
+    """Return a text with single spaces, without how long ago something was requested."""
+    return re.sub(r", requested .*? ago", "", " ".join(text.split()))
 
 
 def test_the_demo_tells_its_story_to_the_end() -> None:
@@ -35,7 +35,7 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
     assert places == sorted(places)
     answer = README[README.index("$ grove-admission explain") :].split("\n\n")[0]
     assert without_age(answer) in without_age(ended.stdout)
-    line = next(text for text in README.splitlines() if "placed next in" in text)
+    line = next(text for text in README.splitlines() if "its next cycle, in" in text)
     assert " ".join(line.split()) in " ".join(ended.stdout.split())
 
 

@@ -25,9 +25,9 @@ WAITING = facts(pods=(*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")
             id="between words",
         ),
         pytest.param(
-            "            kubectl label node gpu-13 example.com/rack=rack-b2",
+            "          kubectl label node gpu-13 example.com/rack=rack-b2",
             30,
-            ["            kubectl label node gpu-13 example.com/rack=rack-b2"],
+            ["          kubectl label node gpu-13 example.com/rack=rack-b2"],
             id="a command stays whole",
         ),
         pytest.param(
@@ -58,13 +58,14 @@ def test_an_answer_keeps_to_the_width(width: int) -> None:
 def test_a_tree_is_still_drawn_where_its_cells_go_on() -> None:
     answer = explain(Index(WAITING), SET_REF)
     assert answer is not None
-    assert tree_lines(answer.tree, width=70, everything=False, colour=False)[:8] == [
-        "PodCliqueSet llm              zone       -          0/4  waits",
+    assert tree_lines(answer.tree, width=70, everything=False, colour=False)[:9] == [
+        "PodCliqueSet llm              zone       -          0/4  pending",
         "                              required",
-        "└─ PodGang llm-0              zone       -          0/4  waits, all",
-        "                              required                   or none",
-        "   ├─ PodClique …-router      -          -          0/1  waits for",
-        "   │                                                     its gang",
+        "└─ PodGang llm-0              zone       -          0/4  pending,",
+        "                              required                   all or none",
+        "   ├─ PodClique …-router      -          -          0/1  pending",
+        "   │                                                     with its",
+        "   │                                                     gang",
         "   ├─ replica llm-0-pool-0    rack       -          0/3  reason 1",
         "   │                          required",
     ]
@@ -74,8 +75,8 @@ def test_the_colour_of_a_state_goes_on_with_it() -> None:
     answer = explain(Index(WAITING), SET_REF)
     assert answer is not None
     coloured = tree_lines(answer.tree, width=70, colour=True, everything=False)
-    assert coloured[2].endswith("\x1b[33mwaits, all\x1b[0m")
-    assert coloured[3].endswith("\x1b[33mor none\x1b[0m")
+    assert coloured[2].endswith("\x1b[33mpending,\x1b[0m")
+    assert coloured[3].endswith("\x1b[33mall or none\x1b[0m")
     plain = [re.sub("\x1b[^m]*m", "", line) for line in coloured]
     assert plain == tree_lines(answer.tree, width=70, everything=False, colour=False)
 

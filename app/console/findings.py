@@ -253,7 +253,7 @@ def _grouped(rows: Sequence[FindingRow]) -> list[FindingRow]:
 
 def _headline(rows: Sequence[FindingRow], result: Result, *, running: bool) -> str:
     if running:
-        return "The cluster is being examined"
+        return "The cluster is being checked"
     if not result.end:
         of_topology = f"{counted(rows, 'topology finding')}; audit and doctor have not run yet"
         return of_topology if rows else "Audit and doctor have not run yet"

@@ -44,10 +44,10 @@ class WhatIf:
             async with self._lock:
                 answer = await asyncio.to_thread(self._answer, facts, edits)
         except UnusableEdit as problem:
-            return {**shown, "headline": "This can't be supposed", "problem": str(problem)}
+            return {**shown, "headline": "This edit can't be previewed", "problem": str(problem)}
         except TooLongError:
             words = f"No answer within {SECONDS:g} s. The command has no limit:"
-            return {**shown, "headline": "Not known: it takes too long", "problem": words}
+            return {**shown, "headline": "The preview takes too long", "problem": words}
         return {**shown, **answer}
 
     def _answer(self, facts: Snapshot, edits: Sequence[Supposition]) -> Values:
@@ -62,7 +62,7 @@ class WhatIf:
         if not index.room_is_known:
             kinds = [TITLES[kind] for kind in sorted(facts.unseen)]
             problem = f"Not all nodes and pods can be read. Not seen: {', '.join(kinds)}."
-            return {"headline": "What would be is not known", "problem": problem}
+            return {"headline": "The effects are not known", "problem": problem}
         found = effects(index, edits, tick=tick)
         return {
             "headline": effects_headline(found),
@@ -88,7 +88,7 @@ def _command(lines: Sequence[str]) -> str:
 def _read(index: Index, query: Query) -> Values:
     """Return what the page shows without an answer."""
     return {
-        "headline": "What would be if the cluster were edited?",
+        "headline": "What if the cluster changed?",
         "text": "",
         "command_line": "",
         "problem": "",

@@ -38,11 +38,11 @@ MOST_ROOMS = 256
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
 _WORDS = {
-    "well": "in order",
-    "waits": "waits",
-    "warning": "something to look at",
-    "problem": "not in order",
-    "unknown": "not known",
+    "well": "fine",
+    "waits": "pending",
+    "warning": "has remarks",
+    "problem": "has problems",
+    "unknown": "unknown",
 }
 
 
@@ -277,7 +277,7 @@ def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
     If there are more than MOST_ROOMS, return only those with the most room.
     """
     if len(rooms) > MOST_ROOMS:
-        return {"the roomiest": rooms[:24]}
+        return {"most room": rooms[:24]}
 
     in_order = sorted(rooms, key=lambda room: room.domain.path)
     return by_key(("/".join(room.domain.path[:-1]) or "all", room) for room in in_order)

@@ -102,7 +102,7 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
                 return (await client.get("workloads")).text
 
             text = await eventually(
-                text_of_page, lambda page: "llm-serve waits, 0 of 5 pods placed" in page
+                text_of_page, lambda page: "llm-serve is pending: 0 of 5 pods placed" in page
             )
     finally:
         process.send_signal(signal.SIGTERM)

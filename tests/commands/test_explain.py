@@ -72,26 +72,26 @@ def test_reasons_are_1_and_have_numbers_and_remedies(
 ) -> None:
     assert main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))]) == 1
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].startswith("llm waits, 0 of 4 pods placed")
+    assert printed[0].startswith("llm is pending: 0 of 4 pods placed")
     assert printed[1:6] == [
         "  1  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2.                NoDomainFits",
-        "     helps: Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if they run indefinitely, ask their owner (wait)",
+        "     fix: Wait until PodGroup research/batch-eval (2 pods) ends and room for 1 more pod is free in zone-b/rack-b1; if they run indefinitely, ask their owner",
         "  2  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
-        "     helps: Label it (platform)",
-        "            kubectl label node gpu-13 example.com/rack=rack-b2",
+        "     fix: Label it (platform team)",
+        "          kubectl label node gpu-13 example.com/rack=rack-b2",
     ]
     assert printed[6:] == [
-        "PodCliqueSet llm              zone required   -                                0/4  waits",
-        "└─ PodGang llm-0              zone required   -                                0/4  waits, all or none",
-        "   ├─ PodClique …-router      -               -                                0/1  waits for its gang",
+        "PodCliqueSet llm              zone required   -                                0/4  pending",
+        "└─ PodGang llm-0              zone required   -                                0/4  pending, all or none",
+        "   ├─ PodClique …-router      -               -                                0/1  pending with its gang",
         "   ├─ replica llm-0-pool-0    rack required   2 of 3 in zone-b/rack-b1         0/3  reason 1",
         "   │  └─ PodClique …-workers  rack (replica)  -                                0/3  3 x 8 GPUs",
         "   └─ PodGroup llm-0          zone required   needs 4 pods",
         "      └─ Queue team-llm       24 GPUs         root/team-llm: no quota, used 0       has room",
-        "not looked at: PodsNotCreated, NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
+        "not checked: PodsNotCreated, NodesComing, LowerPriority, QueueQuota, QueueStatusStale, AfterOthers, FairShare, WithinQuota,"
         " NoNodeGroupHelps, KubeletRefuses, BindingFailed, GangEvicted and PlacementLost",
-        "not among the files: events and PriorityClasses, which some reasons need. Add them, or use a record (--record),"
-        " which tells kinds that are empty from kinds that were not read",
+        "missing from the files: events and PriorityClasses, which some reasons need. Add them, or use a record (--record),"
+        " which says which kinds are empty and which were not read",
     ]
 
 
@@ -101,7 +101,7 @@ def test_a_placed_gang_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         main(["explain", "podgang/llm-0", "--all", "--offline", written(tmp_path, snapshot)]) == 0
     )
     printed = capsys.readouterr().out
-    assert printed.startswith("llm-0 is placed as asked, 4 of 4 pods placed\n")
+    assert printed.startswith("llm-0 is placed as requested: 4 of 4 pods placed\n")
     assert "PodGang llm-0 *" in printed
     assert "Pod …-0" in printed
 
@@ -201,7 +201,7 @@ def test_colours_are_for_terminals(tmp_path: Path, capsys: pytest.CaptureFixture
     coloured = text(answered, colour=True).splitlines()
     assert coloured[0] == f"\x1b[33m{plain[0]}\x1b[0m"
     assert [re.sub("\x1b\\[\\d+m", "", line) for line in coloured] == plain
-    assert coloured[7].endswith("0/4  \x1b[33mwaits\x1b[0m")
+    assert coloured[7].endswith("0/4  \x1b[33mpending\x1b[0m")
     main(["explain", "llm", "--offline", written(tmp_path, facts(**FULL))])
     assert "\x1b" not in capsys.readouterr().out
 

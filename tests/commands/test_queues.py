@@ -25,9 +25,9 @@ def test_the_queue_of_a_gang_that_waits(tmp_path: Path, capsys: pytest.CaptureFi
     path = recorded(tmp_path)
     assert main(["queues", "--offline", path]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first == "3 queues; 1 gang waits"
+    assert first == "3 queues; 1 pending gang"
     assert "  team-llm  unlimited  unlimited  0     0      24    1" in lines
-    assert "team-llm  1 of 1  inference/llm-0  does not fit right now" in lines
+    assert "team-llm  1 of 1  inference/llm-0  it does not fit right now" in lines
     assert main(["queues", "-o", "json", "--offline", path]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert problems("queues", printed) == []
@@ -40,15 +40,15 @@ def test_a_queue_that_is_named_and_missing_is_exit_code_1(
 ) -> None:
     path = recorded(tmp_path, queues=(Queue("other"),))
     assert main(["queues", "--offline", path]) == 1
-    assert "! queue team-llm does not exist, and PodGroups name it" in capsys.readouterr().out
+    assert "! queue team-llm does not exist, but PodGroups name it" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("queues", "the queues are not known: no right to list"),
-        ("pods", "not seen: pods (no right to list); what needs them is not known (?)"),
-        ("priorities", "not seen: PriorityClasses (no right to list)"),
+        ("queues", "could not read queues: no right to list"),
+        ("pods", "could not read: pods (no right to list); values that need them are unknown (?)"),
+        ("priorities", "could not read: PriorityClasses (no right to list)"),
     ],
 )
 def test_what_may_not_be_read_is_exit_code_2(

@@ -25,11 +25,11 @@ def test_topology_shows_levels_and_room(tmp_path: Path, capsys: pytest.CaptureFi
         "ClusterTopology grove-topology: 16 nodes in 2 zones and 4 racks",
         "level  label                        nodes     domains",
         "zone   topology.kubernetes.io/zone  16 of 16  2",
-        "rack   example.com/rack             15 of 16  4        1 to look at",
+        "rack   example.com/rack             15 of 16  4        1 finding",
         "host   kubernetes.io/hostname       16 of 16  15",
         "  1  Node gpu-13 (8 GPUs) lacks the label example.com/rack, so KAI ignores it for every gang with a constraint.  LevelLabelMissing",
-        "     helps: Label it (platform)",
-        "            kubectl label node gpu-13 example.com/rack=rack-b2",
+        "     fix: Label it (platform team)",
+        "          kubectl label node gpu-13 example.com/rack=rack-b2",
         "zone-a  2 racks  8 nodes  0 of 64 GPUs free",
         "zone-b  2 racks  7 nodes  16 of 56 GPUs free  rack-b1 16",
     ]
@@ -93,7 +93,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["topology", "--levels", str(tmp_path / "levels.yaml"), "--offline", path]) == 1
     assert capsys.readouterr().out.splitlines()[:2] == [
         "with the levels zone and host: 1 PodCliqueSet affected",
-        "! inference/llm  loses required rack of scaling group pool: it is no level any more  (spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
+        "! inference/llm  loses required rack of scaling group pool, because that level is removed  (spec.template.podCliqueScalingGroups[0].topologyConstraint.packDomain)",
     ]
     (tmp_path / "levels.yaml").write_text(CONFIGURATION)
     levels = str(tmp_path / "levels.yaml")
@@ -101,7 +101,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     (effect,) = json.loads(capsys.readouterr().out)["preview"]["effects"]
     assert (
         effect["text"]
-        == "required zone means example.com/zone in place of topology.kubernetes.io/zone: running gangs stay where they are"
+        == "required zone means example.com/zone instead of topology.kubernetes.io/zone; running gangs are not moved"
     )
 
 
@@ -286,7 +286,7 @@ def test_room_says_that_the_nodes_of_all_node_pools_are_counted(
     assert main(arguments) == 0
     assert capsys.readouterr().out.splitlines()[:2] == [
         "room for 8 pods of 8 GPUs in one zone: 2 of 2 zones; zone-a and zone-b",
-        "the nodes of all node pools are counted (no pool and gold); a gang uses those of one",
+        "the nodes of all node pools are counted (no pool and gold), but a gang uses only one pool",
     ]
     assert main([*arguments, "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["room"]["nodePools"] == ["", "gold"]

@@ -30,7 +30,7 @@ from tests.explain.table.row import without
 
 pytestmark = pytest.mark.untraced
 
-REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)"
+REASON = "No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (and 1 more)"
 
 
 def listed(snapshot: Snapshot, *namespaces: str) -> list[WorkloadRow]:
@@ -76,39 +76,40 @@ def several() -> Snapshot:
     ("width", "expected"),
     [
         (
-            128,
+            140,
             [
-                "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO   FIRST REASON",
-                f"inference  pcs/llm  14m    0/4     waits  waits  wait  {REASON}",
+                "1 of 1 workload in all namespaces is pending",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE    NEXT   WHO   FIRST REASON",
+                f"inference  pcs/llm  14m    0/4     pending  waits  wait  {REASON}",
             ],
         ),
         (
             102,
             [
-                "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO   FIRST REASON",
-                "inference  pcs/llm  14m    0/4     waits  waits  wait  No rack has room for 3 pods of 8 GPUs; zone-b/",
-                "                                                       rack-b1 has room for 2 (+1)",
+                "1 of 1 workload in all namespaces is pending",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE    NEXT   WHO   FIRST REASON",
+                "inference  pcs/llm  14m    0/4     pending  waits  wait  No rack has room for 3 pods of 8 GPUs;",
+                "                                                         zone-b/rack-b1 has room for 2 (and 1 more)",
             ],
         ),
         (
             80,
             [
-                "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO",
-                "inference  pcs/llm  14m    0/4     waits  waits  wait",
-                "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (+1)",
+                "1 of 1 workload in all namespaces is pending",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE    NEXT   WHO",
+                "inference  pcs/llm  14m    0/4     pending  waits  wait",
+                "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has room for 2 (and 1",
+                "  more)",
             ],
         ),
         (
             60,
             [
-                "1 of 1 workload in all namespaces waits",
-                "NAMESPACE  OBJECT   SINCE  PLACED  STATE  NEXT   WHO",
-                "inference  pcs/llm  14m    0/4     waits  waits  wait",
+                "1 of 1 workload in all namespaces is pending",
+                "NAMESPACE  OBJECT   SINCE  PLACED  STATE    NEXT   WHO",
+                "inference  pcs/llm  14m    0/4     pending  waits  wait",
                 "  No rack has room for 3 pods of 8 GPUs; zone-b/rack-b1 has",
-                "  room for 2 (+1)",
+                "  room for 2 (and 1 more)",
             ],
         ),
     ],
@@ -172,10 +173,13 @@ def test_the_document_has_the_place_in_the_line() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "position 1 of 3 in queue research, placed next in zone-a/rack-a1"),
+        (
+            {},
+            "position 1 of 3 in queue research; KAI should place it in its next cycle, in zone-a/rack-a1",
+        ),
         (
             {"pods": fleet.fill("rack-a1")},
-            "position 1 of 3 in queue research, does not fit right now",
+            "position 1 of 3 in queue research; it does not fit right now",
         ),
     ],
 )
@@ -184,7 +188,7 @@ def test_explain_says_the_place_in_the_line(changes: dict[str, Any], expected: s
     snapshot = replace(snapshot, pods=(*snapshot.pods, *changes.get("pods", ())))
     answer = explain(Index(snapshot), Ref("PodGroup", "research", "job-0"))
     assert answer is not None
-    assert f"  in line: {expected}" in text(answer).splitlines()
+    assert f"  P{expected[1:]}" in text(answer).splitlines()
 
 
 @pytest.mark.parametrize(
@@ -206,8 +210,8 @@ def test_a_shard_with_settings_of_its_own_is_named_beside_its_line(
     answer = explain(index, Ref("PodGroup", "research", "job-0"))
     assert answer is not None
     unless = f", unless {words} changes that" if words else ""
-    place = f"position 1 of 3 in queue research, placed next in zone-a/rack-a1{unless}"
-    assert f"  in line: {place}" in text(answer).splitlines()
+    place = f"position 1 of 3 in queue research; KAI should place it in its next cycle, in zone-a/rack-a1{unless}"
+    assert f"  P{place[1:]}" in text(answer).splitlines()
 
     shown = queues_text(queue_rows(index), index.facts)
     assert ("KAI may order them otherwise: " in shown) is bool(words)
@@ -248,8 +252,8 @@ def test_what_is_placed_is_only_counted(tmp_path: Path, capsys: pytest.CaptureFi
     path = written(tmp_path, facts(pods=fleet.placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")))
     assert main(["explain", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "nothing waits in all namespaces: 1 workload placed",
-        "1 more workload is placed as requested (--all lists all)",
+        "no workload is pending in all namespaces: 1 workload placed",
+        "1 more workload is placed as requested (use --all to list everything)",
     ]
     assert main(["explain", "--all", "--offline", path]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == [
@@ -268,7 +272,11 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "state": "waits",
         "placed": 0,
         "total": 4,
-        "reason": {"id": "NoDomainFits", "text": REASON.removesuffix(" (+1)"), "who": "wait"},
+        "reason": {
+            "id": "NoDomainFits",
+            "text": REASON.removesuffix(" (and 1 more)"),
+            "who": "wait",
+        },
         "more": 1,
         "line": None,
     }
@@ -279,7 +287,7 @@ def test_an_empty_list_says_where_it_looked(
 ) -> None:
     path = written(tmp_path, facts())
     assert main(["explain", "-n", "other", "--offline", path]) == 0
-    looked = "there is no workload in namespace other; -A lists all namespaces\n"
+    looked = "there are no workloads in namespace other. Use -A to list all namespaces\n"
     assert capsys.readouterr().out == looked
 
 
@@ -291,7 +299,7 @@ def test_files_without_workloads_are_not_a_cluster_without_them(
     assert main(["explain", "llm", "--offline", path]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == (
-        "what waits in all namespaces is not known: there is no PodCliqueSet in these files\n",
+        "there are no PodCliqueSets in these files\n",
         "there is no PodCliqueSet in these files\n",
     )
 
@@ -349,12 +357,12 @@ def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
     [
         (
             {"sets": "no right to list"},
-            "what waits in namespace inference is not known: PodCliqueSets can't be read",
+            "PodCliqueSets in namespace inference could not be read",
             2,
         ),
         (
             {"pods": "no right to list"},
-            "whether 1 of 1 workload in namespace inference waits is not known",
+            "it is not known whether 1 of 1 workload in namespace inference is pending",
             2,
         ),
     ],
@@ -409,7 +417,7 @@ def test_an_object_is_named_as_for_kubectl(
     form: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", *form, "--offline", written(tmp_path, facts(**FULL))]) == 1
-    assert capsys.readouterr().out.startswith("llm waits, 0 of 4 pods placed")
+    assert capsys.readouterr().out.startswith("llm is pending: 0 of 4 pods placed")
 
 
 @pytest.mark.parametrize(

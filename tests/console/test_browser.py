@@ -311,7 +311,7 @@ async def test_pages_work_without_script(browser: "Browser", console: Opened) ->
     await page.goto(console.url)
     await page.wait_for_url(f"{console.url}workloads")
     await page.get_by_role("link", name=re.compile("chat-70b")).first.click()
-    await page.get_by_role("heading", name=re.compile("chat-70b is placed as asked")).wait_for()
+    await page.get_by_role("heading", name=re.compile("chat-70b is placed as requested")).wait_for()
     await page.goto(f"{console.url}playground?example")
     await page.get_by_role("button", name="Judge", exact=True).click()
     await page.get_by_text("Refused: 1 of 1 document").wait_for()

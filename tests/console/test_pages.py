@@ -36,7 +36,7 @@ from tests.console.parsed import Parsed
 
 PAGES = ("workloads", "topology", "queues", "findings", "playground")
 STUCK = "PodCliqueSet/inference/llm-serve"
-LINE = "position 1 of 1 in queue team-llm, does not fit right now"
+LINE = "position 1 of 1 in queue team-llm; it does not fit right now"
 LABEL = (
     "Node gpu-c-15 (8 GPUs) lacks the label topology.kubernetes.io/rack, so KAI ignores it for every"
     " gang with a constraint. Once it has the label, this gang fits"
@@ -66,11 +66,11 @@ async def test_the_sets_that_wait_come_first_and_the_first_is_explained() -> Non
         if link.attributes.get("href", "").startswith("workloads?object") and "pcs/" in link.text
     ]
     assert links == [
-        f"inference pcs/llm-serve ? 0/5 ◐ waits waits platform {LINE} {LABEL} (+1)",
+        f"inference pcs/llm-serve ? 0/5 ◐ pending waits platform {LINE} {LABEL} (and 1 more)",
         "inference pcs/chat-70b ? 3/3 ● placed - -",
         "inference pcs/embed ? 4/4 ● placed - -",
     ]
-    assert parsed.heading == "llm-serve waits, 0 of 5 pods placed"
+    assert parsed.heading == "llm-serve is pending: 0 of 5 pods placed"
     assert parsed.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4" in parsed.texts("code")
 
@@ -121,7 +121,7 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
         first = await page(
             client, "workloads?object=PodCliqueSet/research/train-0&namespace=research"
         )
-    places = [place.partition(",")[0] for place in parsed.texts("small", cls="turn")]
+    places = [place.partition(";")[0] for place in parsed.texts("small", cls="turn")]
     assert places[-1] == "position 1 of 1 in queue team-llm"
     assert places[0] == f"position 1 of {equal} in queue research"
     assert parsed.texts("summary") == [f"{equal - 1} more with the same reason"] * folds
@@ -175,7 +175,7 @@ async def test_the_tree_has_levels_and_folds_equal_pods() -> None:
         ("4", "Pod llm-serve-0-worker-0"),
         ("4", "3 more like the one above"),
     ]
-    assert rows[1][1].endswith("◐ waits, all or none reason 2 YAML")
+    assert rows[1][1].endswith("◐ pending, all or none reason 2 YAML")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ async def test_filters_and_objects_that_are_gone() -> None:
     assert none.heading == "No workload matches the filter"
     assert gone.heading == "PodCliqueSet gone was not found"
     assert strange.heading == "Secret/default/token was not found"
-    assert embed.heading.startswith("embed is placed as asked")
+    assert embed.heading.startswith("embed is placed as requested")
     assert absent.status_code == 404
 
 
@@ -213,7 +213,7 @@ async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
     async with console(lists) as (client, _):
         parsed = await page(client, f"workloads?object={STUCK}")
         map_page = await page(client, "topology?pods=1")
-    assert parsed.heading == "llm-serve: whether it is placed is not known"
+    assert parsed.heading == "It is not known whether llm-serve is placed"
     assert "0 of 5" not in parsed.texts("main")[0]
     notes = " ".join(parsed.texts("div", cls="note"))
     assert "pods (no right to list in inference and research)" in notes
@@ -236,7 +236,7 @@ async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
     lists = Lists(objects(), denied=plurals)
     async with console(lists, ["inference"]) as (client, _):
         parsed = await page(client, f"workloads?object={STUCK}")
-    assert parsed.heading == "llm-serve waits, 0 of 5 pods placed"
+    assert parsed.heading == "llm-serve is pending: 0 of 5 pods placed"
     assert "pods of all namespaces (no right to list pods of all namespaces)" in " ".join(
         parsed.texts("div", cls="note")
     )
@@ -344,7 +344,7 @@ async def test_a_lost_connection_keeps_the_last_picture() -> None:
     async with console(Lists(objects())) as (client, made):
         made.live.trouble = Trouble("<b>refused</b>", NOW, expired=False)
         parsed = await page(client, "workloads")
-    assert parsed.heading.startswith("llm-serve waits")
+    assert parsed.heading.startswith("llm-serve is pending")
     assert len(parsed.all("div", cls="grey")) == 1
     assert "<b>refused</b>" in parsed.texts("div", cls="lost")[0]
 
@@ -470,7 +470,7 @@ async def test_a_node_leads_to_the_gangs_that_are_on_it_and_to_itself() -> None:
         gang = rack.all("a", href="workloads?object=PodGang/inference/chat-70b-0")[0]
         shown = await page(client, gang.attributes["href"])
     assert gang.text == "inference/chat-70b-0"
-    assert shown.heading == "chat-70b-0 is placed as asked, 3 of 3 pods placed"
+    assert shown.heading == "chat-70b-0 is placed as requested: 3 of 3 pods placed"
     outside = everything.all("a", href="object?object=Node//gpu-c-15")
     assert [link.text for link in outside] == ["gpu-c-15"]
 
@@ -505,7 +505,7 @@ async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
         await page(client, "workloads")
         parsed = await page(client, "queues")
         index = Index(made.live.snapshot())
-    assert parsed.heading == "3 queues; 1 gang waits"
+    assert parsed.heading == "3 queues; 1 pending gang"
     rows = {row.name: row for row in queue_rows(index)}
     cells = parsed.texts("td", cls="n")
     assert cells == [number for row in rows.values() for number in queue_cells(row)[1:]]
@@ -515,7 +515,7 @@ async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
         if pod["spec"].get("nodeName") and pod["metadata"]["namespace"] == "inference"
     ]
     assert rows["team-llm"].used == 1000 * sum(gpus)
-    assert "1 of 1: inference/llm-serve-0 does not fit right now" in parsed.texts("p")
+    assert "1 of 1: inference/llm-serve-0 it does not fit right now" in parsed.texts("p")
     links = [link.attributes.get("href") for link in parsed.all("a")]
     assert "workloads?object=PodGang/inference/llm-serve-0" in links
 
@@ -523,8 +523,8 @@ async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
 @pytest.mark.parametrize(
     ("denied", "words"),
     [
-        ("queues", "The queues are not known: no right to list"),
-        ("pods", "3 queues; what waits in them is not known"),
+        ("queues", "Could not read queues: no right to list"),
+        ("pods", "3 queues; pending gangs are not known"),
     ],
 )
 async def test_queues_that_are_not_known_are_not_zero(denied: str, words: str) -> None:
@@ -549,7 +549,7 @@ async def test_edits_are_answered_as_by_the_command() -> None:
     edits: list[Supposition] = [Drain(("rack=rack-a1",)), Cordon(("gpu-b-05",))]
     expected = effects_text(effects(index, edits), everything=False)
     assert parsed.texts("pre") == [" ".join(expected.split())]
-    assert parsed.heading == "1 workload would be worse; 1 gang must move; 1 gang still waits"
+    assert parsed.heading == "1 workload would be worse; 1 gang must move; 1 gang stays pending"
     command = "grove-admission topology --if 'drain rack=rack-a1' --if 'cordon gpu-b-05'"
     assert command in parsed.texts("code")
     # the pages go on with the cluster as it is
@@ -569,7 +569,7 @@ async def test_edits_are_answered_as_by_the_command() -> None:
 )
 async def test_edits_that_mean_nothing_are_named(edits: list[str], problem: str) -> None:
     parsed = await shown(supposed(*edits))
-    assert parsed.heading == "This can't be supposed"
+    assert parsed.heading == "This edit can't be previewed"
     assert problem in parsed.texts("p", cls="sub")[0]
     assert parsed.all("pre") == []
 
@@ -577,8 +577,8 @@ async def test_edits_that_mean_nothing_are_named(edits: list[str], problem: str)
 async def test_without_edits_there_is_a_form_and_without_rights_no_answer() -> None:
     empty = await shown("what-if")
     denied = await shown(supposed("cordon gpu-a-01"), Lists(objects(), denied=("pods",)))
-    assert empty.heading == "What would be if the cluster were edited?"
-    assert denied.heading == "What would be is not known"
+    assert empty.heading == "What if the cluster changed?"
+    assert denied.heading == "The effects are not known"
     assert "Not all nodes and pods can be read" in denied.texts("p", cls="sub")[0]
 
 
@@ -587,7 +587,7 @@ async def test_an_answer_that_takes_too_long_is_not_known() -> None:
     facts = Index(await snapshot_of(objects())).facts
     seconds = count()
     shown = await WhatIf(lambda: float(next(seconds) * 31))(facts, {"if": "cordon gpu-a-01"})
-    assert shown["headline"] == "Not known: it takes too long"
+    assert shown["headline"] == "The preview takes too long"
     assert "answer" not in shown
 
 

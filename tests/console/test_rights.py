@@ -168,7 +168,7 @@ async def printed(server: ApiServer, *arguments: str, context: str = "operator")
 
 
 def without_ages(text: str) -> str:
-    return re.sub(r"asked \d+ \w+ ago", "asked", text)
+    return re.sub(r"requested \d+ \w+ ago", "requested", text)
 
 
 @pytest.mark.untraced
@@ -176,7 +176,7 @@ async def test_one_who_may_view_everything_sees_the_reasons_and_the_room(api: Ap
     async with rights(api, EVERYTHING):
         view = await seen(api)
     page = view.pages[STUCK]
-    assert page.heading.startswith("llm-serve waits, 0 of 5 pods placed")
+    assert page.heading.startswith("llm-serve is pending: 0 of 5 pods placed")
     assert page.texts("code", cls="id") == ["LevelLabelMissing", "NoDomainFits"]
     assert page.texts("div", cls="note") == []
     assert "How many of its pods fit, by domain" in view.main(STUCK)
@@ -197,7 +197,7 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
         view = await seen(api, "inference")
     page = view.pages[STUCK]
     topology = "topology?pods=3&gpus=8&level=rack"
-    assert page.heading.startswith("llm-serve waits, ")
+    assert page.heading.startswith("llm-serve is pending: ")
     sets = [
         link.text
         for link in view.pages["workloads"].all("a")
@@ -221,11 +221,13 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.main(topology)) == []
     assert view.explain[0] == 2
     assert without_ages(view.explain[1]) == without_ages(view.text)
-    unseen = next(line for line in view.explain[1].splitlines() if line.startswith("not seen: "))
+    unseen = next(
+        line for line in view.explain[1].splitlines() if line.startswith("could not read: ")
+    )
     assert "nodes" in unseen
     assert "no right to list pods of all namespaces" in unseen
     assert view.topology[0] == 2
-    assert view.topology[1].startswith("nodes: not known; the topology is not known\n")
+    assert view.topology[1].startswith("number of nodes unknown; topology unknown\n")
     assert "no right to list" in view.topology[1]
     assert view.room == (2, "")
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.topology[1]) == []

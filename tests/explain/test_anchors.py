@@ -89,4 +89,7 @@ def test_only_the_gang_that_a_failed_pod_was_of_has_it_replaced() -> None:
 
 
 def test_all_pods_of_two_anchors_are_counted_once() -> None:
-    assert answer(state(*ALL)).headline == "llm waits, 0 of 7 pods placed, asked 14 minutes ago"
+    assert (
+        answer(state(*ALL)).headline
+        == "llm is pending: 0 of 7 pods placed, requested 14 minutes ago"
+    )

@@ -141,32 +141,32 @@ def test_an_error_that_grove_never_removes_is_told_with_its_age() -> None:
 
 FOUR = ("gpu-00", "gpu-00", "gpu-01", "gpu-02")
 NOTHING: Changes = {"pods": (), "gangs": (), "cliques": (), "pod_groups": ()}
-AGO = "asked 14 minutes ago"
+AGO = "requested 14 minutes ago"
 
 HEADLINES: list[tuple[str, Changes, str]] = [
-    ("all waits", {}, f"llm waits, 0 of 4 pods placed, {AGO}"),
-    ("one pod waits", {"pods": ONE_WAITS}, f"llm waits, 3 of 4 pods placed, {AGO}"),
-    ("none waits", {"pods": placed(*FOUR)}, "llm is placed as asked, 4 of 4 pods placed"),
+    ("all waits", {}, f"llm is pending: 0 of 4 pods placed, {AGO}"),
+    ("one pod waits", {"pods": ONE_WAITS}, f"llm is pending: 3 of 4 pods placed, {AGO}"),
+    ("none waits", {"pods": placed(*FOUR)}, "llm is placed as requested: 4 of 4 pods placed"),
     (
         "none waits, and required levels are not kept",
         {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-08")},
-        "llm is placed, 4 of 4 pods placed, but not in order",
+        "llm is placed, with problems: 4 of 4 pods placed",
     ),
     (
         "none waits, and the set is being deleted",
         {"pods": placed(*FOUR), "sets": (pcs(deleted_at=NOW - 5),)},
-        "llm is placed, 4 of 4 pods placed; there is something to look at",
+        "llm is placed, with remarks: 4 of 4 pods placed",
     ),
-    ("nothing is made", NOTHING, f"llm waits, nothing of it is made yet, {AGO}"),
+    ("nothing is made", NOTHING, f"llm is pending: none of its objects exist yet, {AGO}"),
     (
         "nothing is to be made",
         {**NOTHING, "sets": (pcs(replicas=0),)},
-        "llm has no replicas: there is nothing to place",
+        "llm has no replicas, so there is nothing to place",
     ),
     (
         "a replica is not made",
         {"sets": (pcs(replicas=2),), "pods": placed(*FOUR)},
-        f"llm waits, 4 of 4 pods placed, 1 of 2 replicas not made yet, {AGO}",
+        f"llm is pending: 4 of 4 pods placed, 1 of 2 replicas not created yet, {AGO}",
     ),
 ]
 
@@ -186,7 +186,7 @@ def test_words_of_kai_refuse_only_while_they_are_current(age: int, refuses: bool
     assert ("KaiRefuses" in {reason.id for reason in said.reasons}) == refuses
     assert [own.next for own in said.line] == ["held" if refuses else "next"]
     assert said.outlook.startswith("Nothing is in its way now; KAI should place it") != refuses
-    assert ("KAI said before, of an older state:" in text(said)) != refuses
+    assert ("KAI said earlier, about an older state:" in text(said)) != refuses
 
 
 def test_of_many_schedulers_those_with_the_most_pods_are_told() -> None:

@@ -165,7 +165,7 @@ def test_bounds_that_are_not_set_are_0_and_named() -> None:
     found = queue_rows(index)
     assert found[1].unset == ("quota of GPUs", "limit of GPUs", "limit of CPUs")
     text = queues_text(found, index.facts)
-    assert "! queue a has no quota of GPUs and no limit of GPUs and no limit of CPUs, and" in text
+    assert "! queue a has no quota of GPUs and no limit of GPUs and no limit of CPUs, which" in text
     assert queues_exit_code(found, index) == 1
 
 
@@ -183,7 +183,7 @@ def test_what_may_not_be_read_is_not_known_and_never_zero(kind: str) -> None:
     assert {queue["used"] for queue in document["queues"]} == {None}
     text = queues_text(found, index.facts)
     assert "unlimited  unlimited  ?     ?      ?" in text
-    assert "not seen: " in text
+    assert "could not read: " in text
 
 
 def test_what_kai_evicts_for_nobody_is_not_known_without_priorities() -> None:
@@ -205,17 +205,17 @@ def test_gpus_of_claims_that_may_not_be_read_are_not_known() -> None:
     [
         (
             {"unseen": {"queues": "no right to list"}},
-            "the queues are not known: no right to list",
+            "could not read queues: no right to list",
             2,
         ),
         (
             {"skipped": frozenset({"queues"})},
-            "the queues are not known: there is no Queue in these files",
+            "there are no Queues in these files",
             2,
         ),
         ({"absent": frozenset({"queues"})}, "KAI is not installed", 0),
-        ({}, "KAI has no queue", 0),
-        ({"queues": QUEUES}, "3 queues; nothing waits in them", 0),
+        ({}, "KAI has no queues", 0),
+        ({"queues": QUEUES}, "3 queues; 0 pending gangs", 0),
     ],
 )
 def test_the_headline_tells_nothing_from_not_known(
@@ -232,4 +232,4 @@ def test_the_table_keeps_to_the_width(width: int) -> None:
     index = busy().index(node("n1"), queues=(*QUEUES, Queue("gpu", quota=8000, limit=16000)))
     lines = queues_text(queue_rows(index), index.facts, width).splitlines()
     assert [line for line in lines[1:-1] if len(line) > width] == []
-    assert lines[0] == "4 queues; 3 gangs wait"
+    assert lines[0] == "4 queues; 3 pending gangs"

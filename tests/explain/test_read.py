@@ -168,7 +168,7 @@ async def test_what_waits_is_not_explained_without_room(
     answer = explain(Index(read), SET_REF)
     assert answer is not None
     assert ([reason.id for reason in answer.reasons], answer.exit_code) == (ids, exit_code)
-    line = f"room was not examined, which needs all nodes and pods of the cluster: grove-admission explain podcliqueset/llm -n {NAMESPACE}"
+    line = f"room was not examined, because that needs all nodes and pods. Run: grove-admission explain podcliqueset/llm -n {NAMESPACE}"
     assert (text(answer).splitlines()[-1] == line) is says_so
 
 

@@ -153,7 +153,7 @@ def test_every_reason_of_the_table_has_a_case() -> None:
 def test_a_gang_on_an_empty_fleet_has_no_reason_to_wait(dialect: str) -> None:
     explained = answer(facts(**start(dialect), pods=pods(created=NOW - 50)))
     assert (explained.reasons, explained.state, explained.exit_code) == ((), "waits", 1)
-    assert explained.headline == "llm waits, 0 of 4 pods placed, asked 14 minutes ago"
+    assert explained.headline == "llm is pending: 0 of 4 pods placed, requested 14 minutes ago"
     assert GANG in str(explained.tree)
 
 
@@ -163,4 +163,4 @@ def test_a_gang_in_one_rack_is_placed_as_asked(dialect: str) -> None:
         facts(**{**start(dialect), "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")})
     )
     assert (explained.reasons, explained.state, explained.exit_code) == ((), "well", 0)
-    assert explained.headline == "llm is placed as asked, 4 of 4 pods placed"
+    assert explained.headline == "llm is placed as requested: 4 of 4 pods placed"

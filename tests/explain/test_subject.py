@@ -231,7 +231,7 @@ def test_a_clique_that_is_in_no_gang_yet() -> None:
 def test_replicas_that_are_not_made_yet_are_counted() -> None:
     snapshot = facts(sets=(replace(facts().sets[0], replicas=3),))
     assert answer(snapshot).headline == (
-        "llm waits, 0 of 4 pods placed, 2 of 3 replicas not made yet, asked 14 minutes ago"
+        "llm is pending: 0 of 4 pods placed, 2 of 3 replicas not created yet, requested 14 minutes ago"
     )
 
 
@@ -247,14 +247,14 @@ def test_an_object_of_one_gang_is_told_about_this_gang() -> None:
     )
     of_gang = answer(snapshot, GANG_REF)
     of_pod = answer(snapshot, Ref("Pod", NAMESPACE, f"{WORKERS}-1"))
-    assert of_gang.headline == "llm-0 is placed as asked, 4 of 4 pods placed"
+    assert of_gang.headline == "llm-0 is placed as requested: 4 of 4 pods placed"
     assert (of_pod.placed, of_pod.total, of_pod.state, of_pod.exit_code) == (4, 4, "well", 0)
     assert of_pod.tree.state == "waits"
     assert answer(snapshot, Ref("PodGang", NAMESPACE, "llm-1")).headline.startswith(
-        "llm-1 waits, 0 of 1 pod placed"
+        "llm-1 is pending: 0 of 1 pod placed"
     )
     assert answer(snapshot).headline.startswith(
-        "llm waits, 4 of 5 pods placed, 1 of 3 replicas not made yet"
+        "llm is pending: 4 of 5 pods placed, 1 of 3 replicas not created yet"
     )
 
 
@@ -319,13 +319,13 @@ ENDED: list[tuple[str, Snapshot, str, str]] = [
     (
         "a finalizer keeps it, and others of its gang wait",
         facts(pods=(replace(pods()[0], **DELETED), *pods()[1:])),
-        f"{pods()[0].name} is being deleted, kept by x/backup; 0 of 4 pods of its gang placed",
+        f"{pods()[0].name} is being deleted, blocked by finalizer x/backup; 0 of 4 pods of its gang placed",
         f"PodCliqueSet {SET}",
     ),
     (
         "a finalizer keeps it, and all else is gone",
         facts(sets=(), gangs=(), cliques=(), pod_groups=(), pods=(replace(pods()[0], **DELETED),)),
-        f"{pods()[0].name} is being deleted, kept by x/backup",
+        f"{pods()[0].name} is being deleted, blocked by finalizer x/backup",
         f"Pod {pods()[0].name}",
     ),
 ]
@@ -347,7 +347,7 @@ def test_a_pod_whose_podgang_was_deleted_is_not_placed_as_asked() -> None:
     pods_of_set = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
     explained = answer(facts(gangs=(), pods=pods_of_set), Ref("Pod", NAMESPACE, f"{ROUTER}-0"))
     assert explained.headline == (
-        f"{ROUTER}-0 is placed, 4 of 4 pods of its set placed; there is something to look at"
+        f"{ROUTER}-0 is placed, with remarks: 4 of 4 pods of its set placed"
     )
     assert [reason.id for reason in explained.reasons] == ["PodGangMissing"]
 
@@ -357,7 +357,7 @@ def test_without_nodes_nothing_is_said_to_be_as_asked() -> None:
     known = facts(pods=pods_of_set, skipped=frozenset({"room", "nodes"}))
     explained = answer(known, Ref("PodCliqueSet", NAMESPACE, SET))
     assert explained.headline == (
-        f"{SET} is placed, 4 of 4 pods placed; whether as asked was not looked at"
+        f"{SET} is placed: 4 of 4 pods placed; its constraints were not checked"
     )
     assert explained.exit_code == 0
 
@@ -421,7 +421,7 @@ def test_pods_that_ask_for_a_claim_and_have_none_are_a_reason() -> None:
 @pytest.mark.parametrize(
     ("claim", "made", "state"),
     [
-        pytest.param("", None, ("waits", "not made"), id="not made"),
+        pytest.param("", None, ("waits", "not created"), id="not created"),
         pytest.param("c", None, ("problem", "does not exist"), id="deleted"),
         pytest.param("c", False, ("waits", "not allocated"), id="not allocated"),
         pytest.param("c", True, ("well", "allocated"), id="allocated"),

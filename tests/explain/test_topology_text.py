@@ -24,17 +24,17 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no right to nodes": (
         {"nodes": (), "unseen": NODES},
         [
-            "ClusterTopology grove-topology: zone and rack; nodes: not known",
-            "zone topology.kubernetes.io/zone not known not known",
+            "ClusterTopology grove-topology: zone and rack; number of nodes unknown",
+            "zone topology.kubernetes.io/zone unknown unknown",
         ],
     ),
     "no right to topologies": (
         {"topologies": (), "kai_topologies": (), "unseen": TOPOLOGIES},
-        ["16 nodes; the topology is not known"],
+        ["16 nodes; topology unknown"],
     ),
     "no right to either": (
         {"nodes": (), "topologies": (), "kai_topologies": (), "unseen": NODES | TOPOLOGIES},
-        ["nodes: not known; the topology is not known"],
+        ["number of nodes unknown; topology unknown"],
     ),
     "no topology among the files": (
         {
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
             "kai_topologies": (),
             "skipped": frozenset({"topologies", "kai_topologies"}),
         },
-        ["16 nodes; the topology is not known"],
+        ["16 nodes; topology unknown"],
     ),
     "no topology": ({"topologies": (), "kai_topologies": ()}, ["16 nodes; no topology is defined"]),
 }
@@ -116,8 +116,8 @@ def test_swapped_levels_are_called_so() -> None:
 def test_a_kind_that_is_not_among_the_files_is_not_known() -> None:
     text = levels_text({"kai_topologies": (), "skipped": frozenset({"kai_topologies"})})
     assert "KAI has no Topology" not in text
-    assert "not seen: KAI's Topologies (not among the files)" in text
-    assert "not known: TopologyDiffers" in text
+    assert "could not read: KAI's Topologies (missing from the files)" in text
+    assert "not ruled out: TopologyDiffers" in text
 
 
 def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:

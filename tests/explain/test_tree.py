@@ -90,7 +90,7 @@ def test_pods_run_on_without_their_podgang_and_podcliques() -> None:
     running = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
     answer = explain(Index(facts(gangs=(), cliques=(), pods=running)), SET_REF)
     assert answer
-    assert answer.headline == "llm is placed, 4 of 4 pods placed; there is something to look at"
+    assert answer.headline == "llm is placed, with remarks: 4 of 4 pods placed"
     assert [reason.id for reason in answer.reasons] == ["PodGangMissing"]
     assert [(branch.ref.name, branch.placed, branch.total) for branch in answer.tree.children] == [
         (WORKERS, 3, 3),

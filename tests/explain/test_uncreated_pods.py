@@ -45,7 +45,7 @@ def test_a_workload_without_pods_is_explained_by_what_makes_them(asked: str, abo
     ref, maker = of(asked), of(about)
     answer = explain(told(refused(maker)), ref)
     assert answer
-    assert (answer.headline, answer.exit_code) == (f"{ref.name} waits, it has no pods", 1)
+    assert (answer.headline, answer.exit_code) == (f"{ref.name} is pending: it has no pods yet", 1)
     [reason] = answer.reasons
     assert (reason.id, reason.text, reason.who) == (
         "PodsNotCreated",
@@ -114,7 +114,7 @@ def test_the_list_has_workloads_whose_pods_cannot_be_created() -> None:
     index = told(refused(of("Job/sweep")), refused(of("ReplicaSet/api-6f9")))
     assert waiting_without_pods(index) == [of("Deployment/api"), of("Job/sweep")]
     text = listed(index)
-    assert "2 of 2 workloads in all namespaces wait" in text
+    assert "2 of 2 workloads in all namespaces are pending" in text
     assert "Job sweep has no pods" in text
     assert exit_code(rows(index, waiting_without_pods(index)), index.facts) == 1
 
@@ -160,7 +160,7 @@ ADMITTED = condition("Admitted", True, "", 2400)
 def test_a_job_that_kueue_keeps_suspended_is_explained_in_its_words() -> None:
     answer = explain(suspended(NO_QUOTA), of("Job/sweep"))
     assert answer
-    assert (answer.headline, answer.exit_code) == ("sweep waits, it has no pods", 1)
+    assert (answer.headline, answer.exit_code) == ("sweep is pending: it has no pods yet", 1)
     [reason] = answer.reasons
     assert reason.id == "KueueHolds"
     assert "insufficient quota for cpu in flavor default" in reason.text

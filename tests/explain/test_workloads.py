@@ -224,16 +224,16 @@ def test_kinds_that_are_not_among_the_files_are_named() -> None:
     found = asked(index_of(group("g"), pod("a", LWS)), "lws/w")
     assert found is not None
     shown = text(found, everything=False, colour=False, width=0)
-    assert "not among the files: " in shown
+    assert "missing from the files: " in shown
     assert "KAI's Topologies" in shown
-    assert "which needs all nodes and pods of the cluster" not in shown
+    assert "because that needs all nodes and pods" not in shown
 
 
 def test_files_without_nodes_need_all_of_them() -> None:
     found = asked(Index(facts_of([pod("a", LWS)], NOW)), "lws/w")
     assert found is not None
     shown = text(found, everything=False, colour=False, width=0)
-    assert "which needs all nodes and pods of the cluster" in shown
+    assert "because that needs all nodes and pods" in shown
 
 
 def test_the_list_says_that_kinds_are_not_among_the_files() -> None:
@@ -251,7 +251,7 @@ def test_pods_that_are_placed_one_by_one_are_in_the_tree() -> None:
     tree = text(found, everything=False, colour=False, width=0)
     assert "├─ Pod …-0 " in tree
     assert "├─ Pod …-0-1 " in tree
-    assert "└─ 1 more, the same" in tree
+    assert "└─ 1 more like it" in tree
 
 
 def test_a_set_that_kueue_holds_has_a_row_with_what_kueue_says() -> None:

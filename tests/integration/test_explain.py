@@ -273,7 +273,7 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
         )
         assert await asyncio.to_thread(main, ["topology", "zone=zone-a", *as_operator]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        "whether PodCliqueSet llm exists in namespace inference is not known: you have no right to get and list podcliquesets.grove.io there",
+        "You have no permission to get and list podcliquesets.grove.io in namespace inference, so it is not known whether PodCliqueSet llm exists",
         "Ask an admin of namespace inference for permission to read them: kubectl -n inference create rolebinding USER-view --clusterrole=grove-admission-view --user=USER",
         "'zone=zone-a': zone is not a level; the levels are none that you may read",
     ]
@@ -311,21 +311,21 @@ WITHOUT_SETS: list[Object] = [
             lambda: [viewer(), bound(VIEWER_ROLE)],
             ["-A"],
             1,
-            ["1 of 1 workload in all namespaces waits", "NoDomainFits"],
+            ["1 of 1 workload in all namespaces is pending", "NoDomainFits"],
             id="the ClusterRole of the manifests, in all namespaces",
         ),
         pytest.param(
             lambda: [LOCAL[0], viewer(), bound(VIEWER_ROLE, fleet.NAMESPACE)],
             ["-n", fleet.NAMESPACE],
             2,
-            ["1 of 1 workload in namespace inference waits", "create clusterrolebinding"],
+            ["1 of 1 workload in namespace inference is pending", "create clusterrolebinding"],
             id="the ClusterRole of the manifests, in one namespace",
         ),
         pytest.param(
             lambda: WITHOUT_SETS,
             ["podcliqueset", "llm", "-n", fleet.NAMESPACE],
             2,
-            ["you have no right to get and list podcliquesets", "podgang/llm-0"],
+            ["You have no permission to get and list podcliquesets", "podgang/llm-0"],
             id="parts of a set that may not be read",
         ),
         pytest.param(
@@ -399,7 +399,7 @@ ASKED: dict[str, tuple[list[str], int, str]] = {
     "an empty namespace": (
         ["explain", "-n", "research"],
         0,
-        "there is no workload in namespace research; -A lists all namespaces",
+        "there are no workloads in namespace research. Use -A to list all namespaces",
     ),
 }
 """What is asked of an API server, the exit code, and what is said, on a line of its own."""
@@ -457,7 +457,7 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
     assert elsewhere == (
         2,
         "",
-        "whether PodCliqueSet llm exists in namespace research is not known: you have no right to get and list podcliquesets.grove.io there\n"
+        "You have no permission to get and list podcliquesets.grove.io in namespace research, so it is not known whether PodCliqueSet llm exists\n"
         "Ask an admin of namespace research for permission to read them: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
     )
     assert everywhere[0] == 2

@@ -65,7 +65,7 @@ COMMANDS = {
     ("audit",): REFUSED,
     ("doctor",): REFUSED,
     ("topology",): NO_RIGHT,
-    ("explain", "podcliqueset/train"): "you have no right to get",
+    ("explain", "podcliqueset/train"): "You have no permission to get",
 }
 
 

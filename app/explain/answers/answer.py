@@ -25,71 +25,70 @@ _WHOLE = {
     "Workload",
     *(resource.kind for resource in WORKLOAD_KINDS),
 }
-"""Kinds that are gangs, or have some. Other objects are parts of one."""
+"""Kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
 
 
 class Answer(Value, rename=AS_JSON):
-    """`placed` of `total` pods have a node; None if that is not known.
-
-    `said` are KAI's own words about what waits, `silence` what it means that there are none.
-    `unseen` are facts that could not be
-    read, with the cause, as far as a reason needs them; `unknown` are the reasons that are
-    therefore not ruled out. `skipped` are reasons that were not asked for, because the
-    facts `lacking` were not read, or are not among the files. `room` is the room for
-    the first part that has none, by domain, the roomiest first. `line` are the places in KAI's line
-    of the gangs that wait.
-    """
+    """The explanation of one object."""
 
     ref: Ref
     state: State
     headline: str
     placed: int | None
+    """The number of its pods with a node; None if that is not known."""
     total: int | None
+    """The number of its pods; None if that is not known."""
     reasons: tuple[Reason, ...]
     tree: Branch
     unknown: tuple[Unknown, ...]
+    """The reasons that can't be ruled out, because facts they need could not be read."""
     unseen: Mapping[str, str]
+    """The kinds of facts that a reason or the tree needs and that could not be read: the cause."""
     absent: tuple[str, ...]
+    """The kinds of facts whose API is not installed."""
     skipped: tuple[str, ...]
+    """The ids of reasons that were not checked, because the facts `lacking` were not requested."""
     lacking: tuple[str, ...]
+    """The kinds of facts that were not read by this command, or are missing from the files."""
     said: tuple[str, ...]
+    """KAI's own messages about pending gangs."""
     silence: str
+    """What it means if KAI has written no message."""
     room: tuple[DomainRoom, ...]
+    """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]
+    """The positions of its pending gangs in KAI's order."""
 
     @property
     def causes(self) -> tuple[Reason, ...]:
-        """The reasons; of what waits, without notes, which keep nothing from being placed."""
+        """The reasons; for a pending object, without notes, which block no placement."""
         if self.state != "waits":
             return self.reasons
         return tuple(reason for reason in self.reasons if reason.severity != "note")
 
     @property
     def outlook(self) -> str:
-        """What to expect of what waits while no reason says why; "" if one does, or nothing waits.
-
-        It says what was checked, what was not, and what happens next.
-        """
+        """What was checked and what happens next, if no reason explains a pending object, or ""."""
         if self.causes or self.state != "waits":
             return ""
         if self.skipped or self.unknown:
-            words = "Nothing that could be checked is blocking it; what could not is named below."
+            words = "Nothing that we could check is blocking it; the rest is listed below."
             silence = "" if self.said else f" {self.silence[:1].upper()}{self.silence[1:]}."
             return f"{words}{silence}"
         found = next((own for own in self.line if own.next == "next"), None)
         if found:
             where = f", in {listed(found.where)}" if found.where else ""
             return f"Nothing is in its way now; KAI should place it in its next cycle{where}."
-        notes = " None of the notes above keeps it waiting." if self.reasons else ""
+        notes = " The notes above do not block it." if self.reasons else ""
         if self.said:
             return f"Nothing we check is blocking it.{notes}"
         return f"Nothing we check is blocking it, and {self.silence}.{notes}"
 
     @property
     def exit_code(self) -> int:
-        """0: all is placed, and no reason; 1: reasons, or it waits or ends; 2: not all was read.
+        """0: placed, without reasons; 1: there are reasons, or it is pending or ends; 2: unknown.
 
-        What was not asked for matters if the object waits and no other reason says why.
+        Skipped reasons make it 2 only if the object is pending and no reason explains that.
         """
         unexplained = self.state == "waits" and not self.causes and bool(self.skipped)
         if self.unknown or self.unseen or unexplained:
@@ -98,14 +97,14 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def lacks_room(self) -> bool:
-        """Whether pods wait, and room for them was not examined because it was not asked for."""
+        """Are pods pending whose room was not examined, because it was not requested?"""
         return "NoDomainFits" in self.skipped
 
 
 def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
-    """Return the answer about an object. If it is `folded`, gangs have no parts in its tree.
+    """Return the explanation of an object, None if the facts have no such object.
 
-    None if the facts have no such object.
+    If `folded`, the tree shows gangs without their parts.
     """
     about = subject(index, ref)
     if not about:
@@ -141,13 +140,13 @@ def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
 
 
 def _room(gangs: Iterable[Gang]) -> tuple[DomainRoom, ...]:
-    """Return the room for the first part that has none, by domain."""
+    """Return the room of each domain for the first part that does not fit."""
     outcomes = (gang.placements.now for gang in gangs if gang.waits)
     return next((outcome.rooms for outcome in outcomes if not outcome.fits), ())
 
 
 def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
-    """Return what could not be read of what the tree or a reason needs, with the cause."""
+    """Return the kinds of facts that the tree or a reason needs and that are unread: the cause."""
     needed = {need for reason in unknown for need in reason.needs}
     needed |= {"sets", "gangs", "cliques", "pods"}
     causes = sorted(index.facts.unseen.items())
@@ -175,22 +174,22 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return that a pod that was asked about has ended, or is being deleted; "" if neither."""
+    """Return how the pod that was asked about ends or has ended; "" if it is alive."""
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)
     if not pod:
         return ""
     if pod.deleting is not None:
-        held_by = f", kept by {listed(pod.finalizers)}" if pod.finalizers else ""
+        held_by = f", blocked by finalizer {listed(pod.finalizers)}" if pod.finalizers else ""
         return f"is being deleted{held_by}"
     return f"has ended ({pod.phase})" if pod.finished else ""
 
 
 def _missing_replicas(about: Subject) -> int:
-    """Return how many replicas of a set have no PodClique yet, and no pod.
+    """Return how many replicas of a set have neither a PodClique nor a pod yet.
 
-    It is known if a set is asked about, as far as PodCliques can be seen.
+    Return 0 for other objects than sets, and if PodCliques could not be read.
     """
     pcs = about.pcs
     index = about.index
@@ -204,38 +203,42 @@ def _missing_replicas(about: Subject) -> int:
 def _headline(about: Subject, of: Branch, state: State, *, is_looked_at: bool) -> str:
     """Return the answer in one line.
 
-    Unless `is_looked_at`, nodes were not read: whether constraints are kept is then not said.
+    Unless `is_looked_at`, nodes were not read, so the line says nothing about constraints.
     """
     name = about.ref.name
     since = _asked_since(about)
     if of.total is None:
-        return f"{name}: whether it is placed is not known"
+        return f"It is not known whether {name} is placed"
     if not of.total and not about.gangs and not about.pcs:
-        return f"no pod uses {name}" if about.ref.kind in USED else f"{name} waits, it has no pods"
+        return (
+            f"No pod uses {name}"
+            if about.ref.kind in USED
+            else f"{name} is pending: it has no pods yet"
+        )
     if not of.total and about.pcs and about.is_set:
         if not about.pcs.replicas:
-            return f"{name} has no replicas: there is nothing to place"
-        return f"{name} waits, nothing of it is made yet{since}"
+            return f"{name} has no replicas, so there is nothing to place"
+        return f"{name} is pending: none of its objects exist yet{since}"
 
     pods = _pods_words(about, of)
     ends = _how_it_ends(about)
     if ends:
         return f"{name} {ends}" if _is_alone(about) else f"{name} {ends}; {pods}"
     if state == "well" and not is_looked_at:
-        return f"{name} is placed, {pods}; whether as asked was not looked at"
+        return f"{name} is placed: {pods}; its constraints were not checked"
 
     words = {
-        "waits": f"{name} waits, {pods}{since}",
-        "well": f"{name} is placed as asked, {pods}",
-        "warning": f"{name} is placed, {pods}; there is something to look at",
-        "problem": f"{name} is placed, {pods}, but not in order",
-        "unknown": f"{name}: {pods}; whether as asked is not known",
+        "waits": f"{name} is pending: {pods}{since}",
+        "well": f"{name} is placed as requested: {pods}",
+        "warning": f"{name} is placed, with remarks: {pods}",
+        "problem": f"{name} is placed, with problems: {pods}",
+        "unknown": f"{name}: {pods}; it is not known whether its constraints hold",
     }
     return words[state]
 
 
 def _pods_words(about: Subject, of: Branch) -> str:
-    """Return how many pods are placed, and how many replicas have none yet."""
+    """Return how many pods are placed, and how many replicas are not created yet."""
     of_gang = " of its gang" if about.gangs else " of its set"
     if about.ref.kind in _WHOLE:
         of_gang = ""
@@ -243,7 +246,7 @@ def _pods_words(about: Subject, of: Branch) -> str:
 
     missing = _missing_replicas(about)
     if about.pcs and missing:
-        return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not made yet"
+        return f"{pods}, {missing} of {counted(about.pcs.replicas, 'replica')} not created yet"
     return pods
 
 
@@ -254,7 +257,7 @@ def _is_alone(about: Subject) -> bool:
 def _asked_since(about: Subject) -> str:
     asked = _asked_at(about)
     now = about.index.facts.now
-    return f", asked {ago(now - asked)} ago" if asked is not None and now else ""
+    return f", requested {ago(now - asked)} ago" if asked is not None and now else ""
 
 
 def _asked_at(about: Subject) -> float | None:

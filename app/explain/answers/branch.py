@@ -1,4 +1,4 @@
-"""One object of the tree of a workload: its state, and the words of its columns."""
+"""One object in the tree of a workload: its state and the text of its columns."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 AS_JSON = {"ref": "object"}
-"""What fields are called in JSON."""
+"""The names of fields in JSON, where they differ."""
 
 
 class Branch(Value, rename=AS_JSON):
@@ -23,7 +23,7 @@ class Branch(Value, rename=AS_JSON):
 
     ref: Ref
     asked: str = ""
-    """Its constraint, such as `rack required`."""
+    """Its topology constraint, such as `rack required`."""
     where: str = ""
     """Where its pods are, or where there is most room for them."""
     placed: int | None = None
@@ -53,10 +53,7 @@ class Branch(Value, rename=AS_JSON):
 
 
 def together(branches: Sequence[Branch]) -> tuple[int | None, int | None, State, str]:
-    """Return how many pods of several gangs are placed, of how many.
-
-    The state of all is there too, with its words.
-    """
+    """Return the placed pods, all pods and the state of several gangs, with the state's words."""
     placed = _sum(branch.placed for branch in branches)
     total = _sum(branch.total for branch in branches)
     state, words = state_of(placed, total, bool(branches))
@@ -73,7 +70,7 @@ def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State
     if placed is None or total is None:
         return "unknown", "not known"
     if not exists or placed < total:
-        return "waits", "waits"
+        return "waits", "pending"
     return "well", "placed"
 
 
@@ -87,10 +84,9 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def place_words(topology: Topology, pods: Iterable[Pod], told: SchedulerConstraint) -> str:
-    """Return the one domain that pods are in.
+    """Return the domain of pods at the required level, or else at the narrowest shared level.
 
-    It is at the level asked for or at the narrowest at which there is one; else it is how many
-    domains of that level. "" if their nodes are not known.
+    If there are several, return their number: `2 racks`. Return "" if the nodes are not known.
     """
     domains = topology.domains.by(told.levels)
     names = {pod.node for pod in pods}

@@ -1,4 +1,4 @@
-"""The places of gangs in KAI's line, and what becomes of each in the next cycle."""
+"""The positions of gangs in KAI's order, and the prediction for each in the next cycle."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -17,18 +17,21 @@ from app.facts.identity import Ref
 from app.facts.kai.shard import Shard
 
 Next = Literal["next", "after", "held", "waits", "never"]
-"""What becomes of a gang.
+"""The prediction for a gang.
 
-It is placed in the next cycle; or would be, but not after others; or has a place and is `held` by
-another reason; or `waits` for room or for its queue; or has no place even if all others ended.
+- `next`: KAI places it in its next cycle;
+- `after`: it would fit by itself, but not after the gangs ahead of it;
+- `held`: it has room, but another reason blocks it;
+- `waits`: it does not fit now, or its queue has no room for it;
+- `never`: it would not fit if all other pods ended.
 """
 
 NEXT: dict[Next, str] = {
-    "next": "placed next",
-    "after": "placed after others",
-    "held": "has room, but something else blocks it",
-    "waits": "does not fit right now",
-    "never": "would not fit in an empty cluster",
+    "next": "KAI should place it in its next cycle",
+    "after": "gangs ahead of it take its room",
+    "held": "it has room, but something else blocks it",
+    "waits": "it does not fit right now",
+    "never": "it would not fit in an empty cluster",
 }
 
 _OF_OTHERS = {
@@ -42,37 +45,37 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""Reasons that the line looks at itself: if it places a gang, they hold for other pods."""
+"""Reasons that the prediction considers itself: if it places a gang, they concern other pods."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
-    """A gang in KAI's line.
-
-    It is the `number`th of `count` in its queue, and the `order`th of all. `where` are the domains
-    that it gets next. If it is not the `first` of those that get no place, what becomes free may go
-    to others before it. `may_differ` are the settings of its SchedulingShard that may change all
-    this.
-    """
+    """The position of a gang in KAI's order."""
 
     ref: Ref
     queue: str
     number: int
+    """Its position in its queue, from 1."""
     count: int
+    """The number of pending gangs in its queue."""
     order: int
+    """Its position among all pending gangs of the cluster."""
     next: Next
     where: tuple[str, ...] = ()
+    """The domains in which KAI should place it next."""
     first: bool = True
+    """Is it the first gang of its node pool that is not placed next? Others are behind it."""
     may_differ: tuple[str, ...] = ()
+    """The settings of its SchedulingShard that may change the prediction."""
 
     @property
     def words(self) -> str:
-        """`position 2 of 5 in queue team-a, placed next in r3`."""
+        """`position 2 of 5 in queue team-a; KAI should place it in its next cycle, in r3`."""
         place = place_words(self.number, self.count, self.queue)
-        where = f" in {listed(self.where)}" if self.where else ""
+        where = f", in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
-            where = f"; other gangs{elsewhere} are ahead of it"
-        return f"{place}, {NEXT[self.next]}{where}{_unless(self.may_differ)}"
+            where = f", and other gangs{elsewhere} are ahead of it"
+        return f"{place}; {NEXT[self.next]}{where}{_unless(self.may_differ)}"
 
 
 def _unless(settings: Sequence[str]) -> str:
@@ -80,7 +83,7 @@ def _unless(settings: Sequence[str]) -> str:
 
 
 def in_line(gangs: Iterable[Gang], reasons: Sequence[Reason]) -> tuple[InLine, ...]:
-    """Return the places of those gangs that are in the line, in its order."""
+    """Return the positions of the gangs that are pending, in KAI's order."""
     found = []
     for gang in gangs:
         line = line_of(gang.index)

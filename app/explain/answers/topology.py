@@ -289,32 +289,29 @@ def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, 
 
 
 class ConstraintChange(Value, rename=AS_JSON):
-    """What changes for one constraint of a PodCliqueSet.
-
-    `severe` if the constraint is lost or rejected.
-    """
+    """The change of one constraint of a PodCliqueSet."""
 
     ref: Ref
     field: str
     text: str
     severe: bool
+    """Is the constraint lost, or will it be rejected?"""
 
 
 class Preview(Value):
-    """The preview of an edit.
-
-    `effects` are those on sets, by name; `reasons` are those that the new levels would give in the
-    labels of nodes. `absent` are keys of the new levels that no node has.
-    """
+    """The preview of an edit of a topology's levels."""
 
     after: ClusterTopology
     effects: tuple[ConstraintChange, ...]
+    """The changes for PodCliqueSets, by name."""
     reasons: tuple[Reason, ...]
+    """The problems that nodes' labels would have with the new levels."""
     absent: tuple[str, ...]
+    """The label keys of new levels that no node has."""
 
     @property
     def is_severe(self) -> bool:
-        """Whether a set would lose a constraint, or all nodes a place in the topology."""
+        """Would a set lose a constraint, or every node its place in the topology?"""
         return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 
@@ -332,7 +329,7 @@ def preview(index: Index, after: ClusterTopology) -> Preview:
 
 
 def _uses(index: Index, pcs: SetWithStatus, before: ClusterTopology | None) -> bool:
-    """Return whether the set is placed by the topology that is edited."""
+    """Return whether the set uses the topology that is edited."""
     names = {asked.topology for _, asked in pcs.constraints if asked.topology}
     return topology_of(index, min(names, default="")).cluster == before
 
@@ -355,16 +352,17 @@ def _effects(
 def _broadened(
     pcs: SetWithStatus, before: ClusterTopology | None, after: ClusterTopology
 ) -> Iterator[ConstraintChange]:
-    """Yield the constraints that become broader than that of their set."""
+    """Yield the constraints that become broader than the constraint of their set."""
     whole = pcs.asked.required
     for where, asked in pcs.constraints:
         is_broader = _rank(after, asked.required) < _rank(after, whole)
         was_broader = before is not None and _rank(before, asked.required) < _rank(before, whole)
         if where and after.key_of(asked.required) and is_broader and not was_broader:
             becomes = (
-                f"{where} requires {asked.required}, which becomes broader than the set's {whole}"
+                f"{where} requires {asked.required}, which becomes broader than the set's {whole},"
+                " so changes of the set are rejected"
             )
-            yield ConstraintChange(pcs.ref, asked.field, f"{becomes}: rejected at changes", True)
+            yield ConstraintChange(pcs.ref, asked.field, becomes, True)
 
 
 def _effect(
@@ -374,15 +372,15 @@ def _effect(
     new = after.key_of(domain)
     if new is None:
         return (
-            f"loses {constraint}: it is no level any more"
+            f"loses {constraint}, because that level is removed"
             if old
-            else f"{constraint} stays without a level"
+            else f"{constraint} still names no existing level"
         )
 
     if old is None:
-        return f"gains {constraint}: it becomes a level"
+        return f"gains {constraint}, because that level is added"
     if old != new:
-        return f"{constraint} means {new} in place of {old}: running gangs stay where they are"
+        return f"{constraint} means {new} instead of {old}; running gangs are not moved"
 
     return ""
 

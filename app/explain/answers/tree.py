@@ -73,9 +73,9 @@ class _Grower:
         return self._bundle(pcs.ref, children, asked_words(pcs.asked))
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
-        """Return the branch of a set of which nothing is made."""
+        """Return the branch of a set of which no object has been created yet."""
         asked = asked_words(pcs.asked)
-        state, words = ("waits", "nothing made yet") if pcs.replicas else ("well", "no replicas")
+        state, words = ("waits", "nothing created yet") if pcs.replicas else ("well", "no replicas")
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)
 
     def _without_pods(self, ref: Ref) -> Branch:
@@ -98,7 +98,7 @@ class _Grower:
     def _gang(self, gang: Gang) -> Branch:
         missing = gang.whole.expected - len(gang.placed)
         children = () if self._folded else self._parts(gang)
-        waits = f"waits for {counted(missing, 'pod')}" if gang.placed else "waits, all or none"
+        waits = f"{counted(missing, 'pod')} pending" if gang.placed else "pending, all or none"
         if gang.ref.kind == "Pod":
             _, waits = state_of_pod(gang.pods[0])
         return self._part(gang, gang.ref, gang.whole, children, waits)
@@ -114,10 +114,12 @@ class _Grower:
     def _unit(self, gang: Gang, unit: Unit) -> Branch:
         children = [self._unit(gang, part) for part in unit.units]
         children += [self._member(gang, member, unit) for member in unit.members]
-        return self._part(gang, Ref("Replica", gang.namespace, unit.name), unit, children, "waits")
+        return self._part(
+            gang, Ref("Replica", gang.namespace, unit.name), unit, children, "pending"
+        )
 
     def _member(self, gang: Gang, member: Member, unit: Unit | None = None) -> Branch:
-        waits = _sizes(member) or "waits for its gang"
+        waits = _sizes(member) or "pending with its gang"
         level = gang.topology.name_of(unit.told.required) if unit else ""
         kind = (
             "PodClique" if gang.pod_gang else "SubGroup" if member.name != gang.ref.name else "Pods"
@@ -130,7 +132,7 @@ class _Grower:
     def _part(
         self, gang: Gang, ref: Ref, part: Unit | Member, children: Iterable[Branch], waits: str
     ) -> Branch:
-        """Return the branch of a part of a gang. `waits` are the words for this state."""
+        """Return the branch of a part of a gang. `waits` is its text while it is pending."""
         well = "" if ref.kind == "Replica" else "placed"
         placed, total = (len(part.placed), part.expected) if self._seen else (None, None)
         state, words = state_of(placed, total, part.expected > 0)
@@ -256,10 +258,10 @@ class _Grower:
             )
 
     def _state_of_claim(self, namespace: str, name: str) -> tuple[State, str]:
-        """Return the state of a claim, with its words. Its name is "" before it is made."""
+        """Return the state of a claim with its text. The name is "" before it is created."""
         claim = self._index.claims.get((namespace, name))
         if not name:
-            return "waits", "not made"
+            return "waits", "not created"
         if not claim:
             facts = self._index.facts
             is_known = "claims" not in {*facts.unseen, *facts.skipped}
@@ -269,7 +271,7 @@ class _Grower:
         return ("well", "allocated") if claim.allocated else ("waits", "not allocated")
 
     def _where(self, gang: Gang, part: Unit | Member) -> str:
-        """Return the domain of placed pods; without any, the most room for what has none."""
+        """Return the domain of placed pods; if none is placed, the domain with most room."""
         if part.placed:
             return place_words(gang.topology, part.placed, part.told)
         short = gang.short if self._index.room_is_known else None
@@ -287,11 +289,11 @@ _OF_QUEUE = {
     "LowerPriority": "at its limit",
     "QueueQuota": "at its quota",
 }
-"""What the tree says of a queue beside these reasons, so that it does not say otherwise."""
+"""The text of a queue in the tree, by reason, so that the tree does not contradict the reasons."""
 
 
 def _sizes(member: Member) -> str:
-    """`1 x 2 GPUs + 3 x 8 GPUs`: what the pods of a part ask for; "" if they ask for no GPU."""
+    """Return the GPU requests of a part: `1 x 2 GPUs + 3 x 8 GPUs`; "" if it requests none."""
     shapes = [*member.shapes, *repeat(member.shape, member.expected - len(member.shapes))]
     counts = Counter(gpus_of(dict(shape.requests)) for shape in shapes)
     sizes = (f"{n} x {amount('/gpu', gpus)}" for gpus, n in sorted(counts.items()) if gpus)

@@ -1,4 +1,4 @@
-"""The queues of KAI for people, as lines of text, and for programs, as maps."""
+"""KAI's queues as lines of text for people, and as maps for JSON."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ from app.facts.kubernetes.gpus import GPU
 from app.facts.rows import ROOM
 from app.objects.shape import Object
 
-COLUMNS = ("queue", "quota", "limit", "used", "fixed", "fair", "wait")
+COLUMNS = ("queue", "quota", "limit", "used", "fixed", "fair", "pending")
 MEANING = (
-    "In GPUs. used: by pods of the queue and of those below it; fixed: what of that KAI evicts for"
-    " no other queue; fair: its share of what there is now, at most what it asks for; wait: gangs"
-    " that have pods without a node."
+    "In GPUs. used: by pods of the queue and of its child queues; fixed: the part of it that KAI"
+    " evicts for no other queue; fair: its fair share of the cluster now, at most what it requests;"
+    " pending: gangs that have pods without a node."
 )
 SHOWN = 3
 """Of each queue, this many workloads that use its GPUs are shown to people."""
@@ -45,11 +45,11 @@ NUMBERS = (
 def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:
     """Return the answer in one line."""
     if "queues" in facts.unseen:
-        return f"the queues are not known: {facts.unseen['queues']}"
+        return f"could not read queues: {facts.unseen['queues']}"
     if "queues" in facts.skipped:
-        return "the queues are not known: there is no Queue in these files"
+        return "there are no Queues in these files"
     if not rows:
-        return "KAI has no queue" if "queues" not in facts.absent else "KAI is not installed"
+        return "KAI has no queues" if "queues" not in facts.absent else "KAI is not installed"
 
     there = [row for row in rows if row.exists]
     front = f"{counted(there, 'queue')}; {_waiting(rows)}"
@@ -60,13 +60,12 @@ def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:
 def _waiting(rows: Sequence[QueueRow]) -> str:
     top = [row.waiting for row in rows if row.depth == 1]
     if None in top:
-        return "what waits in them is not known"
-    waiting = sum(filter(None, top))
-    return counted(waiting, "gang waits", "gangs wait") if waiting else "nothing waits in them"
+        return "pending gangs are not known"
+    return counted(sum(filter(None, top)), "pending gang")
 
 
 def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> str:
-    """Return the queues as a table, the gangs in front, and what is wrong with a queue."""
+    """Return the queues as a table, the gangs at their front, and problems of queues."""
     lines = [queues_headline(rows, facts)]
     if rows:
         lines += _table(rows, width)
@@ -107,10 +106,10 @@ def queue_cells(row: QueueRow) -> tuple[str, ...]:
 
 
 def front_words(gang: InFront) -> str:
-    """Return what becomes of a gang: `placed next in r3`."""
+    """Return the prediction: `KAI should place it in its next cycle, in r3`."""
     if gang.next is None:
         return "not examined yet"
-    where = f" in {listed(gang.where)}" if gang.where else ""
+    where = f", in {listed(gang.where)}" if gang.where else ""
     return f"{NEXT[gang.next]}{where}"
 
 
@@ -121,7 +120,7 @@ def _front(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
         for gang in row.front
     ]
     if texts:
-        yield "in front:"
+        yield "first in each queue:"
         yield from table(list(itertools.chain.from_iterable(narrowed(texts, width))))
 
 
@@ -149,29 +148,29 @@ def _problems(rows: Sequence[QueueRow]) -> Iterator[str]:
 
 
 def queue_problems(row: QueueRow) -> Iterator[str]:
-    """Yield what is wrong with a queue, and what helps."""
+    """Yield the problems of a queue, each with its remedy."""
     if not row.exists and row.unusable == "does not exist":
-        yield "does not exist, and PodGroups name it: make it, or name another one"
+        yield "does not exist, but PodGroups name it: create it, or name another queue"
     elif row.unusable:
         yield row.unusable
     if row.unset:
         bounds = " and no ".join(row.unset)
-        yield f"has no {bounds}, and KAI reads that as 0: set -1 for unlimited"
+        yield f"has no {bounds}, which KAI reads as 0. Set -1 for unlimited"
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
     numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
     if rows and not any(None in of_row for of_row in numbers):
         return
-    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "not among the files")
+    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "missing from the files")
     unread |= {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
     if unread:
-        yield f"not seen: {unseen_words(unread)}; what needs them is not known (?)"
+        yield f"could not read: {unseen_words(unread)}; values that need them are unknown (?)"
     yield from how_to_get(unread)
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
-    """Return 0 if nothing is wrong with a queue, 1 if it is, and 2 if not everything was read."""
+    """Return 0 if no queue has a problem, 1 if one has, and 2 if not everything was read."""
     there = [row for row in rows if row.exists]
     if not queues_are_known(index) or any(
         None in (*row.amounts, row.waiting, row.in_line) for row in there

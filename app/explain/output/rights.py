@@ -1,4 +1,4 @@
-"""Which rights are missing for what could not be read, and who gives them."""
+"""The permissions that are missing for facts that could not be read, and who can grant them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,40 +10,40 @@ from app.facts.kinds import POD_CLIQUE_SCALING_GROUP
 from app.facts.rows import CHANNELS, ROOM
 
 VIEWER = "grove-admission-view"
-"""The ClusterRole of the manifests that may read what these commands read."""
+"""The ClusterRole in our manifests with the permissions that these commands need."""
 
 _NO_RIGHT = "no right to "
 
 
 def lacks_right(cause: str) -> bool:
-    """Return whether `cause` of `Snapshot.unseen` is that a right is missing."""
+    """Return whether `cause`, from `Snapshot.unseen`, is a missing permission."""
     return cause.startswith(_NO_RIGHT)
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
-    """Return whether it is not known if an object exists, because its kind may not be read."""
+    """Return whether it is unknown if an object exists, because the user may not read its kind."""
     return lacks_right(index.facts.unseen.get(_field_of(ref.kind), ""))
 
 
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
     """Yield what to tell a user who may not read an object.
 
-    It is the right, who gives it, and which parts of the object can be explained all the same.
+    That is the missing permission, who can grant it, and parts that can be explained anyway.
     """
     resource = OF_KIND[ref.kind]
     yield (
-        f"whether {ref} exists in namespace {ref.namespace} is not known: you have no right to get"
-        f" and list {resource} there"
+        f"You have no permission to get and list {resource} in namespace {ref.namespace}, so it is"
+        f" not known whether {ref} exists"
     )
     yield from how_to_get({_field_of(ref.kind): _NO_RIGHT}, ref.namespace)
     parts = _readable_parts(index, ref)
     if parts:
         names = listed((f"{part.kind.lower()}/{part.name}" for part in parts), 8)
-        yield f"what you may read can be explained: {names}"
+        yield f"These parts can be explained with your permissions: {names}"
 
 
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
-    """Yield who gives the rights that are missing in `unseen`, and with which command."""
+    """Yield who can grant the permissions that are missing in `unseen`, and the command for it."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
     # only a ClusterRoleBinding can give the right to read these
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}

@@ -11,17 +11,16 @@ from app.base.wrapping import fitted, narrowed, table
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch, State
 from app.explain.output.rights import how_to_get
-from app.explain.reasons.reason import Reason, Who, listed
+from app.explain.reasons.reason import Reason, listed
 from app.explain.state.snapshot import TITLES
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 MOST_LINES = 40
 MOST_WORDS = 5
-"""So many of KAI's words are shown."""
+"""The number of KAI's messages that are shown."""
 _IDS_FROM = 88
 _COLOURS: dict[State, int] = {"well": 32, "waits": 33, "warning": 33, "problem": 31, "unknown": 90}
-_WHO: dict[Who, str] = {"you": "", "platform": " (platform)", "wait": " (wait)"}
 _PRODUCTS = {
     "sets": "Grove",
     "gangs": "Grove",
@@ -34,9 +33,8 @@ _PRODUCTS = {
 def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
-    Unless `everything`, equal siblings are folded, pods are left out that say nothing new, and the
-    tree ends so that there are at most 40 lines. With `colour`, states have the colours of a
-    terminal.
+    Unless `everything`, equal siblings are folded, pods that add nothing are left out, and the tree
+    is cut so that there are at most 40 lines. With `colour`, states have the colours of a terminal.
     """
     head = _fitted([visible(answer.headline)], width)
     if colour:
@@ -57,7 +55,7 @@ def _fitted(lines: Iterable[str], width: int) -> list[str]:
 
 
 def reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
-    """Numbered reasons, each with what helps and who can do it: lines that are safe to show."""
+    """Return numbered reasons, with their remedies and who can act, as lines safe to show."""
     return map(visible, _reason_lines(reasons))
 
 
@@ -68,25 +66,32 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
         line = f"  {number}  {reason.text}.{count}"
         yield f"{line:{_IDS_FROM}}  {reason.id}"
         if reason.follows:
-            yield "     It follows from the reasons above."
+            yield "     This follows from the reasons above."
             continue
-        yield f"     helps: {reason.remedy}{_WHO[reason.who]}"
-        yield from (f"            {command}" for command in reason.commands)
+        yield f"     fix: {reason.remedy}{_who(reason)}"
+        yield from (f"          {command}" for command in reason.commands)
+
+
+def _who(reason: Reason) -> str:
+    """Return who can act, if the remedy doesn't say so."""
+    is_said = "platform team" in reason.remedy
+    return " (platform team)" if reason.who == "platform" and not is_said else ""
 
 
 def _in_line(answer: Answer) -> Iterator[str]:
     for own in answer.line[:MOST_WORDS]:
         name = f"{own.ref.name}: " if len(answer.line) > 1 else ""
-        yield f"  in line: {name}{own.words}"
+        words = f"{name}{own.words}"
+        yield f"  {words if name else words[:1].upper() + words[1:]}"
 
 
 def _said(answer: Answer) -> Iterator[str]:
-    """KAI's words, and what to expect if no reason was found beside them."""
+    """Yield KAI's messages, and what to expect if there is no reason."""
     if answer.outlook:
         yield f"  {answer.outlook}"
     if answer.said:
         old = any(own.next == "next" for own in answer.line) and not answer.causes
-        yield "  KAI said before, of an older state:" if old else "  KAI says:"
+        yield "  KAI said earlier, about an older state:" if old else "  KAI says:"
         yield from (f"     {words}" for words in answer.said[:MOST_WORDS])
         if len(answer.said) > MOST_WORDS:
             yield f"     … {len(answer.said) - MOST_WORDS} more: --output json"
@@ -99,32 +104,29 @@ def _foot(answer: Answer) -> Iterator[str]:
     yield from not_seen(answer.unseen, [unknown.id for unknown in answer.unknown])
     yield from how_to_get(answer.unseen, answer.ref.namespace)
     if answer.skipped:
-        yield f"not looked at: {listed(answer.skipped, 40)}"
+        yield f"not checked: {listed(answer.skipped, 40)}"
     kinds = [TITLES[kind] for kind in answer.lacking if kind in TITLES]
     if kinds and not {ROOM, "nodes", "pods"}.intersection(answer.lacking):
         yield (
-            f"not among the files: {listed(kinds, 20)}, which some reasons need. Add them, or use"
-            " a record (--record), which tells kinds that are empty from kinds that were not read"
+            f"missing from the files: {listed(kinds, 20)}, which some reasons need. Add them, or"
+            " use a record (--record), which says which kinds are empty and which were not read"
         )
     elif answer.lacks_room:
         ref = answer.ref
         command = f"grove-admission explain {ref.kind.lower()}/{ref.name} -n {ref.namespace}"
-        yield f"room was not examined, which needs all nodes and pods of the cluster: {command}"
+        yield f"room was not examined, because that needs all nodes and pods. Run: {command}"
 
 
 def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]:
-    """Yield what could not be read, with the cause and the reasons that are not ruled out."""
+    """Yield the facts that could not be read, and the reasons that can't be ruled out."""
     if unseen:
-        yield f"not seen: {unseen_words(unseen)}; reasons that need them aren't ruled out"
+        yield f"could not read: {unseen_words(unseen)}; reasons that need them aren't ruled out"
     if unknown:
-        yield f"not known: {listed(unknown, 40)}"
+        yield f"not ruled out: {listed(unknown, 40)}"
 
 
 def unseen_words(unseen: Mapping[str, str]) -> str:
-    """Return kinds of facts by the cause for which they could not be read.
-
-    An example is `nodes and queues (no right to list)`.
-    """
+    """Return the unread kinds of facts by cause: `nodes and queues (no right to list)`."""
     causes = by_key((cause, TITLES[kind]) for kind, cause in unseen.items())
     return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 
@@ -160,7 +162,7 @@ def _rows(
         yield from _rows(child, rest + own, rest + below, everything, branch.ref.name)
         if more:
             own = "└─ " if last else "├─ "
-            yield child.state, (f"{rest}{own}{more} more, the same", "", "", "", "")
+            yield child.state, (f"{rest}{own}{more} more like it", "", "", "", "")
 
 
 def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
@@ -196,13 +198,14 @@ def _pods_cell(branch: Branch) -> str:
 
 
 _PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
-"""The kinds whose pods have no part of a gang around them."""
+"""The kinds whose pods may be placed one by one, without a gang."""
 
 
 def without_pods(branch: Branch) -> Branch:
-    """Pods are left out unless they were asked about; their reasons go to what they belong to.
+    """Return a tree without the pods of gangs, whose reasons move to their parent.
 
-    Those that are placed one by one, such as of a LeaderWorkerSet without a gang, stay.
+    The pod that was asked about is kept, and so are pods that are placed one by one, such as those
+    of a LeaderWorkerSet without a gang.
     """
     kept = []
     numbers = set(branch.reasons)
@@ -216,14 +219,14 @@ def without_pods(branch: Branch) -> Branch:
 
 
 def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
-    """Each child that differs from the one before, and how many equal ones follow it."""
+    """Yield each child that differs from the previous one, and how many equal ones follow it."""
     for _, same in groupby(children, _look):
         child, *more = same
         yield child, len(more)
 
 
 def _look(branch: Branch) -> tuple[object, ...]:
-    """Return what a person sees of a branch, but its name."""
+    """Return everything that a person sees of a branch except its name."""
     below = tuple(_look(child) for child in branch.children)
     seen = (
         branch.asked,

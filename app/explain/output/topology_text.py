@@ -25,21 +25,21 @@ MOST_INSIDE = 3
 
 
 def survey_text(survey: Survey, facts: Snapshot) -> str:
-    """Levels with their coverage, then what there is to look at."""
+    """Return the levels with their coverage, then the findings."""
     lines = [visible(_title(survey, facts))]
     rows = [("level", "label", "nodes", "domains", "")]
     for report in survey.levels:
         coverage = (f"{report.nodes:,} of {survey.nodes:,}", f"{report.domains:,}")
         if "nodes" in facts.unseen:
-            coverage = ("not known", "not known")
-        state = f"{report.findings} to look at" if report.findings else ""
+            coverage = ("unknown", "unknown")
+        state = counted(report.findings, "finding") if report.findings else ""
         rows.append((report.level.domain, report.level.key, *coverage, state))
 
     lines += _aligned(rows) if survey.levels else []
     lines += reason_lines(survey.reasons)
     lines += map(visible, _held_lines(survey))
     unseen = {
-        need: facts.unseen.get(need, "not among the files")
+        need: facts.unseen.get(need, "missing from the files")
         for unknown in survey.unknown
         for need in unknown.needs
     }
@@ -50,21 +50,21 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
 
 
 def _held_lines(survey: Survey) -> Iterator[str]:
-    """Yield the NVLink channels that are held and not needed, the first ones."""
+    """Yield the first NVLink channels that are held without need."""
     if survey.held is None or not survey.held.held:
         return
     held = survey.held.held
     waits = ""
     if survey.held.waiting:
-        waits = f"; {counted(survey.held.waiting, 'pod waits', 'pods wait')} for a channel"
+        waits = f"; {counted(survey.held.waiting, 'pod is', 'pods are')} pending for a channel"
     claims = counted(len(held), "claim holds an NVLink channel", "claims hold NVLink channels")
     need = "doesn't need it" if len(held) == 1 else "don't need them"
     yield f"{claims} and {need}{waits}:"
     for each in held[:MOST_DOMAINS]:
         yield f"  {each.node or '-'}  {'/'.join(each.claim.key)}: {each.reason}"
-        yield f"     helps: {each.remedy}"
+        yield f"     fix: {each.remedy}"
     if len(held) > MOST_DOMAINS:
-        yield f"  … {len(held) - MOST_DOMAINS} more: grove-admission audit lists all"
+        yield f"  … {len(held) - MOST_DOMAINS} more. To list all, run: grove-admission audit"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -74,10 +74,10 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def _title(survey: Survey, facts: Snapshot) -> str:
     known = "nodes" not in facts.unseen
-    nodes = counted(survey.nodes, "node") if known else "nodes: not known"
+    nodes = counted(survey.nodes, "node") if known else "number of nodes unknown"
     if not survey.cluster and not survey.kai:
         unseen = {"topologies", "kai_topologies"} & (facts.unseen.keys() | facts.skipped)
-        return f"{nodes}; {'the topology is not known' if unseen else 'no topology is defined'}"
+        return f"{nodes}; {'topology unknown' if unseen else 'no topology is defined'}"
 
     levels = [
         counted(r.domains, r.level.domain) if known else r.level.domain for r in survey.levels[:-1]
@@ -95,7 +95,7 @@ def _title(survey: Survey, facts: Snapshot) -> str:
 
 
 def domains_text(topology: Topology, parents: Sequence[DomainReport], *, everything: bool) -> str:
-    """Domains, each with the domains inside it that have most free GPUs."""
+    """Return the domains, each with the domains inside it that have most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
     rows = [_domain_cells(topology, report, everything=everything) for report in shown]
     filled = [column for column in zip(*rows, strict=True) if any(column)]
@@ -150,9 +150,9 @@ def free_words(report: DomainReport) -> str:
 
 
 def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) -> str:
-    """Return the nodes of one domain: what is free on each, and who is there.
+    """Return the nodes of one domain with their free GPUs and workloads.
 
-    Unless `everything`, at most 40.
+    Return at most 40 nodes unless `everything`.
     """
     rows = []
     index = topology.index
@@ -162,7 +162,7 @@ def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) ->
         node = index.nodes[position]
         pods = index.pods_on.get(node.name, ())
         gpus = gpus_of(node.allocatable)
-        free = "not known" if report.free is None else plain(index.left_gpus[position])
+        free = "?" if report.free is None else plain(index.left_gpus[position])
         state = "" if index.open_for_gpus[position] else "closed"
         groups = listed(dict.fromkeys(f"{pod.namespace}/{pod.group or pod.name}" for pod in pods))
         rows.append((node.name, f"{free} of {amount('/gpu', gpus)} free", state, groups))
@@ -191,7 +191,7 @@ def room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the answer in one line, what helps if there is no room, and what was counted."""
+    """Return the answer in one line, wider levels if there is no room, and the counted pools."""
     return "\n".join(map(visible, _search_lines(search)))
 
 
@@ -218,11 +218,11 @@ def _search_lines(search: RoomSearch) -> Iterator[str]:
         yield "no wider level has room either"
     if search.pools:
         pools = listed(pool or "no pool" for pool in search.pools)
-        yield f"the nodes of all node pools are counted ({pools}); a gang uses those of one"
+        yield f"the nodes of all node pools are counted ({pools}), but a gang uses only one pool"
 
 
 def preview_text(preview: Preview) -> str:
-    """Return what an edit of the levels would do."""
+    """Return the effects of an edit of the levels."""
     levels = listed((level.domain for level in preview.after.levels), 16)
     sets = len({effect.ref for effect in preview.effects})
     lines = [

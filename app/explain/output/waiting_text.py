@@ -1,4 +1,4 @@
-"""The list of what waits for people, as lines of text, and for programs, as maps."""
+"""The list of pending workloads, as lines of text for people and as maps for JSON."""
 
 import itertools
 import textwrap
@@ -22,7 +22,7 @@ COLUMNS = ("namespace", "object", "since", "placed", "state", "next", "who", "fi
 """The titles of the columns, in the list of the command and in that of the console."""
 
 STATES: Mapping[State, str] = {
-    "waits": "waits",
+    "waits": "pending",
     "problem": "problem",
     "unknown": "not known",
     "warning": "placed",
@@ -30,16 +30,16 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""If fewer columns are left for the reason, it has lines of its own."""
+"""With fewer columns left for the reason, it goes on separate lines."""
 
 
 def list_text(
     rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str, *, everything: bool, width: int
 ) -> str:
-    """Return what waits as a table, after one line that says how much it is.
+    """Return the pending workloads as a table, after a line with their number.
 
-    `namespace` is "" for all. Unless `everything`, workloads that are in order are only counted.
-    `width` are the columns of the terminal, 0 for as many as are needed.
+    `namespace` is "" for all namespaces. Unless `everything`, workloads without findings are only
+    counted. `width` is the width of the terminal in columns, 0 for unlimited.
     """
     shown = [row for row in rows if everything or row.state != "well"]
     lines = [*outages(rows, facts), headline(rows, facts, namespace), *_by_cause(rows)]
@@ -47,34 +47,34 @@ def list_text(
         lines += _table(shown, facts, width)
     if len(shown) < len(rows):
         more = counted(len(rows) - len(shown), "more workload is", "more workloads are")
-        lines.append(f"{more} placed as requested (--all lists all)")
+        lines.append(f"{more} placed as requested (use --all to list everything)")
     lines += map(visible, not_seen(dict(sorted(facts.unseen.items())), ()))
     lines += map(visible, how_to_get(facts.unseen, namespace))
     return "\n".join(lines)
 
 
 _OUTAGES: Mapping[str, str] = {
-    "KaiMissing": "KAI is not installed: {} for it",
-    "KaiSilent": "KAI's scheduler may not run: {}, and it is silent",
-    "NotGrouped": "KAI's pod-grouper may not run: {} without a PodGroup",
-    "SchedulerSilent": "A scheduler may not run: {}, and it is silent",
+    "KaiMissing": "KAI is not installed, but needed by {}",
+    "KaiSilent": "KAI's scheduler may be down: it has said nothing about {}",
+    "NotGrouped": "KAI's pod-grouper may be down: it has created no PodGroup for {}",
+    "SchedulerSilent": "A scheduler may be down: it has said nothing about {}",
 }
-"""What reasons for which the platform can act mean for the whole cluster."""
+"""The outages that reasons of many workloads point to, if the platform team can act on them."""
 
 
 def outages(rows: Sequence[WorkloadRow], facts: Snapshot) -> Iterator[str]:
-    """Yield what keeps all workloads of a cluster waiting: it comes before everything else."""
+    """Yield outages of the whole cluster, which are printed before everything else."""
     for id, words in _OUTAGES.items():
         held = [row for row in rows if row.id == id and row.who == "platform"]
         times = [row.since for row in held if row.since is not None]
         if held:
-            wait = counted(held, "workload waits", "workloads wait")
-            since = f" for up to {ago(facts.now - min(times))}" if times and facts.now else ""
-            yield visible(words.format(f"{wait}{since}"))
+            pending = counted(held, "pending workload")
+            oldest = f" (oldest: {ago(facts.now - min(times))})" if times and facts.now else ""
+            yield visible(words.format(f"{pending}{oldest}"))
 
 
 def _by_cause(rows: Sequence[WorkloadRow]) -> Iterator[str]:
-    """Yield how many workloads wait for each reason, the most frequent first."""
+    """Yield how many workloads are pending for each reason, the most frequent first."""
     causes = Counter(row.id or "no reason" for row in rows if row.state == "waits")
     if sum(causes.values()) > 1:
         in_order = sorted(causes.items(), key=lambda cause: (-cause[1], cause[0]))
@@ -82,7 +82,7 @@ def _by_cause(rows: Sequence[WorkloadRow]) -> Iterator[str]:
 
 
 def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> str:
-    """Return the answer in one line: how many workloads wait."""
+    """Return the answer in one line: how many workloads are pending."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     if not rows:
         return visible(_without_rows(facts, namespace, where))
@@ -91,22 +91,25 @@ def headline(rows: Sequence[WorkloadRow], facts: Snapshot, namespace: str) -> st
     counts = Counter(row.state for row in rows)
     of_all = f"of {workloads} {where}"
     if counts["waits"]:
-        return visible(counted(counts["waits"], f"{of_all} waits", f"{of_all} wait"))
+        return visible(counted(counts["waits"], f"{of_all} is pending", f"{of_all} are pending"))
     if counts["unknown"]:
-        wait = counted(counts["unknown"], f"{of_all} waits", f"{of_all} wait")
-        return visible(f"whether {wait} is not known")
+        pending = counted(counts["unknown"], f"{of_all} is pending", f"{of_all} are pending")
+        return visible(f"it is not known whether {pending}")
     if counts["problem"]:
-        return visible(f"nothing waits {where}; {counts['problem']:,} of {workloads} not in order")
-    return visible(f"nothing waits {where}: {workloads} placed")
+        has = "has" if counts["problem"] == 1 else "have"
+        return visible(
+            f"no workload is pending {where}; {counts['problem']:,} of {workloads} {has} problems"
+        )
+    return visible(f"no workload is pending {where}: {workloads} placed")
 
 
 def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
-    """Return why there is nothing to list, and what helps."""
+    """Return why there is nothing to list, and what to do."""
     if "sets" in facts.unseen:
-        helps = "" if namespace else "; -n NAMESPACE lists one that you may view"
-        return f"what waits {where} is not known: PodCliqueSets can't be read{helps}"
+        fix = "" if namespace else ". Use -n NAMESPACE for a namespace that you may view"
+        return f"PodCliqueSets {where} could not be read{fix}"
     if "sets" in facts.skipped:
-        return f"what waits {where} is not known: there is no PodCliqueSet in these files"
+        return "there are no PodCliqueSets in these files"
     others = [
         pod
         for pod in facts.pods
@@ -116,14 +119,16 @@ def _without_rows(facts: Snapshot, namespace: str, where: str) -> str:
         first = min(others, key=lambda pod: pod.key)
         are = counted(others, "other pod is", "other pods are")
         return (
-            f"no workload with GPUs waits {where}; {are} pending:"
+            f"no workload with GPUs is pending {where}, but {are}:"
             f" grove-admission explain pod/{first.name} -n {first.namespace}"
         )
-    return f"there is no workload {where}" + ("; -A lists all namespaces" if namespace else "")
+    if namespace:
+        return f"there are no workloads {where}. Use -A to list all namespaces"
+    return "there are no workloads in any namespace"
 
 
 def exit_code(rows: Sequence[WorkloadRow], facts: Snapshot) -> int:
-    """Return 0 if all is placed, 1 if something waits or is not in order, 2 if not all is known."""
+    """Return 0 if all are placed, 1 if any is pending or has a problem, 2 if not all is known."""
     states = {row.state for row in rows}
     if "unknown" in states or "sets" in facts.unseen:
         return 2
@@ -139,7 +144,7 @@ def _is_unexplained(rows: Sequence[WorkloadRow]) -> bool:
 
 
 def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator[str]:
-    """Yield the rows with their reasons beside them, or below them if there is too little space."""
+    """Yield the rows with their reasons in the last column, or below if the terminal is narrow."""
     texts = [[title.upper() for title in COLUMNS]]
     reasons = map(visible, _reasons_once(rows))
     texts += [
@@ -162,7 +167,7 @@ def _table(rows: Sequence[WorkloadRow], facts: Snapshot, width: int) -> Iterator
 
 
 def _reasons_once(rows: Sequence[WorkloadRow]) -> Iterator[str]:
-    """Yield the last cell of each row: a reason that several have is only with the first."""
+    """Yield the last cell of each row. A reason that rows share is shown in the first of them."""
     same = by_key((first_reason(row), row) for row in rows)
     for row in rows:
         first, *others = same[first_reason(row)]
@@ -187,12 +192,12 @@ def cells(row: WorkloadRow, facts: Snapshot) -> tuple[str, ...]:
 
 def first_reason(row: WorkloadRow) -> str:
     """Return the last cell of a row: the first reason, and how many more there are."""
-    more = f" (+{row.more})" if row.more else ""
+    more = f" (and {row.more} more)" if row.more else ""
     return f"{row.reason}{more}"
 
 
 def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
-    """Return the list for programs. `waitingSeconds`, `placed` and `total` may be null."""
+    """Return the list as a map for JSON. `ageSeconds`, `placed` and `total` may be null."""
     return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
 
 

@@ -15,18 +15,18 @@ from app.objects.shape import Object
 MOST = 40
 _WORDS: dict[How, str] = {
     "fits": "fits again",
-    "restarts": "all of it fits again",
-    "shrinks": "has no place for these pods; enough others stay",
-    "breaks": "breaks, there is no place",
+    "restarts": "fits again, but the whole gang restarts",
+    "shrinks": "keeps its minimum, but these pods do not fit anywhere",
+    "breaks": "breaks: its pods do not fit anywhere",
     "starts": "would start",
-    "held": "would have a place",
-    "waits": "would wait",
+    "held": "would fit",
+    "waits": "would stay pending",
 }
 MEANING = (
-    "A place means that there is a placement of all these together. Which one KAI chooses, and"
-    " when, is its own decision."
+    '"Fits" means that a placement for all of these together exists. KAI may choose another one, or'
+    " choose later."
 )
-DOUBT = "Not every arrangement was tried: for what has a ? there may be a place that was not found."
+DOUBT = "Not every arrangement was tried: a gang marked with ? may fit after all."
 
 
 def effects_text(effects: Effects, *, everything: bool) -> str:
@@ -36,7 +36,7 @@ def effects_text(effects: Effects, *, everything: bool) -> str:
 
 
 def effects_headline(effects: Effects) -> str:
-    """Return the answer in one line: what breaks, what gets worse, and what gets a place."""
+    """Return the answer in one line: the gangs that break, move, start to fit or stay pending."""
     lost = [fate for fate in effects.moves if fate.how in ("breaks", "shrinks")]
     worse = len(lost) + len(effects.worse)
     breaks = counted(worse, "workload would be worse", "workloads would be worse")
@@ -45,10 +45,10 @@ def effects_headline(effects: Effects) -> str:
         parts.append(counted(effects.moves, "gang must move", "gangs must move"))
     placed = _placed(effects)
     if placed:
-        parts.append(counted(placed, "gang gets a place", "gangs get a place"))
+        parts.append(counted(placed, "pending gang would fit", "pending gangs would fit"))
     waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
     if waiting:
-        parts.append(counted(waiting, "gang still waits", "gangs still wait"))
+        parts.append(counted(waiting, "gang stays pending", "gangs stay pending"))
     return "; ".join(parts)
 
 
@@ -56,16 +56,16 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
     yield from (f"if: {line}" for line in effects.lines)
     yield from _section("gang must move", "gangs must move", effects.moves, most)
     if effects.others:
-        yield f"{counted(effects.others, 'pod')} without a gang must move too: not examined"
+        yield f"{counted(effects.others, 'pod')} without a gang must move too (not examined)"
     yield from _cut_lines(effects)
     yield from _worse_lines(effects, most)
     placed = _placed(effects)
-    yield from _section("gang gets a place", "gangs get a place", placed, most)
+    yield from _section("pending gang would fit", "pending gangs would fit", placed, most)
     yield from _still_waiting(effects, placed)
 
     yield from (f"! {reason.text}  {reason.id}" for reason in effects.topology)
     if not (effects.moves or placed or effects.worse or effects.others):
-        yield "nothing must move, nothing breaks, and nothing that waits gets a place"
+        yield "no gang must move, none breaks, and no pending gang would fit"
     yield MEANING
     if any(not fate.certain for fate in (*effects.moves, *effects.waits)):
         yield DOUBT
@@ -74,29 +74,29 @@ def _lines(effects: Effects, most: int | None) -> Iterator[str]:
 def _still_waiting(effects: Effects, placed: Sequence[Fate]) -> Iterator[str]:
     waiting = [fate for fate in effects.waits if fate.how == "waits" and fate not in placed]
     if waiting:
-        yield f"{counted(waiting, 'gang')} would still wait for room{_doubt(waiting)}"
+        yield f"{counted(waiting, 'gang')} would stay pending for lack of room{_doubt(waiting)}"
 
 
 def _placed(effects: Effects) -> list[Fate]:
-    """Return the gangs that get a place that they did not have, then others that are made."""
+    """Return the gangs that fit only after the edits, then the other gangs of new PodCliqueSets."""
     starting = [fate for fate in effects.waits if fate.how != "waits" and not fate.had_place]
     made = [fate for fate in effects.waits if fate.workload in effects.made]
     return [*starting, *(fate for fate in made if fate not in starting)]
 
 
 def _cut_lines(effects: Effects) -> Iterator[str]:
-    """Yield what was left out, and what that means."""
+    """Yield the pods that were left out, and the consequence."""
     moving, waiting = effects.cut
     if moving:
         yield (
-            f"! {counted(moving, 'more pod')} without a gang must move too, and may have no place:"
-            f" only the first {MOST_ALONE}, by priority and age, were looked at. So room that is"
-            " said to be there may be theirs"
+            f"! {counted(moving, 'more pod')} without a gang must move too, and may not fit: only"
+            f" the first {MOST_ALONE}, by priority and age, were examined. They may take room that"
+            " is listed here as free"
         )
     if waiting:
         yield (
-            f"{counted(waiting, 'more pod')} without a gang would wait or get a place: only the"
-            f" first {MOST_ALONE}, by priority and age, were looked at"
+            f"{counted(waiting, 'more pending pod')} without a gang may or may not fit: only the"
+            f" first {MOST_ALONE}, by priority and age, were examined"
         )
 
 
@@ -116,12 +116,13 @@ def _cells(fate: Fate) -> tuple[str, ...]:
 
 
 def _after(fate: Fate) -> str:
-    """Where a gang would go, or the first reason why it would not."""
+    """Return where a gang would go, or the first reason why it would not."""
     where = f" in {listed(fate.where)}" if fate.where else ""
     if not fate.reasons:
-        taken = ": those before it take the room" if fate.how in ("breaks", "waits") else ""
+        taken = ", because gangs ahead of it take the room"
+        taken = taken if fate.how in ("breaks", "waits") else ""
         return f"{where}{taken}{_doubt([fate])}"
-    still = ", and still waits" if fate.how == "held" else ""
+    still = ", but stays pending" if fate.how == "held" else ""
     first = fate.reasons[0]
     return f"{where}{still}: {first.text} ({first.id}){_doubt([fate])}"
 

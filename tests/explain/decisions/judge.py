@@ -121,7 +121,7 @@ def _limits(recording: Recording, before: Answer, after: Answer) -> Iterator[str
 
 
 def _after(recording: Recording, answer: Answer) -> Iterator[str]:
-    kept = answer.state == "well" or "placed as asked" in answer.headline
+    kept = answer.state == "well" or "placed as requested" in answer.headline
     if recording.outcome == "pending":
         if answer.exit_code == 0:
             yield f"pending, with exit code 0: {answer.headline}"

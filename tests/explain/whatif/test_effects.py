@@ -69,7 +69,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain gpu-10: 1 node, 1 pod must leave",
             "1 gang must move:",
-            "inference/llm-0  4 pods  all of it fits again in zone-b/rack-b2",
+            "inference/llm-0  4 pods  fits again, but the whole gang restarts in zone-b/rack-b2",
         ],
         0,
     ),
@@ -79,7 +79,7 @@ CASES: dict[str, Case] = {
         [
             "if: drain rack=rack-b1: 4 nodes, 4 pods must leave",
             "1 gang must move:",
-            "! inference/llm-0  4 pods  breaks, there is no place: No rack has room for any of 3 pods of 8 GPUs (NoDomainFits)",
+            "! inference/llm-0  4 pods  breaks: its pods do not fit anywhere: No rack has room for any of 3 pods of 8 GPUs (NoDomainFits)",
         ],
         1,
     ),
@@ -88,7 +88,7 @@ CASES: dict[str, Case] = {
         ["add 3 like gpu-08"],
         [
             "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
-            "1 gang gets a place:",
+            "1 pending gang would fit:",
             "inference/llm-0  4 pods  would start in zone-b/rack-b1",
         ],
         0,
@@ -100,7 +100,7 @@ CASES: dict[str, Case] = {
             "if: drain gpu-12 gpu-13: 2 nodes, 0 pods must leave",
             "1 workload would be worse:",
             "! inference/rival  It would fit by itself, but not after the gangs ahead of it: llm-0 takes zone-b/rack-b1 (AfterOthers)",
-            "1 gang would still wait for room",
+            "1 gang would stay pending for lack of room",
         ],
         1,
     ),
@@ -109,8 +109,8 @@ CASES: dict[str, Case] = {
         ["add 2 like gpu-08"],
         [
             "if: add 2 like gpu-08: gpu-08-like-1 and gpu-08-like-2",
-            "1 gang would still wait for room",
-            "nothing must move, nothing breaks, and nothing that waits gets a place",
+            "1 gang would stay pending for lack of room",
+            "no gang must move, none breaks, and no pending gang would fit",
         ],
         0,
     ),
@@ -119,8 +119,8 @@ CASES: dict[str, Case] = {
         ["add 3 like gpu-08"],
         [
             "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
-            "1 gang gets a place:",
-            "inference/llm-0  4 pods  would have a place in zone-b/rack-b1, and still waits: Queue team-llm: limit 8 GPUs, 0 used, 24 asked (QueueLimit)",
+            "1 pending gang would fit:",
+            "inference/llm-0  4 pods  would fit in zone-b/rack-b1, but stays pending: Queue team-llm: limit 8 GPUs, 0 used, 24 asked (QueueLimit)",
         ],
         0,
     ),
@@ -129,7 +129,7 @@ CASES: dict[str, Case] = {
         ["add 1 like gpu-00"],
         [
             "if: add 1 like gpu-00: gpu-00-like-1",
-            "nothing must move, nothing breaks, and nothing that waits gets a place",
+            "no gang must move, none breaks, and no pending gang would fit",
         ],
         0,
     ),
@@ -165,7 +165,7 @@ CASES: dict[str, Case] = {
         ["drain gpu-00"],
         [
             "if: drain gpu-00: 1 node, 1 pod must leave",
-            "1 pod without a gang must move too: not examined",
+            "1 pod without a gang must move too (not examined)",
         ],
         0,
     ),
@@ -246,7 +246,7 @@ def test_of_very_many_pods_without_a_gang_the_first_are_looked_at() -> None:
     assert result.exit_code == 1
     assert effects_document(result)["podsCut"] == {"moving": 7, "waiting": 0}
     assert (
-        "! 7 more pods without a gang must move too, and may have no place: only the first 500, by priority and age, were looked at. So room that is said to be there may be theirs"
+        "! 7 more pods without a gang must move too, and may not fit: only the first 500, by priority and age, were examined. They may take room that is listed here as free"
         in effects_text(result, everything=False).splitlines()
     )
 
@@ -265,7 +265,7 @@ def test_of_very_many_pods_that_wait_the_first_are_looked_at() -> None:
     )
     assert (len(result.waits), result.cut, result.exit_code) == (MOST_ALONE, (0, 3), 0)
     assert (
-        "3 more pods without a gang would wait or get a place: only the first 500, by priority and age, were looked at"
+        "3 more pending pods without a gang may or may not fit: only the first 500, by priority and age, were examined"
         in effects_text(result, everything=False).splitlines()
     )
 
@@ -307,7 +307,7 @@ def test_of_a_set_that_is_in_a_file_twice_the_last_one_is_planned(
     _, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path))
     lines = [line.strip() for line in out.splitlines()]
     assert lines[1:3] == [
-        "1 gang gets a place:",
+        "1 pending gang would fit:",
         "inference/new-0  4 pods  would start in zone-b/rack-b2",
     ]
 
@@ -321,7 +321,7 @@ def test_a_set_in_a_file_is_planned_as_grove_would_make_it(
     lines = [line.strip() for line in out.splitlines()]
     assert lines[:5] == [
         f"if: apply {path}: 1 PodCliqueSet",
-        "3 gangs get a place:",
+        "3 pending gangs would fit:",
         "inference/new-0  4 pods  would start in zone-b/rack-b2",
         "inference/new-1  4 pods  would start in zone-a/rack-a1",
         "inference/new-2  4 pods  would start in zone-a/rack-a2",
@@ -334,7 +334,10 @@ def test_a_set_in_a_file_is_planned_as_grove_would_make_it(
     assert [fate["how"] for fate in document["waits"]] == ["starts", "starts", "starts", "waits"]
     assert document["waits"][3]["reasons"] == []
     _, out, _ = run(tmp_path, capsys, facts(**RUNNING), "--if", str(path))
-    assert "inference/new-3  4 pods  would wait: those before it take the room" in out
+    assert (
+        "inference/new-3  4 pods  would stay pending, because gangs ahead of it take the room"
+        in out
+    )
 
 
 def test_a_set_that_exists_is_made_anew(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
