@@ -166,7 +166,11 @@ def test_finished_pods_hold_nothing_and_terminating_ones_soon_hold_nothing() -> 
 def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago() -> None:
     stuck = tuple(replace(p, deleting=NOW - 121) for p in fill(*RACKS))
     (reason,) = answer(facts(pods=(*pods(), *stuck))).reasons
-    assert (reason.id, "terminating" in reason.remedy) == ("NoDomainFits", False)
+    assert (reason.id, "do not end: terminating for 2 minutes" in reason.remedy) == (
+        "NoDomainFits",
+        True,
+    )
+    assert "Wait" not in reason.remedy
 
 
 def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:

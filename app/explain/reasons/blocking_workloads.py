@@ -202,8 +202,9 @@ def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Wh
             f" terminating for {since}"
         ], "platform"
     if now - first > _ENDS_WITHIN:
+        does = "does" if len(ending) == 1 else "do"
         return [
-            f"Ask the platform team why {names} does not end: terminating for {since}"
+            f"Ask the platform team why {names} {does} not end: terminating for {since}"
             f" (kubectl describe pod -n {ending[0].namespace} {ending[0].name})"
         ], "platform"
     is_gone = "is gone" if len(ending) == 1 else "are gone"
