@@ -218,6 +218,17 @@ def test_a_shard_with_settings_of_its_own_is_named_beside_its_line(
     assert words in shown
 
 
+def test_no_order_places_what_is_larger_than_the_cluster() -> None:
+    snapshot = equals(placed=1)
+    large = tuple(replace(pod, shape=fleet.shape(16)) for pod in snapshot.pods)
+    shard = Shard("default", sets=("plugins (fifo)",))
+    index = Index(replace(snapshot, pods=large, shards=(shard,)))
+    answer = explain(index, Ref("PodGroup", "research", "job-1"))
+    assert answer is not None
+    (own,) = answer.line
+    assert (own.next, "unless" in own.words) == ("never", False)
+
+
 def test_what_is_larger_than_the_cluster_is_never_placed() -> None:
     snapshot = equals(placed=1)
     large = tuple(replace(pod, shape=fleet.shape(16)) for pod in snapshot.pods)

@@ -45,6 +45,7 @@ def note(what: str) -> list[Any]:
             [],
         ),
         ({"plugins": {"fifo": {"enabled": False}}}, []),
+        ({"plugins": {"reflectjoborder": {}, "snapshot": {"enabled": False}}}, []),
         ({"plugins": {"elastic": {"priority": 1}}}, note("plugins (elastic)")),
         ({"plugins": {"proportion": {"arguments": {"kValue": "2"}}}}, note("plugins (proportion)")),
     ],

@@ -75,7 +75,8 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
             where = f", and other gangs{elsewhere} are ahead of it"
-        return f"{place}; {NEXT[self.next]}{where}{_unless(self.may_differ)}"
+        unless = "" if self.next == "never" else _unless(self.may_differ)
+        return f"{place}; {NEXT[self.next]}{where}{unless}"
 
 
 def _unless(settings: Sequence[str]) -> str:

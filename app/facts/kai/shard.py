@@ -44,6 +44,8 @@ _ACTIONS = {
 }
 """KAI's own plugins and actions, with the priorities that they have by default."""
 
+_ONLY_REPORTS = ("reflectjoborder", "snapshot")
+"""Plugins that change nothing."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
 """Other fields on which the order of gangs depends."""
 
@@ -80,7 +82,11 @@ def _sets(spec: JsonMap) -> Iterator[str]:
 
 def _changed(spec: JsonMap, field: str, defaults: Mapping[str, int]) -> list[str]:
     """Return the plugins or actions that are not as KAI has them by default."""
-    given = {name: map_of(setting) for name, setting in map_at(spec, field).items()}
+    given = {
+        name: map_of(setting)
+        for name, setting in map_at(spec, field).items()
+        if name not in _ONLY_REPORTS
+    }
     return sorted(
         name for name, setting in given.items() if not _is_default(setting, defaults.get(name))
     )
