@@ -70,6 +70,14 @@ async def test_documents_that_lack_an_owner_give_no_verdict_on_its_pods() -> Non
                 await ask
 
 
+async def test_documents_need_no_controller_that_owns_no_units() -> None:
+    named = pod("lws-worker")
+    owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "t"}
+    named["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    units = UnitOwners(MemoryClient([]), Known(is_whole=False))
+    assert await units.owned(plan_of(named)) == (None, [])
+
+
 async def test_documents_that_lack_a_group_give_no_verdict_on_its_pods() -> None:
     units = UnitOwners(MemoryClient([]), Known(is_whole=False))
     (name,) = (name for name, unit in UNITS.items() if unit.startswith("group-"))

@@ -441,6 +441,17 @@ async def test_the_proxy_of_the_environment_is_used_as_by_kubectl(
     assert urls == ([f"http://{host}:1/api/v1/nodes/a"] if is_asked else [])
 
 
+async def test_an_address_without_a_host_is_an_error_of_the_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kubeconfig may have any text as its server."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "a.example")
+    async with HttpClient(PlainCredentials("nonsense", "token"), ALL, QUICK) as client:
+        with pytest.raises(Unavailable, match="nonsense"):
+            await client.get(ObjectRef(NODE, "a"))
+
+
 async def test_credentials_in_netrc_are_not_for_an_api_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
