@@ -1,6 +1,8 @@
 """Any value of an object may be anything: no command, page, server or leader ends because of it.
 
 `./scripts/fuzz` does the same for longer, led by coverage.
+
+Tests `app/objects/shape.py`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,5 +1,7 @@
 """A connection: where requests begin and end, however they are cut into pieces, and what it hands
 over.
+
+Tests `app/admission/body.py`, `app/admission/head.py` and `app/admission/serving.py`.
 """
 
 import asyncio

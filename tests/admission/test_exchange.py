@@ -1,5 +1,7 @@
 """What can be wrong with a request: always a review, or a 4xx if there is no uid to answer to;
 never a 500, never an allow by accident; and the same over ASGI as on a connection of ours.
+
+Tests `app/admission/asgi.py` and `app/admission/verdict.py`.
 """
 
 import asyncio

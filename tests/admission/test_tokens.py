@@ -1,4 +1,7 @@
-"""Tokens in paths: their form, their age, and the routes that they lead to."""
+"""Tokens in paths: their form, their age, and the routes that they lead to.
+
+Tests `app/objects/tokens.py`.
+"""
 
 import json
 

@@ -1,4 +1,7 @@
-"""What an audit finds in a cluster, what it leaves in peace, and what it says where it can't look."""
+"""What an audit finds in a cluster, what it leaves in peace, and what it says where it can't look.
+
+Tests `app/audit/auditor.py`.
+"""
 
 import copy
 import json

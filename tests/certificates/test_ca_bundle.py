@@ -1,4 +1,7 @@
-"""The caBundles of a webhook configuration."""
+"""The caBundles of a webhook configuration.
+
+Tests `app/certificates/ca_bundles.py`.
+"""
 
 import base64
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,7 @@
-"""The certificate that a server makes for itself where it finds none."""
+"""The certificate that a server makes for itself where it finds none.
+
+Tests `app/certificates/source.py`.
+"""
 
 import stat
 from collections.abc import Callable

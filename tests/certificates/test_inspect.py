@@ -1,4 +1,7 @@
-"""Certificates are read, also those that are not quite as they should be, and pairs are checked."""
+"""Certificates are read, also those that are not quite as they should be, and pairs are checked.
+
+Tests `app/certificates/certificate.py`.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime

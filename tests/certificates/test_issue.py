@@ -1,4 +1,7 @@
-"""Certificates that we issue."""
+"""Certificates that we issue.
+
+Tests `app/certificates/certificate.py`.
+"""
 
 from datetime import UTC, datetime, timedelta, timezone
 

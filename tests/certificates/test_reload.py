@@ -1,4 +1,7 @@
-"""A certificate that is served, while its files change."""
+"""A certificate that is served, while its files change.
+
+Tests `app/certificates/source.py`.
+"""
 
 import asyncio
 import base64

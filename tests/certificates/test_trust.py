@@ -1,4 +1,7 @@
-"""Since when every client trusts a CA."""
+"""Since when every client trusts a CA.
+
+Tests `app/certificates/ca_bundles.py`.
+"""
 
 import math
 

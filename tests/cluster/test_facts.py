@@ -1,4 +1,7 @@
-"""The facts that webhooks ask for: from caches that are filled, else a later try."""
+"""The facts that webhooks ask for: from caches that are filled, else a later try.
+
+Tests `app/cluster/view.py` and `app/facts/grove/topology.py`.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,7 @@
-"""What is read of a cluster once: all facts, and the levels that stand in for a topology."""
+"""What is read of a cluster once: all facts, and the levels that stand in for a topology.
+
+Tests `app/cluster/command_clients.py` and `app/cluster/filled.py`.
+"""
 
 from collections.abc import Sequence
 

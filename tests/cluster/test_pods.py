@@ -1,4 +1,7 @@
-"""Pods that are read in pages: those without a claim, and those that still use one."""
+"""Pods that are read in pages: those without a claim, and those that still use one.
+
+Tests `app/cluster/held_claims.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The races around ComputeDomains and ResourceClaims, over a cluster in memory."""
+"""The races around ComputeDomains and ResourceClaims, over a cluster in memory.
+
+Tests `app/stores/stores.py`.
+"""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,7 @@
-"""The caches of a live cluster, over a cluster in memory: verdicts follow what changes."""
+"""The caches of a live cluster, over a cluster in memory: verdicts follow what changes.
+
+Tests `app/cluster/cluster.py`.
+"""
 
 import asyncio
 import contextlib

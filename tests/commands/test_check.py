@@ -1,4 +1,7 @@
-"""The command `check`: documents are judged without a cluster."""
+"""The command `check`: documents are judged without a cluster.
+
+Tests `app/commands/files.py`.
+"""
 
 import io
 import json

@@ -1,4 +1,7 @@
-"""The command line: what it prints and how it ends."""
+"""The command line: what it prints and how it ends.
+
+Tests `app/__main__.py`, `app/cli.py` and `app/commands/options.py`.
+"""
 
 import errno
 import importlib

@@ -1,4 +1,7 @@
-"""The configuration: strict, with all findings at once."""
+"""The configuration: strict, with all findings at once.
+
+Tests `app/config/error.py`, `app/config/read.py` and `app/config/schema.py`.
+"""
 
 from pathlib import Path
 from typing import Any

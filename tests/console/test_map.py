@@ -1,4 +1,7 @@
-"""The map of Topology: who uses the GPUs, colours, and names."""
+"""The map of Topology: who uses the GPUs, colours, and names.
+
+Tests `app/console/colours.py` and `app/explain/answers/gpu_users.py`.
+"""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,9 @@
-"""What the pages show, for any state of a cluster and any rights."""
+"""What the pages show, for any state of a cluster and any rights.
+
+Tests `app/console/findings.py`, `app/console/queues.py`, `app/console/routes.py`,
+`app/console/stored.py`, `app/console/topology.py`, `app/console/what_if.py` and
+`app/console/workloads.py`.
+"""
 
 import asyncio
 import shlex

@@ -1,4 +1,7 @@
-"""Playground: verdicts, lines, diffs, files and masks."""
+"""Playground: verdicts, lines, diffs, files and masks.
+
+Tests `app/console/source.py`.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Every reason of the table is shown by the Workloads page, in the words of the command."""
+"""Every reason of the table is shown by the Workloads page, in the words of the command.
+
+Tests `app/console/rendering.py`.
+"""
 
 import pytest
 

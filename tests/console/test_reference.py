@@ -1,4 +1,7 @@
-"""Which object an address names."""
+"""Which object an address names.
+
+Tests `app/console/page.py`.
+"""
 
 import pytest
 

@@ -1,6 +1,8 @@
 """The console, `explain` and `topology` on an API server, with the rights of two people: one may
 view everything, one may view a namespace. On a real API server too, if its binaries are at hand
 (KUBEBUILDER_ASSETS).
+
+Tests `app/console/app.py` and `app/console/settings.py`.
 """
 
 import asyncio

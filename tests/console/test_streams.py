@@ -1,4 +1,7 @@
-"""Streams, by which pages hear of changes."""
+"""Streams, by which pages hear of changes.
+
+Tests `app/console/events.py` and `app/explain/live.py`.
+"""
 
 import asyncio
 

@@ -1,4 +1,7 @@
-"""All that a doctor looks at: what can't be looked at is said, and the rest goes on."""
+"""All that a doctor looks at: what can't be looked at is said, and the rest goes on.
+
+Tests `app/doctor/report.py` and `app/doctor/replicas.py`.
+"""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""SchedulingShards whose line differs from the one that explain knows."""
+"""SchedulingShards whose line differs from the one that explain knows.
+
+Tests `app/doctor/kai.py` and `app/facts/kai/shard.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The policies of API servers, as the doctor and the rehearsal see them."""
+"""The policies of API servers, as the doctor and the rehearsal see them.
+
+Tests `app/stores/offline.py`.
+"""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""What an examination heard, again: answers, errors, and handshakes."""
+"""What an examination heard, again: answers, errors, and handshakes.
+
+Tests `app/base/record.py` and `app/commands/records.py`.
+"""
 
 import asyncio
 import json

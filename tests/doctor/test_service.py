@@ -1,4 +1,7 @@
-"""The Service and who is ready behind it."""
+"""The Service and who is ready behind it.
+
+Tests `app/doctor/webhook_services.py`.
+"""
 
 from typing import Any
 

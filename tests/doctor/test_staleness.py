@@ -1,4 +1,7 @@
-"""When KAI evicts gangs below their minimum: what each setting of a SchedulingShard leads to."""
+"""When KAI evicts gangs below their minimum: what each setting of a SchedulingShard leads to.
+
+Tests `app/doctor/kai.py`.
+"""
 
 from typing import Any
 

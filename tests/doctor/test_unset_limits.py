@@ -1,4 +1,7 @@
-"""Queues of KAI without limits, which KAI reads as limits of 0."""
+"""Queues of KAI without limits, which KAI reads as limits of 0.
+
+Tests `app/doctor/kai.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""What is said of installed webhook configurations."""
+"""What is said of installed webhook configurations.
+
+Tests `app/doctor/webhook_configurations.py`.
+"""
 
 import copy
 from collections.abc import Callable

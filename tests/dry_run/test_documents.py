@@ -1,4 +1,7 @@
-"""What documents cost is known before anything is made of them."""
+"""What documents cost is known before anything is made of them.
+
+Tests `app/base/unusable.py` and `app/dry_run/budget.py`.
+"""
 
 from collections.abc import Iterator
 from itertools import count

@@ -1,4 +1,7 @@
-"""Documents to judgements, without HTTP: what is read, who is asked, and what is shown."""
+"""Documents to judgements, without HTTP: what is read, who is asked, and what is shown.
+
+Tests `app/dry_run/templates.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The search for any placement: what it finds, and the work after which it gives up."""
+"""The search for any placement: what it finds, and the work after which it gives up.
+
+Tests `app/explain/placing/arrangement.py`.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Which nodes may take a pod."""
+"""Which nodes may take a pod.
+
+Tests `app/explain/placing/fitness.py` and `app/facts/kubernetes/selectors.py`.
+"""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,7 @@
-"""An index that follows an earlier one gives what an index made anew gives."""
+"""An index that follows an earlier one gives what an index made anew gives.
+
+Tests `app/explain/state/`.
+"""
 
 import gc
 import random

@@ -1,4 +1,7 @@
-"""Words of KAI, what its silence means, and the headline above them: hits and near misses."""
+"""Words of KAI, what its silence means, and the headline above them: hits and near misses.
+
+Tests `app/explain/output/text.py` and `app/facts/grove/status.py`.
+"""
 
 from typing import Any
 

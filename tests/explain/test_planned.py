@@ -1,4 +1,7 @@
-"""The gangs of a PodCliqueSet that does not exist yet, by the scheme of Grove's release."""
+"""The gangs of a PodCliqueSet that does not exist yet, by the scheme of Grove's release.
+
+Tests `app/explain/gangs/planned.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Objects become facts again: everything that reasons need survives, everything else is dropped."""
+"""Objects become facts again: everything that reasons need survives, everything else is dropped.
+
+Tests `app/explain/output/json.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,8 @@
-"""The rows of queues: what they may have, have and are due, and what waits in them."""
+"""The rows of queues: what they may have, have and are due, and what waits in them.
+
+Tests `app/explain/answers/queues.py`, `app/explain/answers/positions.py` and
+`app/explain/output/queues_text.py`.
+"""
 
 from typing import Any
 

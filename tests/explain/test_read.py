@@ -1,4 +1,7 @@
-"""Reading with whatever rights there are: what is not seen is noted, and nothing else is asked for."""
+"""Reading with whatever rights there are: what is not seen is noted, and nothing else is asked for.
+
+Tests `app/stores/listed.py` and `app/stores/related_lists.py`.
+"""
 
 from collections.abc import AsyncGenerator, Collection
 from typing import Any

@@ -1,5 +1,7 @@
 """Each reason of the table: a state in which it holds, and one that just misses it, for both Grove
 APIs.
+
+Tests `app/explain/reasons/`.
 """
 
 import pytest

@@ -1,4 +1,7 @@
-"""Who gives the rights that are missing, and with which command."""
+"""Who gives the rights that are missing, and with which command.
+
+Tests `app/explain/output/rights.py`.
+"""
 
 import pytest
 

@@ -1,4 +1,8 @@
-"""Where gangs fit: pod by pod, part by part, each part in one domain."""
+"""Where gangs fit: pod by pod, part by part, each part in one domain.
+
+Tests `app/explain/placing/room.py`, `app/explain/placing/packer.py`,
+`app/explain/placing/placements.py` and `app/explain/placing/demand.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The tree of a PodGroup's SubGroups, however their parents are named."""
+"""The tree of a PodGroup's SubGroups, however their parents are named.
+
+Tests `app/explain/gangs/assembly.py` and `app/explain/gangs/gang.py`.
+"""
 
 import pytest
 

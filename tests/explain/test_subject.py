@@ -1,4 +1,8 @@
-"""Any object of a workload leads to its gangs; objects without Grove stand for themselves."""
+"""Any object of a workload leads to its gangs; objects without Grove stand for themselves.
+
+Tests `app/explain/gangs/subject.py`, `app/explain/gangs/bases.py` and
+`app/facts/workload_of_pod.py`.
+"""
 
 from dataclasses import dataclass
 from typing import Any

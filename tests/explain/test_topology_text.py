@@ -1,4 +1,7 @@
-"""What `topology` prints first: never a zero for what can't be seen."""
+"""What `topology` prints first: never a zero for what can't be seen.
+
+Tests `app/explain/answers/topology.py` and `app/explain/output/topology_text.py`.
+"""
 
 from typing import Any
 

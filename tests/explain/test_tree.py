@@ -1,4 +1,8 @@
-"""What the tree says of the claims and ComputeDomains of a workload."""
+"""What the tree says of the claims and ComputeDomains of a workload.
+
+Tests `app/explain/answers/branch.py`, `app/explain/answers/tree.py` and
+`app/explain/answers/answer.py`.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,7 @@
-"""One trial of a placement: domains are tried in the order of what they have left now."""
+"""One trial of a placement: domains are tried in the order of what they have left now.
+
+Tests `app/explain/placing/trial_placement.py`.
+"""
 
 from app.explain.placing.demand import Demand, Ground
 from app.explain.placing.trial_placement import Trial

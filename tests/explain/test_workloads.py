@@ -1,4 +1,8 @@
-"""Workloads that are not Grove's: asked for by their own names, and in the list if they wait."""
+"""Workloads that are not Grove's: asked for by their own names, and in the list if they wait.
+
+Tests `app/explain/answers/pending.py`, `app/explain/output/waiting_text.py` and
+`app/explain/output/names.py`.
+"""
 
 from typing import Any
 

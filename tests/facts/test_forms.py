@@ -1,4 +1,7 @@
-"""Lists of which only some fields are decoded give the same facts as whole objects."""
+"""Lists of which only some fields are decoded give the same facts as whole objects.
+
+Tests `app/facts/kubernetes/pod_fields.py` and `app/kube/decoders.py`.
+"""
 
 import gzip
 import json

@@ -1,4 +1,9 @@
-"""Values that objects rarely have, as the rows of the table read them."""
+"""Values that objects rarely have, as the rows of the table read them.
+
+Tests `app/facts/explain_rows.py`, `app/facts/kai/podgroup.py`, `app/facts/kai/queue.py`,
+`app/facts/grove/podgang.py`, `app/facts/kubernetes/claim.py`, `app/facts/nvidia/computedomain.py`
+and `app/facts/identity.py`.
+"""
 
 from typing import Any
 

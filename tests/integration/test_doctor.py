@@ -1,4 +1,7 @@
-"""`grove-admission doctor` of an installation that is well, and of one that somebody has been at."""
+"""`grove-admission doctor` of an installation that is well, and of one that somebody has been at.
+
+Tests `app/commands/doctor.py`.
+"""
 
 import base64
 from collections.abc import AsyncIterator

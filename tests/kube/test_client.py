@@ -1,5 +1,7 @@
 """HttpClient against a small local server: what it sends, how it translates errors, that it never
 waits for ever.
+
+Tests `app/kube/api.py`.
 """
 
 import asyncio

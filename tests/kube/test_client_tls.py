@@ -1,5 +1,7 @@
 """HttpClient over TLS, with a kubeconfig: the server's CA is checked and the client shows its
 certificate.
+
+Tests `app/kube/reachability.py` and `app/kube/tls_context.py`.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""Which command renews the credentials of a kubeconfig."""
+"""Which command renews the credentials of a kubeconfig.
+
+Tests `app/kube/contexts.py`.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The client that only reads."""
+"""The client that only reads.
+
+Tests `app/kube/read_only.py`.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""The files of `manifests/policies`: what a configuration changes in them, and that they ship."""
+"""The files of `manifests/policies`: what a configuration changes in them, and that they ship.
+
+Tests `app/webhooks/policies.py` and `app/facts/kinds.py`.
+"""
 
 import itertools
 import json

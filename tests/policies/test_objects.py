@@ -1,4 +1,7 @@
-"""The objects that `grove-admission policies` prints."""
+"""The objects that `grove-admission policies` prints.
+
+Tests `app/commands/policies.py` and `app/webhooks/policies.py`.
+"""
 
 import re
 from pathlib import Path

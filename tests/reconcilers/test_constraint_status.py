@@ -1,4 +1,7 @@
-"""PodCliqueSets are told whether their topology constraints can be met."""
+"""PodCliqueSets are told whether their topology constraints can be met.
+
+Tests `app/reconcilers/conditions.py`.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime

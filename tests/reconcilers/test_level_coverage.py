@@ -1,4 +1,7 @@
-"""The condition LevelsCovered: written once, merged, and looked at again when nodes change."""
+"""The condition LevelsCovered: written once, merged, and looked at again when nodes change.
+
+Tests `app/reconcilers/conditions.py`.
+"""
 
 import asyncio
 from datetime import UTC, datetime

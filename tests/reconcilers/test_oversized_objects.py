@@ -1,4 +1,7 @@
-"""Events on objects that are too large for the caches, and what the doctor makes of them."""
+"""Events on objects that are too large for the caches, and what the doctor makes of them.
+
+Tests `app/doctor/sizes.py`.
+"""
 
 import asyncio
 

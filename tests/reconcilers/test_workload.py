@@ -1,5 +1,7 @@
 """Workload groups over a cluster in memory, with live caches, in virtual time: what is written,
 when, how often.
+
+Tests `app/reconcilers/workload_groups.py` and `app/reconcilers/workload_writes.py`.
 """
 
 import asyncio

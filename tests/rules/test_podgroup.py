@@ -1,4 +1,7 @@
-"""Constraints of KAI PodGroups that KAI ignores or never satisfies."""
+"""Constraints of KAI PodGroups that KAI ignores or never satisfies.
+
+Tests `app/rules/topology/unsatisfiable.py`.
+"""
 
 from typing import Any
 

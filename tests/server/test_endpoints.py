@@ -1,4 +1,7 @@
-"""The endpoints for people and probes."""
+"""The endpoints for people and probes.
+
+Tests `app/server/parameters.py` and `app/server/readiness.py`.
+"""
 
 import io
 import json

@@ -1,4 +1,7 @@
-"""What a scrape shows."""
+"""What a scrape shows.
+
+Tests `app/base/sample.py`.
+"""
 
 import json
 from collections.abc import Iterator

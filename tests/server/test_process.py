@@ -1,4 +1,7 @@
-"""Memory that is given back, and open files."""
+"""Memory that is given back, and open files.
+
+Tests `app/base/memory.py`.
+"""
 
 import asyncio
 import logging

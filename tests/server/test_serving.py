@@ -1,4 +1,7 @@
-"""`grove-admission serve` as a process, from its start to its end."""
+"""`grove-admission serve` as a process, from its start to its end.
+
+Tests `app/server/serve.py`.
+"""
 
 import asyncio
 import contextlib

@@ -1,5 +1,7 @@
 """TLS of the listener: handshakes without an end, too many connections, and clients that have
 nothing more to say.
+
+Tests `app/certificates/groups.py` and `app/server/handshakes.py`.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Traces: a span of each verdict at a collector, in the trace of the API server."""
+"""Traces: a span of each verdict at a collector, in the trace of the API server.
+
+Tests `app/base/trace.py`.
+"""
 
 import json
 import subprocess

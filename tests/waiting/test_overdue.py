@@ -1,4 +1,7 @@
-"""Which gangs have waited too long, since when, and what is said of their workloads."""
+"""Which gangs have waited too long, since when, and what is said of their workloads.
+
+Tests `app/waiting/watcher.py`.
+"""
 
 from typing import Any
 

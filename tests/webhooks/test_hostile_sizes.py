@@ -1,4 +1,7 @@
-"""Reviews with very long lists and texts, which anybody may send: what a verdict on them may take."""
+"""Reviews with very long lists and texts, which anybody may send: what a verdict on them may take.
+
+Tests `app/rules/set_size.py`.
+"""
 
 import json
 import tracemalloc

@@ -1,4 +1,7 @@
-"""Paths with tokens in stored webhook configurations."""
+"""Paths with tokens in stored webhook configurations.
+
+Tests `app/webhooks/configurations.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""Pods that ask for MNNVL and are in no PodClique: the claim of their unit, or a refusal."""
+"""Pods that ask for MNNVL and are in no PodClique: the claim of their unit, or a refusal.
+
+Tests `app/webhooks/mnnvl.py`.
+"""
 
 from typing import Any
 

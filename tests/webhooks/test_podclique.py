@@ -1,4 +1,7 @@
-"""PodCliques that want MNNVL: which annotations count, and what is no reason to refuse one."""
+"""PodCliques that want MNNVL: which annotations count, and what is no reason to refuse one.
+
+Tests `app/webhooks/mnnvl.py`.
+"""
 
 import asyncio
 import copy

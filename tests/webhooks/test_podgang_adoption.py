@@ -1,4 +1,7 @@
-"""When a PodGang takes the MNNVL resources of its PodCliques, and which reviews let it take nothing."""
+"""When a PodGang takes the MNNVL resources of its PodCliques, and which reviews let it take nothing.
+
+Tests `app/webhooks/podgang.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The deletion of a PodGang that owns MNNVL resources, where Grove replaces PodGangs."""
+"""The deletion of a PodGang that owns MNNVL resources, where Grove replaces PodGangs.
+
+Tests `app/webhooks/podgang.py`.
+"""
 
 from collections.abc import Awaitable, Callable
 from typing import Any

@@ -3,6 +3,8 @@ and what was made.
 
 `testdata/verdicts.json` is the table. It was written once from what the server gave and read line
 by line against the designs; the SubGroup messages are written out here as well.
+
+Tests `app/webhooks/clustertopology.py` and `app/webhooks/podgroup.py`.
 """
 
 import copy

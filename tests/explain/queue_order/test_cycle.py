@@ -1,4 +1,7 @@
-"""The next cycle of KAI, one gang after the other."""
+"""The next cycle of KAI, one gang after the other.
+
+Tests `app/explain/queue_order/queues.py` and `app/explain/queue_order/usage.py`.
+"""
 
 import sys
 from typing import Any

@@ -1,4 +1,7 @@
-"""Edits as people write them, and what they do to the facts."""
+"""Edits as people write them, and what they do to the facts.
+
+Tests `app/explain/answers/whatif/edits.py` and `app/explain/answers/whatif/edited_snapshot.py`.
+"""
 
 import pytest
 

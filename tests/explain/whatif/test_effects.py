@@ -1,4 +1,7 @@
-"""What becomes of gangs, as people and programs get it."""
+"""What becomes of gangs, as people and programs get it.
+
+Tests `app/explain/answers/whatif/effects.py` and `app/explain/answers/whatif/gangs_to_place.py`.
+"""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,7 @@
-"""Effects as lines of text: how many of each kind are shown, and that the rest is counted."""
+"""Effects as lines of text: how many of each kind are shown, and that the rest is counted.
+
+Tests `app/explain/output/whatif_text.py`.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Where the MNNVL annotations count."""
+"""Where the MNNVL annotations count.
+
+Tests `app/facts/grove/mnnvl.py`.
+"""
 
 from typing import Any
 

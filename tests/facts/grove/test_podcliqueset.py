@@ -1,4 +1,7 @@
-"""What is kept of a PodCliqueSet."""
+"""What is kept of a PodCliqueSet.
+
+Tests `app/facts/grove/constraint.py` and `app/facts/constraint.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The template of a PodCliqueSet, with what is missing, and the GPUs of its pods."""
+"""The template of a PodCliqueSet, with what is missing, and the GPUs of its pods.
+
+Tests `app/facts/grove/podclique.py` and `app/facts/grove/review_fields.py`.
+"""
 
 import json
 from typing import Any

@@ -1,4 +1,8 @@
-"""What is kept of objects, also of those of another form."""
+"""What is kept of objects, also of those of another form.
+
+Tests `app/facts/kubernetes/node.py`, `app/facts/kubernetes/pod.py`,
+`app/facts/kubernetes/workload.py` and `app/facts/kubernetes/event.py`.
+"""
 
 from typing import Any
 

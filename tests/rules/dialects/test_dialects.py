@@ -1,4 +1,7 @@
-"""Which constraints of a PodGang each dialect writes, and that it leaves every other word as it is."""
+"""Which constraints of a PodGang each dialect writes, and that it leaves every other word as it is.
+
+Tests `app/rules/dialects/dialect.py`.
+"""
 
 import copy
 from typing import Any

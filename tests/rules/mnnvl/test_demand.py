@@ -1,4 +1,7 @@
-"""What stored PodCliques ask for, and what may be taken away."""
+"""What stored PodCliques ask for, and what may be taken away.
+
+Tests `app/rules/mnnvl/claim_holders.py`.
+"""
 
 from typing import Any
 

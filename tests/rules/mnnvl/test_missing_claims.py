@@ -1,4 +1,7 @@
-"""Which stored PodCliques ask for MNNVL and have no claim, and which pods run without it."""
+"""Which stored PodCliques ask for MNNVL and have no claim, and which pods run without it.
+
+Tests `app/rules/mnnvl/lost_claims.py` and `app/facts/grove/unit_member.py`.
+"""
 
 from typing import Any
 

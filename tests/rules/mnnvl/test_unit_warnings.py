@@ -1,4 +1,7 @@
-"""Warnings on Pods of units: several of them on a node, and nothing that keeps them together."""
+"""Warnings on Pods of units: several of them on a node, and nothing that keeps them together.
+
+Tests `app/rules/mnnvl/colocation.py`.
+"""
 
 from typing import Any
 

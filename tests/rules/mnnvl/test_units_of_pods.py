@@ -1,4 +1,7 @@
-"""The units of Pods that are in no PodClique: names, labels, claims, and what is wrong with them."""
+"""The units of Pods that are in no PodClique: names, labels, claims, and what is wrong with them.
+
+Tests `app/rules/mnnvl/unit.py`.
+"""
 
 from typing import Any
 

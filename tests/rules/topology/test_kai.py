@@ -1,4 +1,7 @@
-"""The KAI Topology of a ClusterTopology."""
+"""The KAI Topology of a ClusterTopology.
+
+Tests `app/facts/kai/topology.py`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The three levels of constraints in a PodGang."""
+"""The three levels of constraints in a PodGang.
+
+Tests `app/rules/topology/members.py`.
+"""
 
 import copy
 from typing import Any

@@ -1,3 +1,5 @@
+"""What is remembered is bounded, and the oldest is forgotten first."""
+
 from collections import OrderedDict
 
 from app.base.groups import remember
