@@ -35,7 +35,7 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
     assert places == sorted(places)
     answer = README[README.index("$ grove-admission explain") :].split("\n\n")[0]
     assert without_age(answer) in without_age(ended.stdout)
-    line = next(text for text in README.splitlines() if "its next cycle, in" in text)
+    line = next(text for text in README.splitlines() if "place it next in" in text)
     assert " ".join(line.split()) in " ".join(ended.stdout.split())
 
 

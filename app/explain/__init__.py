@@ -1,6 +1,7 @@
-"""One object as a tree, from its PodCliqueSet to nodes, with the reasons why it waits.
+"""Explain one object as a tree, from its PodCliqueSet to nodes, with the reasons why it is pending.
 
-It has six rooms, and each uses only those before it: `known` (what was read), `placing` (where pods
-fit), `gangs` (what must be placed together), `reasons`, `answers` and `shown` (text and maps). All
-but `known.read`, which asks a cluster, is pure.
+Its packages are, from the lowest layer to the highest: `state` (facts that were read), `placing`
+(where pods fit), `gangs` (which pods must be placed together), `queue_order` (KAI's order),
+`reasons`, `answers` and `output` (text and JSON). Everything except `state.read` and `live` is
+pure.
 """

@@ -46,7 +46,7 @@ class Trouble(Value):
 
     message: str
     since: float
-    """The time of its begin, in seconds since 1970."""
+    """When it began, in seconds since 1970."""
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""

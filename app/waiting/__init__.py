@@ -1,4 +1,5 @@
-"""Says in the cluster why gangs wait: a condition, an event and metrics, by the leader.
+"""Report in the cluster why gangs are pending: a condition, events and metrics, written by the
+leader.
 
 Only a server with `waiting.enabled` imports this package.
 """

@@ -1,7 +1,7 @@
-"""Tells which gangs KAI has taken from their place: an event for each, and a count by cause.
+"""Report gangs whose pods KAI evicted: an event for each gang, and a counter by cause.
 
-KAI's event comes before it deletes the pod. So a gang that has all the pods that it needs is looked
-at again for a while: what ends after that has another cause.
+KAI writes its event before it deletes the pod. Therefore a gang that still has enough pods is
+checked again for a while. Pods that end later have another cause.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from app.waiting.overdue import workload_of
 from app.waiting.reporter import RESOURCES
 
 PLACEMENT_LOST = "PlacementLost"
-"""The reason of our events."""
+"""The reason of our events about evictions."""
 
 CAUSES: Mapping[str, str] = {
     "preempt": "was preempted by higher priority workload",
@@ -32,20 +32,24 @@ CAUSES: Mapping[str, str] = {
     "stalegangeviction": "doesn't meet the minimum required number of pods",
     "other": "",
 }
-"""What KAI says of an eviction, by the action that evicts.
+"""KAI's words about an eviction, by the action that evicts.
 
-Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. The same is in its releases since
-0.4; annotations of the event name the action too, but not where KAI combines several events.
+Source: `pkg/scheduler/api/unschedule_info.go` of KAI at d5bc503a. KAI's releases since 0.4 use the
+same words. Annotations of the event name the action too, except where KAI combines several events.
 """
 
 RECENT = 120.0
-"""Seconds for which an eviction is looked at: later, pods may have ended for another cause."""
+"""Seconds for which an eviction counts as the cause. Pods that end later may have another one."""
 APART = 10.0
-"""Seconds in which KAI evicts all it wants of a gang: an event and a deletion for each pod."""
+"""Seconds within which KAI evicts all pods of a gang that it wants: an event and a deletion each.
+"""
 
 
 class Losses:
-    """The losses that were told. `counts` are those that this leader has told, by cause."""
+    """The evictions that have been reported.
+
+    `counts` are those that this leader has reported, by cause.
+    """
 
     def __init__(self, client: Client, events: Recorder) -> None:
         self.counts = Counter(dict.fromkeys(CAUSES, 0))
@@ -55,7 +59,9 @@ class Losses:
         """When a gang was last evicted, of those that are told, or have survived it."""
 
     async def tell(self, index: Index) -> bool:
-        """Write the recent losses that no leader has told. False if something is left."""
+        """Write events for the recent evictions that no leader has reported. Return False if any is
+        left.
+        """
         self._follow(index.facts)
         everything_told = True
         for group in index.facts.pod_groups:
@@ -66,7 +72,7 @@ class Losses:
         return everything_told
 
     async def _settle(self, index: Index, group: KaiPodGroup, time: float, said: str) -> bool:
-        """Tell an eviction, unless the gang has kept what it needs. False if that failed."""
+        """Report an eviction unless the gang still has enough pods. Return False if that failed."""
         pods = index.pods_of_group[group.key]
         name = f"{group.namespace}/{pods[0].place.podgang or group.name}"
         if time - self._settled.get(name, 0.0) <= APART:
@@ -83,7 +89,7 @@ class Losses:
         return True
 
     def _follow(self, facts: Snapshot) -> None:
-        """Take note of what is told, also by former leaders, and forget what is long ago."""
+        """Remember what has been reported, also by previous leaders, and forget old evictions."""
         recent = facts.now - RECENT - APART
         self._settled = {name: at for name, at in self._settled.items() if at > recent}
         for event in facts.events:
@@ -92,7 +98,7 @@ class Losses:
                 self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
-        """Write an event of that time, unless it is stored already. False if that failed."""
+        """Write an event with this time unless it exists already. Return False if that failed."""
         try:
             obj = await self._client.get(ObjectRef(RESOURCES[ref.kind], ref.name, ref.namespace))
             event = self._events.event(Regarding.of(obj), "Warning", PLACEMENT_LOST, note)

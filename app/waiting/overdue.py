@@ -1,4 +1,4 @@
-"""Which gangs have waited too long, and the first reason of each. Pure."""
+"""Find the gangs that have been pending for too long, and the first reason of each."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,9 +23,9 @@ _AGE = re.compile(
 )
 
 UNEXPLAINED = "Unexplained"
-"""The reason of a gang that waits without any that is known."""
+"""The reason of a gang that no reason explains."""
 NOT_KNOWN = "NotKnown"
-"""The reason of a gang of which facts are missing that may decide."""
+"""The reason of a gang about which facts are missing, so that an unchecked reason may hold."""
 
 MOST_MESSAGE = 1000
 
@@ -70,10 +70,11 @@ class Overdue(Value):
 def overdue(
     index: Index, after: float, first_seen: Mapping[Ref, float], told: Collection[Ref] = frozenset()
 ) -> Overdue:
-    """Return what has waited for more than `after` seconds at the time of the facts.
+    """Return the gangs that have been pending for more than `after` seconds at the time of the
+    facts.
 
-    `first_seen` is that of the last answer. `told` are workloads that a leader has told already: as
-    long as they wait, they have waited too long, although another leader has not seen since when.
+    `first_seen` comes from the last answer. The `told` workloads were reported by an earlier
+    leader. They stay overdue while they are pending, although this leader has not seen since when.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -100,7 +101,7 @@ def overdue(
 def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
-    Only what may wait is looked at: most gangs of a cluster have all their pods placed.
+    Gangs that can't be pending are skipped, which are most gangs of a cluster.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
@@ -143,7 +144,7 @@ def _without_set(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Ref]
 
 
 def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
-    """Return the PodCliqueSet or the Workload that a pod names, `alone` if there is none."""
+    """Return the PodCliqueSet or the Workload that a pod names, or `alone` if there is none."""
     pcs = index.sets.get((pod.namespace, pod.place.pcs))
     if pcs:
         return pcs.ref
@@ -154,9 +155,9 @@ def workload_of(index: Index, pod: Pod, alone: Ref) -> Ref:
 def _since(
     gang: Gang, first_seen: Mapping[Ref, float], seen: dict[Ref, float], first: float
 ) -> float:
-    """When the oldest pod that waits was made; without any, when the gang was first seen so.
+    """Return when the oldest pending pod was created, or when a gang without pods was first seen.
 
-    That is `first` if it is seen now.
+    That is `first` if the gang is seen for the first time now.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
@@ -182,10 +183,11 @@ def _blocked(gang: Gang, since: float) -> Blocked:
 
 
 def message(reason: Reason) -> str:
-    """Return a reason for people: what prevents the placement, what helps, and who can do it.
+    """Return a reason as text for people: what blocks the placement, how to fix it, and who can
+    act.
 
-    It has no ages, and of gangs that are before this one no names: they would be wrong a moment
-    later, or change what is stored again and again.
+    The text contains no ages, and no names of gangs ahead of this one: both would soon be wrong, or
+    change the stored text again and again.
     """
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
@@ -196,7 +198,7 @@ def message(reason: Reason) -> str:
 
 
 def _of_workload(ref: Ref, gangs: list[Blocked]) -> Blocked:
-    """Return the workload with the first of the reasons of its gangs, in the order of the table."""
+    """Return the workload with the first reason of its gangs, in the order of the table."""
     in_order = sorted(gangs, key=lambda blocked: (blocked.since, blocked.ref))
     first = min(in_order, key=lambda blocked: _ORDER.get(blocked.reason, _LAST))
     return Blocked(ref, in_order[0].since, first.reason, first.message, first.who, first.queue)

@@ -1,8 +1,9 @@
-"""Writes why workloads wait: the condition PlacementBlocked of PodCliqueSets, and events.
+"""Write why workloads are pending: the condition PlacementBlocked of PodCliqueSets, and events.
 
-Grove's operators keep conditions of other writers: they change the list that they have read, and
-an update of another version of the object is refused. So is ours. A Workload has no status, so it
-only gets events, as do PodGroups that belong to nothing else.
+Grove's operators keep the conditions of other writers: they change the list that they have read,
+and the API server rejects an update of an outdated version. Our writes work in the same way. A
+Workload has no status, so it gets only events, and so do PodGroups that belong to no other
+workload.
 """
 
 import logging
@@ -29,7 +30,7 @@ from app.waiting.overdue import NOT_KNOWN, Blocked
 PLACEMENT_BLOCKED = "PlacementBlocked"
 BLOCKED = "PlacementBlocked"
 UNBLOCKED = "PlacementUnblocked"
-"""The reasons of events."""
+"""The reason of the event that a workload is no longer blocked."""
 
 MINUTE = 60.0
 
@@ -56,11 +57,11 @@ PACING = Pacing()
 RESOURCES: Mapping[str, Resource] = {
     resource.kind: resource for resource in (POD_CLIQUE_SET, WORKLOAD, POD_GROUP)
 }
-"""What is told, by kind."""
+"""The kinds of workloads that get a condition or an event."""
 
 
 class _Told(Value):
-    """What was last written about a workload, and when (monotonic seconds)."""
+    """The last text that was written about a workload, and the time (monotonic seconds)."""
 
     reason: str
     message: str
@@ -87,12 +88,12 @@ class Teller(Struct):
     _next: dict[Ref, float] = {}
     """When each workload may be written to again."""
     _backoffs: dict[Ref, Backoff] = {}
-    """Of those to which the last write failed."""
+    """The backoff of each workload to which the last write failed."""
 
     async def tell(
         self, workloads: Sequence[Blocked], stored: Mapping[Ref, StatusCondition]
     ) -> bool:
-        """Write what differs, for the first workloads first. False if something is left.
+        """Write the changes, for the first workloads first. Return False if any is left.
 
         `stored` are the conditions that the objects have.
         """
@@ -117,17 +118,17 @@ class Teller(Struct):
         return told is not None and told.reason == blocked.reason
 
     def _forget_others(self, refs: Collection[Ref]) -> None:
-        """Forget when other workloads may be written to again, if that is now."""
+        """Forget when other workloads may be written to again, if that time has passed."""
         now = self.clock()
         for ref in [ref for ref, at in self._next.items() if at <= now and ref not in refs]:
             del self._next[ref]
             self._backoffs.pop(ref, None)
 
     def _differs(self, blocked: Blocked, stored: StatusCondition | None) -> bool:
-        """Return whether there is something to write.
+        """Return whether there is a change to write.
 
-        After a write, the condition may not have arrived here yet, and if somebody takes it away,
-        that is no reason for haste.
+        After a write, the cache may not have the new condition yet. A condition that somebody else
+        removed is not written again at once.
         """
         told = self._told.get(blocked.ref)
         desired = (blocked.reason, blocked.message)
@@ -142,7 +143,7 @@ class Teller(Struct):
         return differs and self.clock() - told.time >= self.pacing.refresh
 
     async def _change(self, ref: Ref, blocked: Blocked | None) -> bool:
-        """Write one change. False if it has to come later."""
+        """Write one change. Return False if it must be written later."""
         if not self._may_write(ref):
             self.held_back += 1
             return False
@@ -157,7 +158,9 @@ class Teller(Struct):
         return True
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
-        """Try again later: also what is refused, because rights may be granted at any time."""
+        """Retry later. That includes rejected writes, because permissions may be granted at any
+        time.
+        """
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("%s is not told why it waits: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
@@ -191,7 +194,7 @@ class Teller(Struct):
             self._told[ref] = _Told(*after, self.clock())
 
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
-        """Return the reason and the message that were told last, "" for none."""
+        """Return the reason and the message that were written last, "" if there are none."""
         if ref.kind == POD_CLIQUE_SET.kind:
             stored = condition_of(obj, PLACEMENT_BLOCKED)
             return text_at(stored, "reason"), text_at(stored, "message")

@@ -1,8 +1,8 @@
-"""The duty of the leader to say why gangs wait.
+"""The leader's task of reporting why gangs are pending.
 
-It reads the cluster as the console does, and looks again after changes. A look takes place in a
-thread, so that verdicts go on. After it, ten times as long is waited as it took, so at most about a
-tenth of a core is used.
+It reads the cluster as the console does, and checks again after changes. A check runs in a thread,
+so that the server keeps answering reviews. Then it waits ten times as long as the check took, so
+that it uses at most about a tenth of a core.
 """
 
 import asyncio
@@ -37,19 +37,23 @@ from app.waiting.overdue import Overdue, overdue
 from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Teller
 
 RESOURCES = tuple(BY_RESOURCE)
-"""What is read. Of events, only evictions: there are many, and PodGroups have KAI's words too."""
+"""The kinds that are read. Of events, only evictions are read, because PodGroups have KAI's words
+too.
+"""
 
 _EVENTS = [replace(EVENTS, fields=f"reason={reason}") for reason in ("Evict", PLACEMENT_LOST)]
 _ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
 
 MOST_SERIES = 200
-"""More pairs of a reason and a queue are counted in the queue "other"."""
+"""The most pairs of a reason and a queue that are counted separately. Others count as queue
+"other".
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class WaitingDuty:
-    """The duty of the leader to watch the cluster and to tell workloads why they wait.
+    """The leader's task of watching the cluster and reporting why workloads are pending.
 
     `clock` is the wall clock, in seconds since 1970.
     """
@@ -76,7 +80,7 @@ class WaitingDuty:
         self._seconds = 0.0
 
     async def run(self) -> NoReturn:
-        """Look and tell until cancelled. Nothing is kept after that."""
+        """Check and report until cancelled. No state is kept afterwards."""
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
                 reader = ReadOnlyClient(own)
@@ -90,9 +94,10 @@ class WaitingDuty:
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:
-        """Look again and again, also after a failure.
+        """Check again and again, also after a failure.
 
-        It must not end the leader: reconcilers and verdicts do not depend on explanations.
+        A failure must not end the leader, because reconcilers and verdicts do not depend on
+        explanations.
         """
         backoff = Backoff(random.random, first=self._pacing.look)
         looked = Looker()
@@ -108,7 +113,7 @@ class WaitingDuty:
                 await asyncio.sleep(wait)
 
     async def _look(self, live: Live, looked: "Looker") -> None:
-        """Look once, tell what was seen, and wait until the next look is due."""
+        """Check once, report the result, and wait until the next check is due."""
         seen = live.revision
         facts = replace(live.facts(self._clock()), skipped=frozenset({EVENTS.name}))
         started = time.monotonic()
@@ -122,7 +127,7 @@ class WaitingDuty:
         await self._until_due(live, seen, everything_told)
 
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
-        """Write what differs, unless facts are missing or old: they would be taken for true."""
+        """Write the changes, unless facts are missing or old: readers would believe the reports."""
         if self._unseen or not is_current:
             return is_current
         all_losses = await self._losses.tell(index)
@@ -130,7 +135,7 @@ class WaitingDuty:
         return await self._teller.tell(self._found.workloads, conditions) and all_losses
 
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
-        """Wait until something has changed, or the next gang has waited too long."""
+        """Wait until a fact changes, or until the next gang has been pending for too long."""
         next_at = self._found.next_at
         timeout = None if next_at is None else max(0.0, next_at - self._clock())
         if not everything_told:
@@ -146,7 +151,7 @@ class WaitingDuty:
                 logger.warning("why gangs wait is not told: %s can't be read", kinds)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield how many gangs wait, for how long, and what was written."""
+        """Yield how many gangs are pending and for how long, and how much was written."""
         yield from self._counted_gangs()
 
         text = "How long the oldest of these gangs has waited, by who can act."
@@ -167,7 +172,7 @@ class WaitingDuty:
         yield gauge("waiting_look_seconds", text, self._seconds)
 
     def _counted_gangs(self) -> Iterator[Sample]:
-        """Yield the largest counts, and the sums of the others by reason."""
+        """Yield the largest counts by reason and queue, and the sum of the others by reason."""
         pairs = [(blocked.reason, blocked.queue) for blocked in self._found.gangs]
         shown = dict(Counter(pairs).most_common(MOST_SERIES))
         counts = Counter(pair if pair in shown else (pair[0], "other") for pair in pairs)
@@ -185,7 +190,7 @@ class Looker:
         self._first_seen: Mapping[Ref, float] = {}
 
     def at(self, facts: Snapshot, after: float) -> Overdue:
-        """Return what has waited too long. Not for two threads at once."""
+        """Return the gangs that are overdue. Two threads must not call this at the same time."""
         started = time.thread_time()
         self.index.follow(facts)
         waited = overdue(self.index, after, self._first_seen, conditions_of(facts).keys())
@@ -195,7 +200,7 @@ class Looker:
 
 
 def conditions_of(facts: Snapshot) -> Mapping[Ref, StatusCondition]:
-    """Return the conditions of ours that PodCliqueSets have."""
+    """Return our conditions of PodCliqueSets."""
     return {
         pcs.ref: condition
         for pcs in facts.sets

@@ -258,7 +258,7 @@ def test_a_gang_is_told_of_the_room_that_those_before_it_leave() -> None:
     assert [own.next for own in first.line] == ["waits"]
     assert (second.reasons, [own.words for own in second.line]) == (
         (),
-        ["position 2 of 2 in queue a; KAI should place it in its next cycle, in r2"],
+        ["position 2 of 2 in queue a; KAI should place it next in r2"],
     )
 
 

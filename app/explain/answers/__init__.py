@@ -1,1 +1,3 @@
-"""What people ask, and the answers as values: of one workload, of all, and of the topology."""
+"""The answers to questions as values: about one workload, all workloads, queues, the topology, or
+an edit.
+"""

@@ -1,4 +1,4 @@
-"""The answer to "Will it be placed as I asked, and why does it wait?" for one object."""
+"""The answer about one object: whether it is placed as requested, and if not, why."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Who uses the GPUs of nodes: workloads and their queues, counted as KAI counts pods."""
+"""The users of GPUs: workloads and their queues, counted as KAI counts pods."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,19 +14,17 @@ from app.facts.kubernetes.pod import Pod
 
 
 class NodeUser(Value):
-    """The pods of one workload in one queue on one node, and their GPUs in thousandths.
-
-    `queue` is "" for pods without a PodGroup, and for a PodGroup without a queue.
-    """
+    """The pods of one workload in one queue on one node."""
 
     workload: Ref
     queue: str
+    """The queue; "" for pods without a PodGroup, and for a PodGroup without a queue."""
     gpus: int
     pods: int
 
 
 class GpuUser(Value, rename=AS_JSON):
-    """A workload that uses GPUs: `gpus` in thousandths, of `pods` pods on `nodes` nodes."""
+    """A workload that uses GPUs, with the numbers of its pods and nodes."""
 
     workload: Ref
     queue: str
@@ -63,7 +61,7 @@ def _users(index: Index, node: Node) -> Sequence[NodeUser]:
 
 
 def gpus_used(index: Index, pod: Pod, node: Node) -> int:
-    """Return the GPUs of a pod, in thousandths. Pods that KAI evicts for any other use none."""
+    """Return the GPUs of a pod, in thousandths: 0 for pods that KAI evicts for any other."""
     if pod.background or pod.reserves:
         return 0
     of_claims = gpus_of_claims(index, pod) if pod.claims else 0.0
@@ -71,7 +69,7 @@ def gpus_used(index: Index, pod: Pod, node: Node) -> int:
 
 
 def gpu_users(index: Index, nodes: Iterable[str] | None = None) -> list[GpuUser]:
-    """Return the users of the GPUs of some nodes, or of all, those with most GPUs first."""
+    """Return the users of the GPUs of some or all nodes, most GPUs first."""
     by_node = users_by_node(index)
     names = by_node if nodes is None else nodes
     inside: dict[tuple[Ref, str], list[NodeUser]] = defaultdict(list)

@@ -1,7 +1,7 @@
-"""What waits: one row for each workload, those that wait first, in the order of KAI's line.
+"""The list of workloads: one row for each, pending workloads first, in KAI's order.
 
-A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or what pods with GPUs were made
-for that wait and are in neither, whoever places them.
+A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or the owner of pending pods with
+GPUs that belong to neither, whatever scheduler places them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ class WorkloadRow(Value):
     ref: Ref
     state: State
     since: float | None
-    """When it was asked for, in seconds since 1970."""
+    """When it was requested, in seconds since 1970."""
     placed: int | None
     """How many of its `total` pods have a node, or None if that is not known."""
     total: int | None
@@ -47,11 +47,11 @@ class WorkloadRow(Value):
     more: int = 0
     """How many other reasons there are."""
     line: tuple[InLine, ...] = ()
-    """The places of its gangs in KAI's line."""
+    """The positions of its gangs in KAI's order."""
 
     @property
     def turn(self) -> InLine | None:
-        """Its first place in KAI's line, None if it is not in it."""
+        """Its first position in KAI's order, None if it has none."""
         return next(iter(self.line), None)
 
 
@@ -68,19 +68,21 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pods with GPUs that wait and are in no workload, by what they were made for."""
+    """Return the pending pods with GPUs that belong to no workload, by the object they were created
+    for.
+    """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
 
 
 def waiting_without_pods(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
-    """Return the workloads that wait and have no pods, because nobody can create any."""
+    """Return the pending workloads that have no pods, because their controller can't create any."""
     found = without_pods(index)
     return sorted(ref for ref in found if not namespaces or ref.namespace in namespaces)
 
 
 def _waits_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod with GPUs has no node, and is in no other workload of the list."""
+    """Return whether a pod with GPUs has no node and belongs to no other workload of the list."""
     if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
     has_gpus = any(is_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
@@ -92,14 +94,14 @@ def _made_for(pod: Pod) -> Ref:
 
 
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether a PodGroup has pods that have not ended, and none is of a PodCliqueSet."""
+    """Return whether a PodGroup has live pods, none of which belongs to a PodCliqueSet."""
     pods = index.pods_of_group.get(group.key, ())
     alive = [pod for pod in pods if pod.is_alive]
     return bool(alive) and not any(pod.place.pcs for pod in alive)
 
 
 def rows(index: Index, refs: Iterable[Ref]) -> list[WorkloadRow]:
-    """Return the rows of some workloads: what waits first, in the order of KAI's line."""
+    """Return the rows of some workloads: pending ones first, in KAI's order."""
     answers = filter(None, (explain(index, ref, folded=True) for ref in refs))
     return sorted((row_of(index, answer) for answer in answers), key=place)
 
@@ -141,7 +143,9 @@ def _why_not_known(answer: Answer) -> str:
 
 
 def _since(index: Index, ref: Ref) -> float | None:
-    """Return when the first gang of a workload was made, or the workload if it has none."""
+    """Return when the first gang of a workload was created, or the workload itself if it has no
+    gang.
+    """
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()
     times = [gang.created for gang in gangs if gang.created is not None]
@@ -153,9 +157,9 @@ def _since(index: Index, ref: Ref) -> float | None:
 
 
 def place(row: WorkloadRow) -> tuple[int, float, float, Ref]:
-    """Return the place of a row among others: smaller ones come first.
+    """Return the sort key of a row.
 
-    What waits is in the order of KAI's line, and what is in no line comes after it, by age.
+    Pending workloads come first, in KAI's order. Workloads without a position follow by age.
     """
     since = row.since if row.state == "waits" and row.since is not None else inf
     return _ORDER[row.state], row.turn.order if row.turn else inf, since, row.ref

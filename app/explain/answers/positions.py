@@ -27,7 +27,7 @@ Next = Literal["next", "after", "held", "waits", "never"]
 """
 
 NEXT: dict[Next, str] = {
-    "next": "KAI should place it in its next cycle",
+    "next": "KAI should place it next",
     "after": "gangs ahead of it take its room",
     "held": "it has room, but something else blocks it",
     "waits": "it does not fit right now",
@@ -69,9 +69,9 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
 
     @property
     def words(self) -> str:
-        """`position 2 of 5 in queue team-a; KAI should place it in its next cycle, in r3`."""
+        """`position 2 of 5 in queue team-a; KAI should place it next in r3`."""
         place = place_words(self.number, self.count, self.queue)
-        where = f", in {listed(self.where)}" if self.where else ""
+        where = f" in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:
             elsewhere = "" if self.number > 1 else " in other queues"
             where = f", and other gangs{elsewhere} are ahead of it"

@@ -1,4 +1,4 @@
-"""The queues of KAI: what each may have, has, and is due, and which gangs wait in it."""
+"""KAI's queues: their quota, limit, usage and fair share, and their pending gangs."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,67 +22,68 @@ from app.facts.kai.queue import Queue
 from app.facts.rows import ROOM
 
 MOST_IN_FRONT = 3
-"""Of each queue, this many gangs are named."""
+"""The number of gangs that are named for each queue."""
 MOST_USERS = 10
-"""Of each queue, this many workloads that use its GPUs are named."""
+"""The number of workloads that are named for each queue as users of its GPUs."""
 _SCHEDULER = "kai-scheduler"
-"""The scheduler of a pool in which no pod names one."""
+"""The scheduler of a node pool in which no pod names one."""
 
 
 class InFront(Value, rename=AS_JSON):
-    """A gang in front of a queue: the `number`th of `count` there.
-
-    `next` is what becomes of it, and `where` the domains that it gets; None if it was not examined.
-    """
+    """A gang at the front of a queue."""
 
     ref: Ref
     number: int
+    """Its position in the queue, from 1."""
     count: int
+    """The number of pending gangs in the queue."""
     next: Next | None = None
+    """The prediction for the next cycle, None if it was not examined."""
     where: tuple[str, ...] = ()
+    """The domains in which KAI should place it next."""
 
 
 class QueueRow(Value, rename={"in_line": "inLine"}):
-    """A queue of KAI. Numbers of GPUs are thousandths.
-
-    `depth` is 1 for a queue without a parent. A `quota` or `limit` of None is unlimited. The bounds
-    in `unset`, such as `limit of CPUs`, are not set, and KAI reads them as 0. `used` is what its
-    pods and those of queues below it have, `fixed` is what of that KAI evicts for no other queue,
-    and `fair` is its share of what there is now; None if that is not known. `unusable` says why KAI
-    places nothing in it, "" if it does. `waiting` are the PodGroups in it and below it that have
-    pods without a node, and `in_line` those that KAI tries to place in its next cycle; None if that
-    is not known. `front` are the first of those that are in the queue itself. `users` are the
-    workloads of the queue itself that use GPUs, most GPUs first; None if that is not known.
-    """
+    """A queue of KAI. Amounts of GPUs are in thousandths."""
 
     name: str
     parent: str
     depth: int
+    """Its depth in the tree: 1 for a queue without a parent."""
     pool: str
     quota: int | None = None
+    """Its quota, None for unlimited."""
     limit: int | None = None
+    """Its limit, None for unlimited."""
     used: int | None = None
+    """The usage of its pods and of those of its child queues, None if not known."""
     fixed: int | None = None
+    """The part of the usage that KAI evicts for no other queue, None if not known."""
     fair: int | None = None
+    """Its fair share of the cluster now, None if not known."""
     unset: tuple[str, ...] = ()
+    """The bounds that are not set, such as `limit of CPUs`. KAI reads them as 0."""
     unusable: str = ""
+    """Why KAI places nothing in it, "" if it does."""
     waiting: int | None = None
+    """How many PodGroups in it and below it have pods without a node, None if not known."""
     in_line: int | None = None
+    """How many of those KAI tries to place in its next cycle, None if not known."""
     front: tuple[InFront, ...] = ()
     exists: bool = True
     users: tuple[GpuUser, ...] | None = None
 
     @property
     def amounts(self) -> tuple[int | None, ...]:
-        """What it has and is due."""
+        """Its amounts in use, and its fair share."""
         return self.used, self.fixed, self.fair
 
 
 def queue_rows(index: Index, known: Mapping[Ref, InLine] | None = None) -> list[QueueRow]:
     """Return the queues in the order of their tree, one node pool after the other.
 
-    After those of a pool come queues that PodGroups name and that do not exist. `known` says what
-    becomes of gangs; without it, the gangs in front are examined.
+    The queues of a pool are followed by queues that PodGroups name and that do not exist. `known`
+    has the predictions for gangs. Without it, the gangs at the front are examined.
     """
     made = index.remembered("queues", lambda: list(_rows(index)))
     becomes = _examined(index, made) if known is None else known
@@ -109,7 +110,7 @@ def _rows(index: Index) -> Iterator[QueueRow]:
 
 
 def _accounts(index: Index, pool: str) -> Mapping[str, Account]:
-    """Return what the queues of a pool have, each with its fair share of what there is."""
+    """Return the accounts of a pool's queues, each with its fair share of the pool's resources."""
     accounts = new_accounts(index, pool)
     groups = (group for group in index.facts.pod_groups if group.pool == pool)
     pods = (pod for group in groups for pod in index.pods_of_group.get(group.key, ()))
@@ -119,7 +120,7 @@ def _accounts(index: Index, pool: str) -> Mapping[str, Account]:
 
 
 def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
-    """Yield the queues of a pool, those below another one after it, each with its depth."""
+    """Yield the queues of a pool with their depth. Child queues follow their parent."""
     queues = sorted(
         (queue for queue in index.facts.queues if queue.pool == pool), key=lambda queue: queue.name
     )
@@ -140,7 +141,7 @@ def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
 
 
 class _Counts:
-    """How many gangs wait in each queue, by node pool and name, and which are in its line."""
+    """The pending gangs of each queue, by node pool and name, and those in KAI's next cycle."""
 
     def __init__(self, index: Index) -> None:
         facts = index.facts
@@ -163,7 +164,7 @@ class _Counts:
 
 
 def _queues_above(index: Index, pool: str, name: str) -> set[tuple[str, str]]:
-    """Return a queue and those above it, with their pool."""
+    """Return a queue and its ancestors, with their pool."""
     return {(pool, name), *((pool, queue.name) for queue in chain(index, name, pool))}
 
 
@@ -194,7 +195,7 @@ def _row(index: Index, queue: Queue, depth: int, account: Account, counts: _Coun
 
 
 def _unset(queue: Queue) -> Iterator[str]:
-    """Yield the bounds that a queue does not set: `limit of CPUs`."""
+    """Yield the bounds that a queue does not set, such as `limit of CPUs`."""
     for name, share in zip(("GPUs", "CPUs", "memory"), queue.shares.values(), strict=True):
         yield from (f"{bound} of {name}" for bound in share.unset)
 
@@ -227,7 +228,7 @@ def _front(turns: Iterable[Turn]) -> tuple[InFront, ...]:
 
 
 def _examined(index: Index, rows: Iterable[QueueRow]) -> Mapping[Ref, InLine]:
-    """Return what becomes of the gangs in front."""
+    """Return the rows with predictions for the gangs at the front."""
     answers = (explain(index, gang.ref, folded=True) for row in rows for gang in row.front)
     return {own.ref: own for answer in answers if answer for own in answer.line}
 

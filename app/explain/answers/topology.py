@@ -1,7 +1,7 @@
-"""The topology of a cluster: levels and their coverage, what is free where, what is not a tree.
+"""The topology of a cluster: levels and their coverage, free capacity, and inconsistent labels.
 
-Also where pods find room in one domain of a level, and if nowhere, in which wider level; and what
-an edit of the levels would do to stored PodCliqueSets, and to the tree of nodes.
+This module also searches for room in one domain of a level, or of a wider level if there is none,
+and previews the effects of edits of the levels on PodCliqueSets and on the tree of nodes.
 """
 
 import itertools
@@ -33,60 +33,56 @@ from app.rules.mnnvl.held_channels import HeldChannels, held_channels
 
 
 class LevelReport(Value):
-    """The coverage of a level.
-
-    `nodes` have its label; `domains` is how many domains it makes, `findings` how
-    many reasons are about it.
-    """
+    """The coverage of a level."""
 
     level: Level
     nodes: int
+    """The number of nodes with its label."""
     domains: int
+    """The number of its domains."""
     findings: int
+    """The number of reasons about it."""
 
 
 class DomainReport(Value):
-    """One domain.
-
-    `gpus`, `free` and `soon` are GPUs in thousandths: all, free on nodes that take pods, and held
-    by pods that are terminating. `free` and `soon` are None if not all pods can be seen. `closed`
-    nodes take no pods.
-    """
+    """A topology domain, with amounts of GPUs in thousandths."""
 
     path: Path
     nodes: int
     closed: int
+    """The number of nodes that accept no pods."""
     gpus: int
+    """The GPUs of all its nodes."""
     free: int | None
+    """The free GPUs on nodes that accept pods, None if not all pods can be read."""
     soon: int | None
+    """The GPUs of terminating pods, None if not all pods can be read."""
 
 
 class Survey(Value):
-    """`outside` are the names of nodes that lack a level's label.
-
-    `held` are the NVLink channels that are held and not needed, None if not all pods and claims can
-    be seen.
-    """
+    """A topology with its levels, its problems and its coverage."""
 
     cluster: ClusterTopology | None
     kai: KaiTopology | None
     levels: tuple[LevelReport, ...]
     nodes: int
     outside: tuple[str, ...]
+    """The names of nodes that lack the label of a level."""
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
     held: HeldChannels | None = None
+    """The NVLink channels held without need, None if not all pods and claims can be read."""
 
     @property
     def exit_code(self) -> int:
-        """0: nothing to look at; 1: something; 2: not everything could be read."""
+        """0: no findings; 1: findings; 2: not everything could be read."""
         if self.unknown:
             return 2
         return 1 if self.reasons else 0
 
 
 def survey(index: Index, name: str = "") -> Survey:
-    """Return the topology called `name`; without a name, the one that Grove has by default."""
+    """Return the survey of the topology called `name`, or of Grove's default one if it is ""."""
     topology = topology_of(index, name)
     reasons = _reasons(topology)
     levels = tuple(_level(topology, level, reasons) for level in topology.levels)
@@ -120,13 +116,13 @@ def _held_channels(index: Index) -> HeldChannels | None:
 
 
 def _unknown_needs(index: Index, rule: Rule) -> tuple[str, ...]:
-    """Return the facts that a rule needs and that are not known."""
+    """Return the facts that a rule needs and that were not read."""
     not_given = _not_given(index) if rule.id == "TopologyDiffers" else frozenset()
     return tuple(need for need in rule.needs if need in index.facts.unseen or need in not_given)
 
 
 def _not_given(index: Index) -> frozenset[str]:
-    """Return the kinds of topologies that are not among the files, so that none is known."""
+    """Return the kinds of topologies that are missing from the files, if no topology is known."""
     return index.facts.skipped & {"topologies", "kai_topologies"}
 
 
@@ -172,40 +168,36 @@ def _report(index: Index, domain: Domain, *, known: bool) -> DomainReport:
 
 
 class RoomAnswer(Value):
-    """Where pods have room in one domain of `level`.
-
-    There are `pods` pods of `gpus` GPUs (thousandths). Every domain is there, the roomiest first.
-    `with_labels` has domains that would have more room if nodes outside had the labels of their
-    neighbours.
-    """
+    """The room for `pods` pods of `gpus` GPUs (in thousandths) in one domain of `level`."""
 
     level: str
     pods: int
     gpus: int
     rooms: tuple[DomainRoom, ...]
+    """The room of every domain, most room first."""
     with_labels: tuple[DomainRoom, ...]
+    """Domains that would have more room if unlabelled nodes had their neighbours' labels."""
 
     @property
     def enough(self) -> tuple[DomainRoom, ...]:
-        """The domains that have room for all."""
+        """The domains that have room for all pods."""
         return tuple(room for room in self.rooms if room.pods >= self.pods)
 
 
 class RoomSearch(Value):
-    """The room at the level that was asked for, and at the next wider one that has enough.
-
-    `wider` is None if no wider level has enough, or none is needed. `largest` are the GPUs of the
-    node that has most, in thousandths. `pools` are KAI's node pools, whose nodes are all counted;
-    "" stands for the nodes in none. `spare` is how many nodes of a domain should stay free, and
-    `most` how many pods fit then, None if `spare` is 0.
-    """
+    """The room at the requested level, and at the next wider one that has enough."""
 
     answer: RoomAnswer
     wider: RoomAnswer | None
+    """The answer for the next wider level with enough room, None if there is or needs to be none."""
     largest: int
+    """The GPUs of the node that has most, in thousandths."""
     pools: tuple[str, ...]
+    """KAI's node pools, whose nodes are all counted. "" stands for nodes without a pool."""
     spare: int = 0
+    """How many nodes of a domain should stay free."""
     most: int | None = None
+    """How many pods fit if these nodes stay free, None if `spare` is 0."""
 
     @property
     def exit_code(self) -> int:
@@ -236,13 +228,13 @@ def search_room(
 
 
 def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept: int) -> int:
-    """Return how many of the pods fit in one domain if it keeps room for `kept` more."""
+    """Return how many of the pods fit in one domain if it keeps room for `kept` more pods."""
     more = find_room(topology, asked, answer.pods + kept, answer.gpus)
     return max((room.pods - kept for room in more.rooms), default=0)
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
-    """Return the next wider level that has room for all; None if that is not needed."""
+    """Return the answer for the next wider level with room for all pods, None as in `RoomSearch.wider`."""
     levels = () if answer.enough else topology.wider(asked.key)
     answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
     return next((wider for wider in answers if wider.enough), None)
@@ -264,7 +256,7 @@ def find_room(topology: Topology, level: Level, pods: int, gpus: int) -> RoomAns
 
 
 def _shapes(index: Index, gpus: int) -> list[Shape]:
-    """Return a pod of so many GPUs (thousandths), for each name of them."""
+    """Return a pod of `gpus` thousandths of a GPU for each resource name of GPUs."""
     if not gpus:
         return [Shape((("pods", 1000),))]
     tolerated = (Toleration(GPU, "Exists", "", ""),)
@@ -273,9 +265,9 @@ def _shapes(index: Index, gpus: int) -> list[Shape]:
 
 
 def _sum(rooms: Sequence[Sequence[DomainRoom]], most: int) -> tuple[DomainRoom, ...]:
-    """Return the room of each domain by all names together, the roomiest first.
+    """Return the room of each domain, summed over all resource names of GPUs, most room first.
 
-    A node has its GPUs by one name only.
+    A node has its GPUs under only one of these names.
     """
     domains = {room.domain.path: room.domain for by_name in rooms for room in by_name}
     pods: Counter[Path] = Counter()

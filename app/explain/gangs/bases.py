@@ -22,7 +22,7 @@ class Bases(Value):
 
     gangs: tuple[PodGang, ...]
     missing: tuple[str, ...] = ()
-    """What Grove looks for and does not find, in words."""
+    """The objects that Grove looks for and does not find, as text."""
     noted: bool = False
     """Does this release of Grove record in PodGangs that they were scheduled?"""
 

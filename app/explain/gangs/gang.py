@@ -59,12 +59,12 @@ class Member(Value, dict=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the pods exist that KAI waits for."""
+        """Do the pods exist that KAI waits for?"""
         return sum(1 for pod in self.pods if not pod.gates) >= self.minimum
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the minimum is placed."""
+        """Is its minimum placed?"""
         return len(self.placed) >= self.minimum
 
     @property
@@ -181,7 +181,7 @@ class Unit(Value, dict=True):
 
     @cached_property
     def is_ready(self) -> bool:
-        """Whether enough members and units have the pods that KAI waits for."""
+        """Do enough members and units have the pods that KAI waits for?"""
         return sum(part.is_ready for part in self.own) >= self.needed
 
     @cached_property
@@ -191,7 +191,7 @@ class Unit(Value, dict=True):
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the minimums of enough members and units are placed."""
+        """Are the minimums of enough members and units placed?"""
         return self.satisfied >= self.needed
 
     @property
@@ -291,7 +291,7 @@ class Gang(Value, dict=True):
 
     @property
     def waits(self) -> bool:
-        """Whether pods do not exist yet or are not placed."""
+        """Are some of its pods missing or not placed?"""
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
@@ -300,7 +300,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def claims_gpus(self) -> bool:
-        """Whether it requests GPUs that DRA allocates."""
+        """Does it request GPUs that DRA allocates?"""
         names = resources_of(member.shape for member in self.members)
         return any(name.startswith(PREFIX) for name in names)
 
@@ -322,12 +322,12 @@ class Gang(Value, dict=True):
 
     @property
     def is_of_grove(self) -> bool:
-        """Whether Grove manages the gang."""
+        """Does Grove manage it?"""
         return self.pod_gang is not None or self.pcs is not None
 
     @property
     def has_epoch(self) -> bool:
-        """Whether Grove's release names its base gangs in a PodGangMap."""
+        """Does Grove's release name its base gangs in a PodGangMap?"""
         return self.pod_gang is not None and bool(self.pod_gang.role)
 
     def is_constrained(self) -> bool:
@@ -337,7 +337,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """What KAI places next: the parts missing to the minimum, otherwise one more part.
+        """The pods that KAI places next: those missing to the minimum, otherwise one more part.
 
         It may have no pods.
         """

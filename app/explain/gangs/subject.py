@@ -62,7 +62,7 @@ class Subject(Value, dict=True):
 
 
 class _Match(Value, dict=True):
-    """What an existing object stands for: a gang, pods, PodCliques, or else the whole set."""
+    """The gang, pods or PodCliques that an object stands for, or else its whole set."""
 
     place: Place
     """Its place in Grove, which names the set."""

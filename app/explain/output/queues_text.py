@@ -106,10 +106,10 @@ def queue_cells(row: QueueRow) -> tuple[str, ...]:
 
 
 def front_words(gang: InFront) -> str:
-    """Return the prediction: `KAI should place it in its next cycle, in r3`."""
+    """Return the prediction: `KAI should place it next in r3`."""
     if gang.next is None:
         return "not examined yet"
-    where = f", in {listed(gang.where)}" if gang.where else ""
+    where = f" in {listed(gang.where)}" if gang.where else ""
     return f"{NEXT[gang.next]}{where}"
 
 

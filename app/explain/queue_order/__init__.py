@@ -1,1 +1,1 @@
-"""The line: the order in which KAI takes up pending gangs, and what each gets in its next cycle."""
+"""The order in which KAI considers pending gangs, and which it places in its next cycle."""

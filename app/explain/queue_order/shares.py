@@ -22,7 +22,7 @@ NOTHING: Quantities = (0.0, 0.0, 0.0)
 UNITS = (1000, 1, 1000)
 """The number of thousandths in a unit of each resource."""
 _WITHOUT_SHARE = 1000
-"""KAI's factor for usage of which the queue has no share."""
+"""KAI's factor for the usage of a queue that has no share."""
 _MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
 
 
@@ -108,7 +108,7 @@ class Account:
         self.evictable = NOTHING
         """The part of `allocated` that is preemptible or semi-preemptible, including minimums."""
         self.requested = NOTHING
-        """What its placed and pending pods request."""
+        """The requests of its placed and pending pods."""
         self.fair = [0.0, 0.0, 0.0]
         """Its fair share, which `divide` computes."""
 
@@ -161,7 +161,7 @@ class Account:
 
     @property
     def may_have(self) -> list[float]:
-        """What it may use even if others request more."""
+        """The amount that it may use even if other queues request more."""
         bounds = zip(self.quota, self.limit, self.fair, strict=True)
         return [min(limit, max(quota, fair)) for quota, limit, fair in bounds]
 
@@ -206,7 +206,7 @@ class Account:
         return min(self.limit[resource], self.requested[resource])
 
     def wants(self, resource: int) -> float:
-        """Return what it requests beyond its fair share, up to its limit."""
+        """Return its requests beyond its fair share, up to its limit."""
         return max(0.0, self.requestable(resource) - self.fair[resource])
 
     def is_satisfied(self, resource: int) -> bool:

@@ -98,7 +98,10 @@ def _set_of(obj: PodGang | PodClique | Pod) -> Sequence[Key]:
 
 
 def _made_for(workload: KueueWorkload) -> Sequence[Key]:
-    """Return the name of what Kueue made a Workload for: it calls it KIND-NAME-HASH after it."""
+    """Return the name of the object that a Workload of Kueue was created for.
+
+    Kueue names a Workload KIND-NAME-HASH after it.
+    """
     return _key(workload.namespace, workload.name.partition("-")[2].rpartition("-")[0])
 
 
@@ -174,9 +177,9 @@ class Belongings:
     kueue_of_owner = GroupedBy[str, KueueWorkload](
         "kueue_workloads", lambda workload: workload.owners, key_of
     )
-    """Kueue's Workloads by the uids of what they were made for."""
+    """Kueue's Workloads by the uid of their owner."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
-    """Kueue's Workloads by the name of what they were made for."""
+    """Kueue's Workloads by the name of the object they were created for."""
     events = GroupedBy[str, Event](
         "events",
         lambda event: [event.uid] if event.uid else (),
@@ -266,7 +269,7 @@ _ROWS: tuple[Row[Any], ...] = (
 )
 
 BY_RESOURCE: Mapping[Resource, Row[Any]] = {row.resource: row for row in _ROWS}
-"""The resources that are read to explain a workload, with their rows of the table."""
+"""The rows of the resources that are read to explain a workload."""
 
 TITLES: Mapping[str, str] = {
     **{row.name: row.title for row in _ROWS},
@@ -276,7 +279,7 @@ TITLES: Mapping[str, str] = {
 """The titles of the kinds of facts."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
-"""All that may be read: of a scaling group, only the labels."""
+"""All resources that may be read. Of a scaling group, only labels are read."""
 
 OF_KIND: Mapping[str, Resource] = {
     resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))

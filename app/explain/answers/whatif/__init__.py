@@ -1,4 +1,4 @@
-"""What if nodes went, came or changed: who must move, what breaks, what would start.
+"""Preview edits of the cluster: which gangs must move, which break, and which would start.
 
-Everything is pure: an edit gives other facts, and the rest of `explain` is asked about those.
+Everything is pure. An edit gives other facts, and the rest of `explain` works on those.
 """

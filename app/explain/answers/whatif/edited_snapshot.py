@@ -1,4 +1,4 @@
-"""The facts as they would be after edits."""
+"""The facts of a cluster after edits that are only previewed."""
 
 import itertools
 from collections import Counter
@@ -30,30 +30,30 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.shape import JsonMap
 
 _OF_NODE = "node.kubernetes.io/"
-"""Taints that the cluster itself gives a node, for its state."""
+"""The prefix of taints that Kubernetes itself adds for the state of a node."""
 
 
 class Supposed(Value):
-    """`facts` after edits. `lines` say what each edit did.
-
-    `moved` are the pods that had a node and have none any more. `made` are documents of
-    PodCliqueSets that would be made anew.
-    """
+    """The facts after edits."""
 
     facts: Snapshot
     lines: tuple[str, ...] = ()
+    """One line for each edit, which says what it changed."""
     moved: frozenset[Key] = frozenset()
+    """The pods that had a node before the edits and have none now."""
     made: tuple[JsonMap, ...] = ()
+    """The documents of new PodCliqueSets, and of those that would be created again."""
 
     def then(self, line: str, **changes: Any) -> Self:
-        """Return it after one more edit, which `line` tells about."""
+        """Return a copy with one more line, which describes an edit."""
         return replace(self, lines=(*self.lines, line), **changes)
 
 
 def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> Supposed:
-    """Return the facts after edits, one after the other, which the index then has.
+    """Apply edits to the facts, one after the other, and update the index.
 
-    Levels are those of `topology`. Raise UnusableEdit for what does not exist.
+    Levels are the levels of `topology`. Raise UnusableEdit if an edit names an object that does not
+    exist.
     """
     supposed = Supposed(index.facts)
     for edit in edits:
@@ -74,10 +74,7 @@ def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> S
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
-    """Return the facts as if these pods waited.
-
-    Claims that only they have are then not allocated.
-    """
+    """Return the facts as if these pods were pending, and claims that only they use not allocated."""
     if not pods:
         return facts
     waiting = tuple(
@@ -89,7 +86,7 @@ def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
 
 
 def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
-    """Return the claim without those of its consumers; what nobody uses is not allocated."""
+    """Return the claim without these consumers. A claim without consumers is not allocated."""
     staying = tuple(
         consumer for consumer in claim.consumers if (claim.namespace, consumer.name) not in pods
     )
@@ -140,7 +137,7 @@ def _names(levels: Topology, targets: Iterable[str]) -> set[str]:
 
 
 def _targeted(topology: Topology, target: str) -> list[Node]:
-    """Return the nodes that a target names. UnusableEdit for none."""
+    """Return the nodes that a target names. Raise UnusableEdit if there are none."""
     level, equals, value = target.partition("=")
     if not equals:
         return [_node(topology.index.facts, target)]
@@ -161,7 +158,7 @@ def _targeted(topology: Topology, target: str) -> list[Node]:
 
 
 def _node(facts: Snapshot, name: str) -> Node:
-    """Return the node of a name. UnusableEdit if there is none."""
+    """Return the node with this name. Raise UnusableEdit if there is none."""
     for node in facts.nodes:
         if node.name == name:
             return node
@@ -171,7 +168,7 @@ def _node(facts: Snapshot, name: str) -> Node:
 def _key_of(topology: Topology, level: str) -> str:
     """Return the label key of a level, or of a label that some node has.
 
-    Raise UnusableEdit for neither.
+    Raise UnusableEdit if there is neither.
     """
     for known in topology.levels:
         if level in (known.domain, known.key):
@@ -184,7 +181,7 @@ def _key_of(topology: Topology, level: str) -> str:
 
 
 def _is_bound_to_node(pod: Pod) -> bool:
-    """Return whether a pod is of a DaemonSet: those select their node by its name."""
+    """Return whether a pod belongs to a DaemonSet, whose pods select their node by name."""
     terms = pod.shape.affinity
     return bool(terms) and all(
         any(requirement.key == NAME_FIELD for requirement in term) for term in terms
@@ -216,9 +213,9 @@ def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
 
 
 def _like(model: Node, name: str) -> Node:
-    """Return an empty node that is ready.
+    """Return an empty, ready node like `model`.
 
-    Labels that have the model's name, such as its host, get the new name.
+    Labels whose value is the name of the model, such as its hostname, get the new name.
     """
     labels = {key: name if value == model.name else value for key, value in model.labels.items()}
     taints = tuple(taint for taint in model.taints if not taint.key.startswith(_OF_NODE))
@@ -245,7 +242,7 @@ def _labelled(supposed: Supposed, edit: Labelling, levels: Topology) -> Supposed
 
 
 def _label_key(topology: Topology, level: str) -> str:
-    """Like `_key_of`; a label with a prefix need not exist yet."""
+    """Return the label key of a level. A label with a prefix need not exist on any node."""
     if "/" in level:
         return level
     return _key_of(topology, level)
@@ -281,9 +278,9 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
 
 
 def _with_namespace(document: JsonMap) -> JsonMap:
-    """Return the document; one without a namespace gets that of kubectl.
+    """Return the document with a namespace. The default is the one of the kubeconfig context.
 
-    For a kind without namespaces, nobody reads it.
+    Cluster-scoped kinds get one too, which nobody reads.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
@@ -292,7 +289,10 @@ def _with_namespace(document: JsonMap) -> JsonMap:
 
 
 def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
-    """Return the facts without what was made for these PodCliqueSets: that is planned anew."""
+    """Return the facts without the objects that belong to these PodCliqueSets.
+
+    Their gangs are planned from scratch.
+    """
     if not sets:
         return facts
     gangs = {gang.uid for gang in facts.gangs if (gang.namespace, gang.place.pcs) in sets}
@@ -309,7 +309,7 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
 
 
 def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the facts, in which the new ones replace those of their name."""
+    """Return the facts, with new ones in place of old ones with the same identity."""
     names = {_identity(fact) for fact in new} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
     latest = {_identity(fact) or id(fact): fact for fact in new}
@@ -317,10 +317,7 @@ def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """Return what no other fact of its field has.
-
-    None for parts, such as slices, that have no name.
-    """
+    """Return a value that no other fact of its kind has, None for facts without a name (slices)."""
     name = getattr(fact, "name", None)
     if name is None:
         return None
@@ -333,6 +330,6 @@ def _others(before: Iterable[JsonMap], made: Iterable[JsonMap]) -> list[JsonMap]
 
 
 def set_ref(document: JsonMap) -> Ref:
-    """Return the reference of a document of a PodCliqueSet with a namespace."""
+    """Return a reference to a document of a PodCliqueSet that has a namespace."""
     metadata = document["metadata"]
     return Ref(SetWithStatus.kind, metadata["namespace"], metadata["name"])

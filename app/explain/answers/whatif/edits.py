@@ -1,4 +1,4 @@
-"""Edits that are supposed, as people write them: `drain rack=r7`, `add 4 like n12`."""
+"""Parse edits of the cluster as people write them: `drain rack=r7`, `add 4 like n12`."""
 
 import re
 
@@ -19,7 +19,7 @@ class UnusableEdit(ValueError):
 
 
 class Drain(Value):
-    """The pods leave nodes, which are then cordoned.
+    """Drain nodes: their pods leave, and the nodes are cordoned.
 
     A target is the name of a node, or LEVEL=VALUE.
     """
@@ -28,27 +28,27 @@ class Drain(Value):
 
 
 class Cordon(Value):
-    """Nodes take no new pods. Those that they have stay. Targets are those of Drain."""
+    """Cordon nodes, which keep their pods but accept no new ones. Targets are as in Drain."""
 
     targets: tuple[str, ...]
 
 
 class Addition(Value):
-    """So many empty nodes are added, each like the node of this name."""
+    """Add `count` empty nodes that are like the node `like`."""
 
     count: int
     like: str
 
 
 class Labelling(Value):
-    """Nodes get labels, by level or label key; they lose those whose value is None."""
+    """Set labels of nodes, by level or label key. A value of None removes the label."""
 
     nodes: tuple[str, ...]
     labels: tuple[tuple[str, str | None], ...]
 
 
 class Applying(Value):
-    """Documents of `source` are applied: they replace what has their name, or are added."""
+    """Apply the documents of `source`: they replace objects of the same name, or are added."""
 
     source: str
     documents: tuple[JsonMap, ...]
@@ -64,7 +64,7 @@ def is_file(text: str) -> bool:
 
 
 def parse(text: str) -> Supposition:
-    """Return the edit that is written so. Raise UnusableEdit if it can't be understood."""
+    """Parse an edit. Raise UnusableEdit if that is not possible."""
     match text.split():
         case ["drain", *targets] if targets:
             return Drain(tuple(targets))

@@ -1,8 +1,7 @@
-"""What edits would do to gangs: which must move, which break, which that wait now would start.
+"""The effects of edits on gangs: which must move, which break, and which would start.
 
-Gangs get their places one after the other: first those that must move, by priority and age, then
-those that wait, in the order of KAI's line. A gang counts as placed if there is a placement of it
-beside all before it.
+Gangs are placed one after the other: first those that must move, by priority and age, then pending
+ones, in KAI's order. A gang counts as placed if it fits together with all gangs before it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,67 +34,66 @@ from app.explain.state.snapshot import Snapshot
 from app.facts.identity import Key, Ref
 
 How = Literal["fits", "restarts", "shrinks", "breaks", "starts", "held", "waits"]
-"""What becomes of a gang.
+"""The effect on a gang.
 
-It must move, and its pods `fit` again beside the rest; or all of it `restarts` elsewhere; or it
-stays above its minimum with fewer pods and `shrinks`; or it `breaks`. Or it waits now, and
-`starts`; or has a place and is `held` for another reason; or still `waits`.
+A gang that must move either `fits` again with the rest, `restarts` elsewhere as a whole, `shrinks`
+to fewer pods above its minimum, or `breaks`. A pending gang either `starts`, is `held` by another
+reason although it fits, or still `waits`.
 """
 
 Tick = Callable[[], None]
-"""Is called at each step. An error that it raises ends the question."""
+"""A function that is called at each step. Raising an error in it stops the computation."""
 
 _PLACED = ("fits", "restarts", "starts", "held")
 
 OF_PLACE = {*PLACEMENT, "BoundToDomain"}
-"""Reasons for which pods find no place, whether or not they have been made."""
+"""Reasons why pods do not fit that apply whether or not they have been created."""
 
 
 class Fate(Value, rename="camel"):
-    """What becomes of a gang.
-
-    `pods` of it need a place; `where` are the domains that they would get, or the nodes if there
-    are no levels. `had_place` if there is a placement as it is now too. Unless `certain`, a
-    placement that was not found is not ruled out. `reasons` hold after the edits.
-    """
+    """The effect of the edits on one gang."""
 
     gang: Ref
     workload: Ref
     how: How
     pods: int
+    """The number of pods that need a place."""
     where: tuple[str, ...] = ()
+    """The domains in which they would be placed, or the nodes if there are no levels."""
     had_place: bool = False
+    """Would the gang fit before the edits too?"""
     certain: bool = True
+    """Is the result certain? If not, a placement may exist that was not found."""
     reasons: tuple[Reason, ...] = ()
+    """The reasons that apply after the edits."""
 
 
 class Worse(Value):
-    """A workload that need not move, and the reasons that it would have and has not now."""
+    """A workload that need not move, with the reasons that apply only after the edits."""
 
     workload: Ref
     reasons: tuple[Reason, ...]
 
 
 class Effects(Value):
-    """`topology` are reasons about labels that would be new.
-
-    `others` is how many pods must leave that belong to no gang and ask for no device: no place is
-    looked for. `cut` is how many pods without a gang must leave, and wait, beyond the first of them
-    that were looked at. `made` are the sets that would be made anew.
-    """
+    """The effects of edits."""
 
     lines: tuple[str, ...]
     moves: tuple[Fate, ...]
     waits: tuple[Fate, ...]
     worse: tuple[Worse, ...]
     topology: tuple[Reason, ...]
+    """The reasons about labels that apply only after the edits."""
     others: int
+    """The number of pods that must leave, belong to no gang and request no device: not examined."""
     made: frozenset[Ref]
+    """The PodCliqueSets that would be created."""
     cut: tuple[int, int]
+    """How many pods without a gang must leave and are pending beyond those that were examined."""
 
     @property
     def exit_code(self) -> int:
-        """0: nothing breaks, and what would be made has a place; 1 otherwise, or if not known."""
+        """0: nothing breaks, and new workloads fit; 1: otherwise, or if that is not known."""
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
@@ -107,7 +105,7 @@ def effects(
     topology: str = "",
     tick: Tick = lambda: None,
 ) -> Effects:
-    """Return what edits would do. In the end, the index has the facts after them.
+    """Return the effects of edits. Afterwards, the index has the facts after the edits.
 
     There is only one index, because it takes as much memory as the facts. Raise UnusableEdit.
     """
@@ -136,7 +134,7 @@ def effects(
 
 
 def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
-    """Return a function that puts the problems of each workload into `problems`."""
+    """Return a function that stores the problems of each workload in `problems`."""
 
     def look(workload: Ref, gangs: Iterable[Gang]) -> None:
         tick()
@@ -153,7 +151,7 @@ def _fates(
     moving: Sequence[Seeker],
     waiting: Sequence[Seeker],
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
-    """Return what becomes of the gangs that must move, and of those that wait."""
+    """Return the effects on the gangs that must move, and on pending ones."""
     moves = tuple(arranging.move(seeker) for seeker in moving)
     starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
     waits = (fate for fate in starts if fate)
@@ -168,10 +166,11 @@ def _compared(
     problems: Mapping[Ref, list[Reason]],
     tick: Tick,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
-    """Compare with what was before.
+    """Compare with the state before the edits.
 
-    Return which gangs of `seeking` waited and had a place, one beside the other, and which of the
-    `problems` of workloads are new. No edit ends a wait, so that no other gangs waited.
+    Return the gangs of `seeking` that were pending and would have fit together, and the `problems`
+    of workloads that are new. No edit places a pending gang, so these are all gangs that were
+    pending.
     """
     after = index.facts
     index.follow(before)
@@ -191,14 +190,14 @@ def _compared(
 
 
 def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
-    """Return how many pods without a gang must leave for which no place was looked for."""
+    """Return how many pods without a gang must leave and were not examined."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
     pods = (index.pods[key] for key in supposed.moved - looked_for if key in index.pods)
     return sum(1 for pod in pods if is_alone(index, pod))
 
 
 class _Arranging:
-    """An arrangement of gangs in the facts of one index, one after the other."""
+    """Places gangs in the facts of one index, one after the other."""
 
     def __init__(self, index: Index, seekers: Sequence[Seeker], tick: Tick) -> None:
         self._index = index
@@ -211,12 +210,12 @@ class _Arranging:
         self._arrangement = Arrangement(self._names, index.free(self._names), index.shares)
 
     def has_place(self, seeker: Seeker) -> bool:
-        """Give a gang that waits its place; false if there is none."""
+        """Place a pending gang. Return False if it does not fit."""
         demand = seeker.gang.demand
         return bool(demand.count) and self._add(seeker.gang, demand)
 
     def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
-        """Tell what becomes of a gang that waits; None if it has nothing to place."""
+        """Return the effect on a pending gang, None if it has no pods to place."""
         gang = seeker.gang
         demand = gang.demand
         if not demand.count:
@@ -231,7 +230,7 @@ class _Arranging:
         return replace(fate, reasons=reasons, had_place=had_place)
 
     def move(self, seeker: Seeker) -> Fate:
-        """Tell what becomes of a gang that must move."""
+        """Return the effect on a gang that must move."""
         gang = seeker.gang
         again = gang.whole.demand_for(lambda pod: pod.key in seeker.lost)
         if self._add(gang, again):
@@ -252,7 +251,7 @@ class _Arranging:
         return replace(fate, certain=certain and fate.certain, reasons=_holding(seeker))
 
     def _elsewhere(self, seeker: Seeker) -> Fate | None:
-        """Tell where all of a gang goes, if those of its pods that could stay leave too."""
+        """Return the effect if a whole gang moves, including the pods that could stay."""
         staying = {pod.key for pod in seeker.gang.placed}
         index = self._index
         facts = index.facts
@@ -282,7 +281,7 @@ class _Arranging:
         return Fate(seeker.gang.ref, seeker.workload, how, demand.count, certain=certain)
 
     def located(self, fate: Fate) -> Fate:
-        """Return the fate with the place that the gang has in the end."""
+        """Return the effect with the place that the gang has in the end."""
         if fate.gang not in self._placed:
             return fate
         number, domains, demand = self._placed[fate.gang]
@@ -291,7 +290,7 @@ class _Arranging:
 
 
 def _missing(seeker: Seeker) -> set[Key]:
-    """Pods that a gang has lost and needs for its minimum."""
+    """Return the pods that a gang has lost and needs for its minimum."""
     missing: set[Key] = set()
     for member in seeker.gang.members:
         lost = [pod.key for pod in member.pods if pod.key in seeker.lost]
@@ -300,7 +299,7 @@ def _missing(seeker: Seeker) -> set[Key]:
 
 
 def _holding(seeker: Seeker) -> tuple[Reason, ...]:
-    """Return the problems that keep a gang from starting, whether or not it has a place."""
+    """Return the problems that keep a gang from starting, whether or not it fits."""
     gang = seeker.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
     problems = examine([gang], quoting=False).problems
@@ -312,7 +311,7 @@ def _holding(seeker: Seeker) -> tuple[Reason, ...]:
 
 
 def _freed(before: Sequence[Vector], after: Sequence[Vector]) -> tuple[tuple[int, Vector], ...]:
-    """Return what each node has more, for those that have more."""
+    """Return the amounts that have become free on each node."""
     pairs = enumerate(zip(before, after, strict=True))
     return tuple(
         (position, tuple([new - old for old, new in zip(had, has, strict=True)]))

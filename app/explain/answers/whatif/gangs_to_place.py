@@ -1,4 +1,4 @@
-"""Gangs that need a place: those that must move, and those that wait."""
+"""Gangs that must be placed: those that must move, and pending ones."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
@@ -20,32 +20,27 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The most pods without a gang that are looked at.
-
-Of more that must move, or that wait, the first are looked at: each takes as long as a gang.
-"""
+"""The most pods without a gang that are examined, because each takes as much time as a gang."""
 
 
 Look = Callable[[Ref, Iterable[Gang]], None]
-"""Is told of each workload and its gangs."""
+"""A function that gets each workload with its gangs."""
 
 
 class Seeker(Value, dict=True):
-    """A gang that needs a place.
-
-    `workload` is the PodCliqueSet, PodGroup or Pod that people know. `lost` are its pods that must
-    leave their nodes, none if it only waits.
-    """
+    """A gang that must be placed."""
 
     gang: Gang
     workload: Ref
+    """The PodCliqueSet, PodGroup or Pod that people know it by."""
     lost: frozenset[Key] = frozenset()
+    """Its pods that must leave their nodes; none for a pending gang."""
 
     @property
     def rank(self) -> tuple[float, int, float, Ref]:
-        """Its place in KAI's line; what is in none comes after it, by priority and age.
+        """Its sort key: the position in KAI's order. Gangs without one follow by priority and age.
 
-        What must move is ordered by priority and age too.
+        Gangs that must move are sorted by priority and age.
         """
         gang = self.gang
         turn = line_of(gang.index).get(gang.ref)
@@ -69,9 +64,10 @@ def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
 
 
 def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
-    """Yield all gangs, each with its workload, of which `look` is told.
+    """Yield all gangs with their workloads, and call `look` for each workload.
 
-    Pods without a gang count if they ask for a device, as others hardly take room from gangs.
+    Pods without a gang count only if they request a device, because others hardly take room from
+    gangs.
     """
     for workload in workloads(index):
         gangs = gangs_of(index, workload)
@@ -84,20 +80,18 @@ def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
 
 
 def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[Seeker]:
-    """Return the gangs of some workloads that wait, in their order."""
+    """Return the pending gangs of some workloads, in KAI's order."""
     pairs = ((gang, ref) for ref in workloads for gang in gangs_of(index, ref))
     seekers = (Seeker(gang, ref) for gang, ref in pairs if gang.waits)
     return sorted(seekers, key=lambda seeker: seeker.rank)
 
 
 class Line(Value):
-    """Gangs in their order, with the first of the pods without a gang.
-
-    `cut` is how many pods without a gang are left out.
-    """
+    """Gangs in KAI's order, with the first of the pods without a gang."""
 
     seekers: tuple[Seeker, ...]
     cut: int
+    """The number of pods without a gang that are left out."""
 
 
 def _limited(seekers: Iterable[Seeker]) -> Line:
@@ -109,7 +103,7 @@ def _limited(seekers: Iterable[Seeker]) -> Line:
 
 
 def is_alone(index: Index, pod: Pod) -> bool:
-    """Return whether a pod that lives belongs to no gang that is known."""
+    """Return whether a pod is alive and belongs to no known gang."""
     if not pod.is_alive:
         return False
     namespace = pod.namespace
@@ -118,10 +112,10 @@ def is_alone(index: Index, pod: Pod) -> bool:
 
 
 def seekers_of(index: Index, supposed: Supposed, look: Look) -> tuple[Line, Line]:
-    """Return the gangs of pods that must move, and those that wait, in their order.
+    """Return the gangs that must move, and the pending gangs, each in order.
 
-    Those of sets that would be made wait too. `look` is called with each workload and its gangs,
-    because making them once more would take long.
+    Gangs of PodCliqueSets that would be created are pending. `look` is called with each workload
+    and its gangs, because making the gangs again would take long.
     """
     made = set(map(set_ref, supposed.made))
     moving = []
