@@ -189,7 +189,7 @@ class RoomSearch(Value):
 
     answer: RoomAnswer
     wider: RoomAnswer | None
-    """The answer for the next wider level with enough room, None if there is or needs to be none."""
+    """The answer for the next wider level with enough room, None if there is none."""
     largest: int
     """The GPUs of the node that has most, in thousandths."""
     pools: tuple[str, ...]
@@ -234,7 +234,7 @@ def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept:
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
-    """Return the answer for the next wider level with room for all pods, None as in `RoomSearch.wider`."""
+    """Return the answer for the next wider level with room for all pods; None if not needed."""
     levels = () if answer.enough else topology.wider(asked.key)
     answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
     return next((wider for wider in answers if wider.enough), None)

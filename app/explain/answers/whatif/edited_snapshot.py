@@ -74,7 +74,7 @@ def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> S
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
-    """Return the facts as if these pods were pending, and claims that only they use not allocated."""
+    """Return the facts as if these pods were pending, without allocations for them alone."""
     if not pods:
         return facts
     waiting = tuple(
