@@ -15,6 +15,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.selectors import Requirement
 from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
+from tests.explain.table.row import part_of
 
 JOB = Ref("Job", "research", "sweep")
 ONE = replace(nodes()[0], name="n-1")
@@ -40,6 +41,10 @@ WAITING = Pod(
     said_at=NOW - 60,
     created=NOW - 900,
 )
+
+
+def queue(name: str, quota: int) -> Queue:
+    return Queue(name, parent="root", quota=quota, limit=None)
 
 
 def remedy(holder: Pod, *, on: tuple[Node, ...] = (ONE,), waiting: Pod = WAITING) -> str:
@@ -73,13 +78,24 @@ def test_the_remedy_depends_on_whether_the_pod_ends(changes: dict[str, Any], say
 
 
 def test_pods_that_reserve_a_shared_gpu_are_not_waited_for() -> None:
-    reserves = replace(
-        HOLDER, namespace="kai-resource-reservation", name="gpu-reservation", reserves=True
+    """The only GPU of a node is shared: half of it is used, and a pod asks for more than half."""
+    small = replace(ONE, allocatable={**ONE.allocatable, "nvidia.com/gpu": 1000})
+    half = replace(HOLDER, shape=part_of(0.5), gpu_groups=("g",), group="pg-half", controller=None)
+    reserves = replace(HOLDER, name="reserves-g", uid="r", shape=shape(1), reserves=True)
+    asks = replace(WAITING, shape=part_of(0.8), scheduler="kai-scheduler", group="pg-late")
+    own = KaiPodGroup(NAMESPACE, "pg-late", queue="a", minimum=1)
+    facts = Snapshot(
+        pods=(half, reserves, asks),
+        pod_groups=(own, KaiPodGroup("research", "pg-half", queue="a", minimum=1)),
+        queues=(queue("a", 4000), Queue("root", quota=None, limit=None)),
+        nodes=(small,),
+        now=NOW,
     )
-    facts = Snapshot(pods=(HOLDER, reserves, WAITING), nodes=(ONE,), now=NOW)
-    answer = explain(Index(facts), WAITING.ref)
+    answer = explain(Index(facts), asks.ref)
     assert answer
-    assert all("gpu-reservation" not in reason.remedy for reason in answer.reasons)
+    [found] = [reason.remedy for reason in answer.reasons if reason.id == "NoDomainFits"]
+    assert "Wait until PodGroup research/pg-half" in found
+    assert "sweep" not in found
 
 
 def test_a_selector_without_which_pods_fit_is_named() -> None:
@@ -89,10 +105,6 @@ def test_a_selector_without_which_pods_fit_is_named() -> None:
     words = "If the pods may run elsewhere, remove the selector tier=gold: they would fit now"
     assert words in remedy(HOLDER, on=(gold, free), waiting=replace(WAITING, shape=pinned))
     assert words not in remedy(HOLDER, on=(gold,), waiting=replace(WAITING, shape=pinned))
-
-
-def queue(name: str, quota: int) -> Queue:
-    return Queue(name, parent="root", quota=quota, limit=None)
 
 
 def test_nobody_is_waited_for_whom_kai_evicts_at_once() -> None:

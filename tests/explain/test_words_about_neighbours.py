@@ -136,3 +136,13 @@ def test_the_daemons_of_a_domain_are_quoted() -> None:
     words = about_daemon(crashes)
     assert "Container imex is in CrashLoopBackOff (3 restarts, exit code 1)" in words
     assert "kubectl logs -n nvidia daemon-0" in words
+
+
+def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words() -> None:
+    pod = replace(POD, node="gpu-00", bound=NOW - 600, waiting=("ImagePullBackOff",))
+    cause = replace(warned(pod.ref, "Failed to pull image x:1", "kubelet", pod.uid), time=NOW - 90)
+    repeated = warned(pod.ref, "Error: ImagePullBackOff", "kubelet", pod.uid)
+    [reason] = asked(pod, events=(cause, repeated)).reasons
+    assert reason.text.startswith("kubelet says: Failed to pull image x:1 (90 seconds ago)")
+    [reason] = asked(pod, events=(repeated,)).reasons
+    assert reason.text.startswith("kubelet says: Error: ImagePullBackOff (60 seconds ago)")
