@@ -44,8 +44,9 @@ SUBGROUP = "kai.scheduler/subgroup-name"
 KAI_RESERVATION = "kai-resource-reservation"
 """The label `app` of KAI's pods that stand for a shared GPU."""
 
-KAI_SCALE_ADJUST = "kai-scale-adjust"
-"""The label `app` of KAI's pods that have a cluster autoscaler add nodes."""
+SHARING_POD = "shared-gpu-pod-name"
+SHARING_NAMESPACE = "shared-gpu-pod-namespace"
+"""The labels with which KAI's scaling pods name the pod for which an autoscaler adds a node."""
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"

@@ -11,7 +11,7 @@ from app.facts.identity import Ref
 from app.facts.labels import SET_SELECTORS
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
-from app.objects.resource import NODE, POD, Resource
+from app.objects.resource import EVENT, NODE, POD, Resource
 from app.stores.listed import Reading
 
 TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
@@ -69,6 +69,8 @@ async def read_namespace(
     later = {*_OF_CLAIMS, *_OF_VOLUMES, *_OF_KUEUE}
     await read(resource for resource in reading.rows if resource not in later)
     await read(_needed(reading, namespace, asked))
+    for elsewhere in sorted(_of_helpers(reading, namespace)):
+        await reading.list(EVENT, elsewhere)
     if not room:
         reading.skip(ROOM)
 
@@ -96,6 +98,19 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
         await reading.list(kinds.POD_CLIQUE, pcs.namespace, selector=selector.format(pcs.name))
         if reading.of("cliques"):
             return
+
+
+def _of_helpers(reading: Reading, namespace: str) -> set[str]:
+    """Return the other namespaces with KAI's scaling pods, whose events tell about these pods.
+
+    An event of an autoscaler about one counts for all pods that share GPUs.
+    """
+    pods = reading.of("pods")
+    if not namespace or not any(
+        pod.shape.part and not pod.node and pod.namespace == namespace for pod in pods
+    ):
+        return set()
+    return {pod.namespace for pod in pods if pod.scales_for is not None} - {namespace}
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:

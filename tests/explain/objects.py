@@ -759,6 +759,8 @@ def pod(fact: Pod) -> Object:
         status["conditions"] = [scheduled]
     marks = {"kai.scheduler/subgroup-name": fact.subgroup} if fact.subgroup else {}
     marks |= {"app": "kai-resource-reservation"} if fact.reserves else {}
+    if fact.scales_for:
+        marks["shared-gpu-pod-namespace"], marks["shared-gpu-pod-name"] = fact.scales_for
     marks |= {"kai.scheduler/background": "true"} if fact.background else {}
     marks |= {"kueue.x-k8s.io/managed": "true"} if fact.queued else {}
     for group in fact.gpu_groups:
@@ -859,7 +861,7 @@ def cluster_queue(fact: ClusterQueue) -> Object:
 
 
 def event(number: int, fact: Event) -> Object:
-    """Return the event in the namespace of all tables."""
+    """Return the event in the namespace of its object."""
     about = {
         "kind": fact.about.kind or "Pod",
         "namespace": fact.about.namespace or "inference",
@@ -879,4 +881,5 @@ def event(number: int, fact: Event) -> Object:
         "reportingInstance": "kai-0",
         "type": "Warning" if fact.warns else "Normal",
     }
-    return made("events.k8s.io/v1", "Event", "inference", f"event-{number}", **fields, **more)
+    namespace = str(about["namespace"])
+    return made("events.k8s.io/v1", "Event", namespace, f"event-{number}", **fields, **more)

@@ -216,7 +216,7 @@ async def staged(
         await server.start()
         namespaces = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n}}
-            for n in (fleet.NAMESPACE, "research")
+            for n in (fleet.NAMESPACE, "research", "kai-scale-adjust")
         ]
         await server.apply(
             [*namespaces, *([BINDINGS] if dialect == "today" and crds is None else [])]

@@ -85,6 +85,8 @@ def _waits_alone(index: Index, pod: Pod) -> bool:
     """Return whether a pod with GPUs has no node and belongs to no other workload of the list."""
     if pod.node or not pod.is_alive or (pod.namespace, pod.place.pcs) in index.sets:
         return False
+    if pod.is_helper:
+        return False
     has_gpus = any(is_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
     return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
 

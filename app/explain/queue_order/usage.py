@@ -91,7 +91,7 @@ def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -
         maps[id(node.allocatable)] = node.allocatable
         kinds[id(node.allocatable)] += 1
         for pod in index.pods_on.get(node.name, ()):
-            if pod.scheduler not in schedulers and not pod.reserves:
+            if pod.scheduler not in schedulers and not pod.is_helper:
                 total = added(total, quantities_of_pod(pod.shape), -1)
 
     for kind, count in kinds.items():

@@ -7,6 +7,8 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
 from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain
+from app.explain.reasons.scaling import autoscaler_speaks
+from app.explain.state.amounts import gpus_of
 from app.explain.state.gpu_sharing import without_shares
 from app.facts.kubernetes.gpu_sharing import (
     FRACTION_DEVICES,
@@ -32,6 +34,8 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
     obstacle = obstacle_of(gang)
     if not obstacle or Cause.GPU_MEMORY_UNKNOWN not in obstacle.causes:
         return
+    if autoscaler_speaks(gang) and not any(gpus_of(node.allocatable) for node in obstacle.nodes):
+        return  # the nodes that have it are still to be added
     text = (
         f"No node has the label {MEMORY_LABEL}, from which KAI reads the memory of GPUs, so KAI"
         " cannot place pods that request gpu-memory"

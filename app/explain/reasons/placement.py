@@ -37,6 +37,7 @@ from app.explain.reasons.reason import (
     plain,
     pods_of,
 )
+from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
 from app.explain.state.amounts import gpus_of, is_device, is_gpu
 from app.explain.state.domains import shared_depth
 from app.facts.kubernetes.node import Node
@@ -60,10 +61,12 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 def never_fits(gang: Gang) -> Reasons:
     """No domain is large enough, even if it were empty."""
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.TOO_LARGE not in obstacle.causes:
+    if not obstacle or Cause.TOO_LARGE not in obstacle.causes or nodes_are_added(gang):
         return
 
     short = obstacle.lacking
+    if autoscaler_speaks(gang) and _is_offered_nowhere(obstacle, short):
+        return  # its node groups are empty, and it says why they stay so
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
     yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
@@ -206,6 +209,12 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
 def _sized(name: str, ask: int) -> str:
     """`8 GPUs`, or of a device that is not a whole GPU, `1 nvidia.com/mig-1g.5gb`."""
     return f"{plain(ask)} {name}" if is_device(name) and "/" in name else amount(name, ask)
+
+
+def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
+    """Return whether pods request a device that no node has."""
+    asked = {name for shape, _ in demand.shapes for name, _ in shape.requests if is_device(name)}
+    return any(not any(node.allocatable.get(name) for node in obstacle.nodes) for name in asked)
 
 
 _OF_GPUS = "nvidia.com/gpu."

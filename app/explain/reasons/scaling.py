@@ -2,10 +2,12 @@
 
 Sources: `processors/status/eventing_scale_up_processor.go` of Cluster Autoscaler (16c271a3), and
 `pkg/controllers/provisioning/scheduling/events.go` of Karpenter (22664681). Only Google's
-autoscaler writes FailedScaleUp.
+autoscaler writes FailedScaleUp. An autoscaler sees no request in a pod that shares GPUs, so KAI's
+node-scale-adjuster makes a scaling pod that asks for whole GPUs (`pkg/nodescaleadjuster` of KAI at
+d5bc503a); what is said of it counts for the pods that share GPUs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.gates import refs
@@ -22,7 +24,10 @@ _LATE = 900.0
 
 
 def nodes_coming(gang: Gang) -> Reasons:
-    """The newest message of an autoscaler says that it adds nodes for pods."""
+    """The newest message of an autoscaler says that it adds nodes for pods.
+
+    Or KAI has asked for a node with a scaling pod, and no autoscaler has said anything.
+    """
     told = _told(gang, _COMING)
     times = [event.time for _, event in told if event.time is not None]
     age = gang.facts.now - min(times) if times and gang.facts.now else 0.0
@@ -37,9 +42,35 @@ def nodes_coming(gang: Gang) -> Reasons:
         )
         who = "platform"
 
-    for evidence, objects in _shown(told):
-        text = f"Nodes {coming}: {evidence.value}"
+    for evidence, objects in _shown(gang, told):
+        text = f"Nodes {coming}: {evidence.value}{_about_helper(evidence.object, objects)}"
         yield about(evidence, "NodesComing", text, remedy, who, objects=objects)
+    if not told:
+        yield from _unanswered(gang)
+
+
+def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
+    """Return that a message is about a scaling pod of KAI; "" if it is about one of the pods."""
+    return "" if ref in objects else f" (said of {ref.namespace}/{ref.name}, KAI's scaling pod)"
+
+
+def _unanswered(gang: Gang) -> Reasons:
+    """Yield a note if KAI has asked for a node, and no autoscaler has said anything about it."""
+    asking = [pod for pod in _scaling_pods(gang) if not pod.node and pod.is_alive]
+    if not asking or any(_latest(gang, pod) for pod in (*gang.waiting, *asking)):
+        return
+    first = min(asking, key=lambda pod: pod.created or 0.0)
+    since = ""
+    if first.created is not None and gang.facts.now:
+        since = f" for {ago(gang.facts.now - first.created)}"
+    text = (
+        f"KAI asks for a node{since} with its scaling pod {first.namespace}/{first.name}, and no"
+        " autoscaler has answered"
+    )
+    remedy = "Ask the platform team whether a cluster autoscaler runs and reads that pod"
+    evidence = Evidence(first.ref, "status.phase", first.phase)
+    objects = refs(pod for pod in gang.waiting if pod.shape.part)
+    yield about(evidence, "NodesComing", text, remedy, "platform", objects=objects, severity="note")
 
 
 def no_node_group_helps(gang: Gang) -> Reasons:
@@ -48,22 +79,54 @@ def no_node_group_helps(gang: Gang) -> Reasons:
         "Request what a node group offers, or ask the platform team for another node group or a"
         " higher maximum"
     )
-    for evidence, objects in _shown(_told(gang, _HELPLESS)):
-        text = f"No node group can help {counted(objects, 'pod')}: {evidence.value}"
+    for evidence, objects in _shown(gang, _told(gang, _HELPLESS)):
+        said = f"{evidence.value}{_about_helper(evidence.object, objects)}"
+        text = f"No node group can help {counted(objects, 'pod')}: {said}"
         yield about(evidence, "NoNodeGroupHelps", text, remedy, "platform", objects=objects)
 
 
+def nodes_are_added(gang: Gang) -> bool:
+    """Return whether an autoscaler has said that it adds nodes for pods."""
+    return bool(_told(gang, _COMING))
+
+
+def autoscaler_speaks(gang: Gang) -> bool:
+    """Return whether an autoscaler has said something about pods, so that nodes may be added."""
+    return any(_latest(gang, pod) for pod in (*gang.waiting, *_scaling_pods(gang)))
+
+
+def _latest(gang: Gang, pod: Pod) -> Event | None:
+    return next(filter(is_of_autoscaler, gang.index.events.get(pod.uid, ())), None)
+
+
+def _scaling_pods(gang: Gang) -> list[Pod]:
+    """Return the pods with which KAI asks for nodes for pending pods that share GPUs.
+
+    One of another pod counts too: KAI makes no more of them than the pods need GPUs together
+    (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
+    """
+    sharing = {pod.key for pod in gang.waiting if pod.shape.part}
+    if not sharing:
+        return []
+    scaling = gang.index.scaling_pods
+    return [pod for pod in scaling if pod.scales_for in sharing] or list(scaling)
+
+
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
-    """Return pending pods whose newest event of an autoscaler has one of these reasons."""
-    latest = (
-        (pod, next(filter(is_of_autoscaler, gang.index.events.get(pod.uid, ())), None))
-        for pod in gang.waiting
-    )
-    return [(pod, event) for pod, event in latest if event and event.reason in reasons]
+    """Return pending pods whose newest event of an autoscaler has one of these reasons.
+
+    Scaling pods of KAI stand for the pods that share GPUs: an autoscaler ignores these themselves.
+    """
+    latest = ((pod, _latest(gang, pod)) for pod in (*gang.waiting, *_scaling_pods(gang)))
+    told = [(pod, event) for pod, event in latest if event and event.reason in reasons]
+    return sorted(told, key=lambda each: -(each[1].time or 0.0))
 
 
-def _shown(told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
-    """Yield the message of the first event, and all pods; nothing if there are none."""
+def _shown(gang: Gang, told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
+    """Yield the newest message, and all pods that it is about; nothing if there are none."""
     for pod, event in told[:1]:
         words = " ".join(event.message.split())
-        yield Evidence(pod.ref, f"event {event.reason}", words), refs(pod for pod, _ in told)
+        pods = {each for each, _ in told if not each.is_helper}
+        if len(pods) < len(told):
+            pods |= {each for each in gang.waiting if each.shape.part}
+        yield Evidence(pod.ref, f"event {event.reason}", words), refs(pods)

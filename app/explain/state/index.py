@@ -204,6 +204,11 @@ class Index(Belongings):
         """The GPUs of each node that claims are allocated."""
         return taken_gpus(self.facts.claims, self.slices)
 
+    @cached_property
+    def scaling_pods(self) -> Sequence[Pod]:
+        """The pods with which KAI asks autoscalers for nodes, for pods that share GPUs."""
+        return [pod for pod in self.facts.pods if pod.scales_for is not None]
+
     @property
     def terminating(self) -> Sequence[Pod]:
         """The pods on nodes that KAI expects to terminate, so that it counts their room as free."""

@@ -36,6 +36,8 @@ from app.facts.labels import (
     KAI_RESERVATION,
     MNNVL_ENABLED,
     POD_GROUP_NAME,
+    SHARING_NAMESPACE,
+    SHARING_POD,
     SKIP_PODGROUPER,
     SUBGROUP,
 )
@@ -264,6 +266,14 @@ class Pod(Namespaced):
     """Why the whole pod has failed, in the kubelet's words, such as `OutOfcpu: ...`."""
     other_group: str = ""
     """The PodGroup that it names for a scheduler other than KAI, such as Volcano."""
+    scales_for: tuple[str, str] | None = None
+    """The namespace and name of the pod that shares GPUs for which KAI made it, so that an
+    autoscaler adds a node. KAI's node-scale-adjuster deletes it once that pod is placed."""
+
+    @property
+    def is_helper(self) -> bool:
+        """Whether KAI made it for other pods, so that it is no workload."""
+        return self.reserves or self.scales_for is not None
 
     @property
     def finished(self) -> bool:
@@ -339,7 +349,14 @@ def read_pod(obj: JsonMap) -> Pod:
         stalled=_stalled(spec, status),
         failure=_failure(status),
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
+        scales_for=_scales_for(labels),
     )
+
+
+def _scales_for(labels: JsonMap) -> tuple[str, str] | None:
+    """Return the pod that a scaling pod of KAI names: `pkg/nodescaleadjuster/scaler` of KAI."""
+    name = text_at(labels, SHARING_POD)
+    return (text_at(labels, SHARING_NAMESPACE), name) if name else None
 
 
 def _unit_owner(pod: JsonMap, namespace: str) -> Ref:

@@ -1,8 +1,12 @@
 """What autoscalers say of pods that wait."""
 
+from typing import Any
+
+from msgspec.structs import replace
+
 from app.facts.kubernetes.event import Event
-from tests.explain.fleet import NOW, WORKERS, fill, pods
-from tests.explain.table.row import Changes, Row
+from tests.explain.fleet import NOW, RACKS, WORKERS, fill, occupant, pods
+from tests.explain.table.row import Changes, Row, part_of
 
 CLUSTER = "cluster-autoscaler"
 TRIGGERED = "pod triggered scale-up: [{gpu-pool 4->8 (max: 16)}]"
@@ -23,7 +27,65 @@ def said(*events: tuple[str, str, float], source: str = CLUSTER, pod: int = 0) -
     }
 
 
+def scaling(*events: tuple[str, str, float], **changes: Any) -> Changes:
+    """The workers share GPUs, and KAI asks for a node for one of them with a scaling pod."""
+    asks = occupant(
+        "",
+        gpus=1,
+        namespace="kai-scale-adjust",
+        name="inference-w",
+        uid="uid-scaling",
+        phase="Pending",
+        group="",
+        scheduler="default-scheduler",
+        scales_for=("inference", f"{WORKERS}-0"),
+        created=NOW - 180,
+    )
+    sharing = tuple(
+        replace(each, shape=part_of(0.5)) if each.place.clique == WORKERS else each
+        for each in pods()
+    )
+    return {
+        "pods": (*sharing, replace(asks, **changes), *fill(*RACKS)),
+        "events": tuple(
+            Event(asks.uid, reason, message, NOW - 60 * minutes, CLUSTER, asks.ref)
+            for reason, message, minutes in events
+        ),
+    }
+
+
+OF_HELPER = "(said of kai-scale-adjust/inference-w, KAI's scaling pod)"
 SCALING = (
+    Row(
+        "NodesComing",
+        "an autoscaler adds a node for KAI's scaling pod",
+        scaling(("TriggeredScaleUp", TRIGGERED, 4)),
+        f"Nodes have been on their way for 4 minutes: {TRIGGERED} {OF_HELPER}",
+        "wait",
+        scaling(("TriggeredScaleUp", TRIGGERED, 4), ("NotTriggerScaleUp", NOT, 2)),
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NoNodeGroupHelps",
+        "no node group helps KAI's scaling pod, made for another workload's pod",
+        scaling(("NotTriggerScaleUp", NOT, 2), scales_for=("research", "other")),
+        f"No node group can help 3 pods: {NOT} {OF_HELPER}",
+        "platform",
+        {
+            **scaling(("NotTriggerScaleUp", NOT, 2)),
+            "pods": (*pods(), *scaling()["pods"][4:]),
+        },
+        also=("NoDomainFits",),
+    ),
+    Row(
+        "NodesComing",
+        "no autoscaler answers KAI's scaling pod",
+        scaling(),
+        "KAI asks for a node for 3 minutes with its scaling pod kai-scale-adjust/inference-w, and no autoscaler has answered",
+        "platform",
+        scaling(node="gpu-00"),
+        also=("NoDomainFits",),
+    ),
     Row(
         "NodesComing",
         "Cluster Autoscaler adds nodes, after it had not",

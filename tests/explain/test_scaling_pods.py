@@ -1,0 +1,62 @@
+"""KAI's pods that ask autoscalers for nodes, and reserve GPUs, are no workloads of their own."""
+
+import pytest
+from msgspec.structs import replace
+
+from app.explain.answers.pending import waiting_alone
+from app.explain.state.index import Index
+from app.facts.kubernetes.gpu_sharing import GpuPart
+from app.facts.kubernetes.pod import Shape
+from tests.explain.fleet import NOW, answer, facts, nodes, pods, shape
+from tests.explain.table.row import Changes, part_of
+from tests.explain.table.scaling import NOT, TRIGGERED, scaling
+
+MEMORY = Shape(shape(0).requests, part=GpuPart(0.0, 4096))
+
+
+def without_gpus(asks: Shape, *said: tuple[str, str, float]) -> Changes:
+    """All pods share GPUs, and no node has any: the node groups of GPUs are empty."""
+    changes = scaling(*said)
+    has = {"cpu": 64_000, "memory": 1024 * 2**30 * 1000, "pods": 110_000}
+    return {
+        **changes,
+        "pods": (*pods(shape=asks), changes["pods"][4]),
+        "nodes": tuple(replace(node, allocatable=has) for node in nodes()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("event", "ids"),
+    [
+        pytest.param(("TriggeredScaleUp", TRIGGERED, 1), ["NodesComing"], id="a node comes"),
+        pytest.param(("NotTriggerScaleUp", NOT, 1), ["NoNodeGroupHelps"], id="no node comes"),
+    ],
+)
+@pytest.mark.parametrize("asks", [part_of(0.5), MEMORY], ids=["fraction", "memory"])
+def test_empty_node_groups_are_no_fault_of_the_device_plugin(
+    asks: Shape, event: tuple[str, str, float], ids: list[str]
+) -> None:
+    reasons = answer(facts(**without_gpus(asks, event))).reasons
+    assert [reason.id for reason in reasons] == ids
+
+
+@pytest.mark.parametrize(
+    ("asks", "id"), [(part_of(0.5), "NeverFits"), (MEMORY, "GpuMemoryUnknown")]
+)
+def test_without_an_autoscaler_the_missing_devices_are_the_reason(asks: Shape, id: str) -> None:
+    reasons = answer(facts(**without_gpus(asks))).reasons
+    assert [each.id for each in reasons if each.severity == "problem"] == [id]
+
+
+def test_the_newest_words_decide_whether_a_node_comes() -> None:
+    said = ("TriggeredScaleUp", TRIGGERED, 9), ("NotTriggerScaleUp", NOT, 2)
+    ids = {reason.id for reason in answer(facts(**scaling(*said))).reasons}
+    assert ids & {"NodesComing", "NoNodeGroupHelps"} == {"NoNodeGroupHelps"}
+
+
+def test_helpers_of_kai_are_no_pending_workloads() -> None:
+    asks = scaling()["pods"][4]
+    reserves = replace(asks, name="reserves", scales_for=None, reserves=True)
+    plain = replace(asks, name="plain", scales_for=None)
+    index = Index(facts(pods=(asks, reserves, plain), now=NOW))
+    assert list(waiting_alone(index)) == [plain.ref]
