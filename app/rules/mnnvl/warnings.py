@@ -60,7 +60,8 @@ def preflight_warnings(
     warnings += _several(domains, narrowest, nodes, nvlink)
     for name, members in domains.items():
         warnings += _spread(name, members, narrowest, nodes)
-        warnings += _too_many(name, sum(pods for _, pods in members), nodes, nvlink)
+        number = sum(pods for _, pods in members)
+        warnings += _too_many(name, number, sum(map(_together, members)), nodes, nvlink)
     return warnings
 
 
@@ -128,7 +129,7 @@ def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
     """Yield warnings about a unit that fits into no domain, or that may share one with another."""
-    yield from _too_many(unit, size.pods, nodes, nvlink)
+    yield from _too_many(unit, size.pods, size.pods, nodes, nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
         if nodes and not nodes.most_with_equal(key):
@@ -278,8 +279,20 @@ def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     )
 
 
-def _too_many(name: str, pods: int, nodes: Nodes, nvlink: NvlinkDomains) -> Iterator[str]:
-    """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free."""
+def _together(member: CountedClique) -> int:
+    """Return how many of the counted pods of a clique must start together."""
+    clique, pods = member
+    replicas = clique.group.min_available if clique.group and pods > clique.pods else 1
+    return clique.min_available * replicas
+
+
+def _too_many(
+    name: str, pods: int, together: int, nodes: Nodes, nvlink: NvlinkDomains
+) -> Iterator[str]:
+    """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free.
+
+    Nodes that are down matter to those pods that must start `together`.
+    """
     most = nvlink.size(nodes)
     source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"
     if pods > most:
@@ -287,10 +300,10 @@ def _too_many(name: str, pods: int, nodes: Nodes, nvlink: NvlinkDomains) -> Iter
             f"MNNVL of {name}: {pods} pods need {pods} nodes, one NVLink channel each, but an"
             f" NVLink domain {source} has {most}"
         )
-    elif pods > 1 and pods > most - nvlink.spare:
-        fit = max(most - nvlink.spare, 0)
+    elif pods > 1 and together > most - nvlink.spare:
         yield (
-            f"MNNVL of {name}: {pods} pods need {pods} of the {most} nodes of an NVLink domain"
-            f" {source}: with {most - pods + 1} of them down, they cannot start. With"
-            f" mnnvl.spareNodes: {nvlink.spare}, at most {fit} pods fit"
+            f"MNNVL of {name}: {together} pods that must start together need {together} of the"
+            f" {most} nodes of an NVLink domain {source}: with {most - together + 1} of them down,"
+            f" they cannot start. With mnnvl.spareNodes: {nvlink.spare}, the most that fits is"
+            f" {max(most - nvlink.spare, 0)}"
         )

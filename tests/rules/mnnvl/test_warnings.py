@@ -221,16 +221,16 @@ RACK_OF_18 = [node(18, clique="a")]
             17,
             RACK_OF_18,
             NvlinkDomains(spare=2),
-            "17 pods need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
-            " down, they cannot start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            "17 pods that must start together need 17 of the 18 nodes of an NVLink domain in this cluster: with 2 of them"
+            " down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
             id="one is left",
         ),
         pytest.param(
             18,
             [],
             NvlinkDomains(spare=2),
-            "18 pods need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
-            " them down, they cannot start. With mnnvl.spareNodes: 2, at most 16 pods fit",
+            "18 pods that must start together need 18 of the 18 nodes of an NVLink domain (mnnvl.domainNodes): with 1 of"
+            " them down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
             id="nodes tell nothing",
         ),
         pytest.param(
@@ -261,3 +261,43 @@ def test_how_much_of_an_nvlink_domain_is_needed(
     template = read_template(pcs(clique("w", replicas=pods), enabled="true", scope="clique"))
     found = preflight_warnings(template, RACK, LEVELS, Nodes(nodes), nvlink)
     assert found == ([f'MNNVL of clique "w": {said}'] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("groups", "pods", "least", "said"),
+    [
+        pytest.param((), 18, 16, "", id="so many start together as fit"),
+        pytest.param(
+            (),
+            18,
+            17,
+            "17 pods that must start together need 17 of the 18 nodes of an NVLink domain"
+            " in this cluster: with 2 of them down, they cannot start. With mnnvl.spareNodes: 2, the"
+            " most that fits is 16",
+            id="more start together",
+        ),
+        pytest.param((2, 1), 9, 9, "", id="one replica of a group starts alone"),
+        pytest.param(
+            (2, 2),
+            9,
+            9,
+            "18 pods that must start together need 18 of the 18 nodes of an NVLink domain in this cluster: with 1 of them"
+            " down, they cannot start. With mnnvl.spareNodes: 2, the most that fits is 16",
+            id="both replicas of a group start together",
+        ),
+    ],
+)
+def test_nodes_that_are_down_matter_to_what_must_start_together(
+    groups: tuple[int, ...], pods: int, least: int, said: str
+) -> None:
+    worker = clique("w", replicas=pods)
+    worker["spec"]["minAvailable"] = least
+    found = [
+        {"name": "g", "cliqueNames": ["w"], "replicas": replicas, "minAvailable": minimum}
+        for replicas, minimum in [groups][: len(groups)]
+    ]
+    template = read_template(pcs(worker, groups=found, enabled="true"))
+    warnings = preflight_warnings(template, RACK, LEVELS, Nodes(RACK_OF_18), NvlinkDomains(spare=2))
+    assert [text for text in warnings if "spareNodes" in text] == (
+        [f"MNNVL of a replica of the PodCliqueSet: {said}"] if said else []
+    )
