@@ -9,9 +9,8 @@ import asyncio
 
 from app.base.value import Value
 from app.cluster.view import ClusterView
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.podgang import StoredGang
-from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import MnnvlResource, read_mnnvl_resource
 from app.facts.rows import CLAIMS, DOMAINS, GANGS
@@ -145,16 +144,25 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
-        ref = ObjectRef(POD_CLIQUE_SET, plan.owner_name, plan.namespace)
-        stored = await find(self._client, ref)
-        doubt = _doubt_about(plan, stored)
-        if doubt is not None:
-            return await self._leave_to_leader(plan, doubt)
-
+        """Create the missing resources if the stored set asks for them, else leave them."""
         # the cache may still have a deleted set of this name
-        assert stored is not None
-        plan = plan.owned_by(stored["metadata"]["uid"])
-        return await self._ensure_all(plan, dry_run=False)
+        name = plan.owner_name
+        stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
+        if stored is None:
+            return await self._leave_to_leader(
+                plan, f'PodCliqueSet "{name}", which would own them, does not exist'
+            )
+
+        pcs = read_pod_clique_set(stored)
+        if pcs.deleting:
+            doubt = f'PodCliqueSet "{name}", which would own them, is being deleted'
+        elif plan.owner_uid not in ("", pcs.uid):
+            doubt = _former_set(name)
+        elif not asks_for(pcs, plan):
+            doubt = f'the template of PodCliqueSet "{name}" does not ask for them'
+        else:
+            return await self._ensure_all(plan.owned_by(pcs.uid), dry_run=False)
+        return await self._leave_to_leader(plan, doubt)
 
     async def _leave_to_leader(self, plan: Plan, doubt: str) -> list[Object]:
         """Raise Unavailable with `doubt` if resources are missing, which the leader must create."""
@@ -305,23 +313,6 @@ async def read_current(
     if stored.managed:
         store.note(obj)
     return stored
-
-
-def _doubt_about(plan: Plan, stored: Object | None) -> str | None:
-    """Return why the `stored` set doesn't need the resources of `plan`, or None if it does."""
-    name = plan.owner_name
-    if stored is None:
-        return f'PodCliqueSet "{name}", which would own them, does not exist'
-
-    metadata = stored["metadata"]
-    if metadata.get("deletionTimestamp") is not None:
-        return f'PodCliqueSet "{name}", which would own them, is being deleted'
-    if plan.owner_uid not in ("", metadata.get("uid")):
-        return _former_set(name)
-    if not asks_for(read_template(stored), plan):
-        return f'the template of PodCliqueSet "{name}" does not ask for them'
-
-    return None
 
 
 def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:

@@ -18,6 +18,7 @@ from app.facts.grove.status import (
     read_last_errors,
 )
 from app.facts.identity import Namespaced, Place
+from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.objects.conditions import Condition, condition_of
 from app.objects.fields import FieldPath
@@ -91,6 +92,13 @@ class Clique(Value, Constrained):
     """What each of its pods asks for."""
     minimum: int = 1
     """Its minAvailable."""
+    mnnvl: MnnvlAnnotations = NO_ANNOTATIONS
+    """Its own annotations about MNNVL."""
+
+    @property
+    def has_gpus(self) -> bool:
+        """Whether its pods ask for GPUs or MIG devices."""
+        return any(is_gpu(name) for name, _ in self.requests)
 
 
 class ScalingGroup(Value, Constrained):
@@ -293,12 +301,12 @@ def _spec(obj: JsonMap) -> dict[str, Any]:
 
 def _read_group(item: JsonMap) -> ScalingGroup:
     return ScalingGroup(
-        item["name"],
-        tuple(texts_at(item, "cliqueNames")),
-        _constraint(item),
-        read_mnnvl(map_at(item, "annotations")),
-        int_of(item.get("replicas"), 1),
-        int_of(item.get("minAvailable"), 1),
+        name=item["name"],
+        cliques=tuple(texts_at(item, "cliqueNames")),
+        constraint=_constraint(item),
+        mnnvl=read_mnnvl(map_at(item, "annotations")),
+        replicas=int_of(item.get("replicas"), 1),
+        minimum=int_of(item.get("minAvailable"), 1),
     )
 
 
@@ -306,11 +314,12 @@ def _read_clique(item: JsonMap) -> Clique:
     spec = map_at(item, "spec")
     replicas = int_of(spec.get("replicas"), 1)
     return Clique(
-        item["name"],
-        replicas,
-        _constraint(item),
-        read_requests(map_at(spec, "podSpec")),
-        int_of(spec.get("minAvailable"), replicas),
+        name=item["name"],
+        replicas=replicas,
+        constraint=_constraint(item),
+        requests=read_requests(map_at(spec, "podSpec")),
+        minimum=int_of(spec.get("minAvailable"), replicas),
+        mnnvl=read_mnnvl(map_at(item, "annotations")),
     )
 
 

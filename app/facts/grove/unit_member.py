@@ -156,34 +156,42 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None 
     Equal namespaces and uids are one object, because there may be very many PodCliques.
     """
     metadata = map_of(obj.get("metadata"))
-    annotations = map_of(metadata.get("annotations"))
+    name = text_at(metadata, "name")
     labels = map_of(metadata.get("labels"))
+    annotations = map_of(metadata.get("annotations"))
+    references = maps_of(metadata.get("ownerReferences"))
     place = read_place(labels)
+    # "" if the set does not own the object directly, but through a scaling group
+    set_uid = ""
+    for reference in references:
+        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
+            set_uid = str(reference.get("uid") or "")
+            break
 
     findings: Findings = [
         wrong_type(_LABELS.key(key), labels[key], "a string")
         for key in PLACE_LABELS
         if not isinstance(labels.get(key, ""), str | None)
     ]
-    holder = obj
+    pod_spec = obj
     replicas = 1
     for field, path in at.steps:
         if field == "podSpec":
-            replicas = int_of(holder.get("replicas"), 1)
-        holder = walk_map(holder, field, path, findings)
-    containers = _containers(holder, at, findings)
-    walk_list(holder, "resourceClaims", at.path, findings)
-    claims = holder.get("resourceClaims")
+            replicas = int_of(pod_spec.get("replicas"), 1)
+        pod_spec = walk_map(pod_spec, field, path, findings)
+    containers = _containers(pod_spec, at, findings)
+    walk_list(pod_spec, "resourceClaims", at.path, findings)
+    claims = pod_spec.get("resourceClaims")
 
     return Carrier(
-        intern(namespace),
-        text_at(metadata, "name"),
-        place,
-        intern(_set_uid(metadata.get("ownerReferences"), place.pcs)),
-        metadata.get("deletionTimestamp") is not None,
-        read_mnnvl(annotations),
-        _foreign_group(group_in(annotations), claims),
-        owner,
+        namespace=intern(namespace),
+        name=name,
+        place=place,
+        owner_uid=intern(set_uid),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        annotations=read_mnnvl(annotations),
+        foreign_group=_foreign_group(group_in(annotations), claims),
+        named=owner,
         controller=None if owner is None else controller_of(obj),
         at=at,
         replicas=replicas,
@@ -225,17 +233,6 @@ def named(claims: Any, name: str) -> Entry | None:
         if claim.get("name") == name:
             return claim
     return None
-
-
-def _set_uid(references: Any, pcs: str) -> str:
-    """Return the uid of the PodCliqueSet `pcs`.
-
-    "" if it does not own the object directly, but through a scaling group.
-    """
-    for reference in maps_of(references):
-        if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == pcs:
-            return str(reference.get("uid") or "")
-    return ""
 
 
 def _foreign_group(group: str | None, claims: Any) -> str:

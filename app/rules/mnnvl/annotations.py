@@ -9,16 +9,15 @@ from collections.abc import Collection, Iterator
 
 from app.base.value import Value
 from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import CliqueTemplate, Template, owner_text
+from app.facts.grove.podcliqueset import Clique, PodCliqueSet
+from app.facts.grove.template import Template, owner_text
 from app.facts.grove.unit_member import Carrier, UnitMember
 from app.facts.identity import Place
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
+from app.facts.labels import MNNVL_ENABLED, MNNVL_GROUP, PCSG_REPLICA
 from app.objects.fields import FieldError, FieldPath, forbidden, quote
 from app.objects.names import is_index
 from app.rules.mnnvl.claim_holders import claimed
-from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
-from app.rules.mnnvl.unit import SCOPES
+from app.rules.mnnvl.plan import Plan, read_plan
 
 
 class CliqueFacts(Value):
@@ -110,8 +109,8 @@ def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
     )
 
 
-def asks_for(template: Template, plan: Plan) -> bool:
-    """Return whether a clique of `template` requests the resources of `plan`, with the same labels.
+def asks_for(pcs: PodCliqueSet, plan: Plan) -> bool:
+    """Return whether a clique of `pcs` requests the resources of `plan`, with the same labels.
 
     The review of a new PodClique proves nothing: it cannot be compared with a stored object, and
     anybody who reaches the port can send one. So the webhook creates only what the template of the
@@ -119,10 +118,10 @@ def asks_for(template: Template, plan: Plan) -> bool:
 
     The replicas of scaling groups are those of the template, which does not show a scale-out.
     """
-    if not is_index(plan.member.place.replica, template.replicas):
+    if not is_index(plan.member.place.replica, pcs.replicas):
         return False
 
-    asked = (_plan_of(clique, template, plan) for clique in template.cliques)
+    asked = (_plan_of(clique, pcs, plan) for clique in pcs.cliques)
     return any(_shape(plan) == _shape(other) for other in asked if other is not None)
 
 
@@ -130,15 +129,11 @@ def _shape(plan: Plan) -> tuple[object, ...]:
     return plan.scope, plan.base_name, plan.device_class, plan.labels
 
 
-def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | None:
+def _plan_of(clique: Clique, pcs: PodCliqueSet, plan: Plan) -> Plan | None:
     """Return the plan of `clique` in the replica of `plan`, or None if it requests no MNNVL."""
-    scope = next((scope for scope in SCOPES if scope == clique.scope), None)
-    if scope is None or clique.enabling is None or not clique.gpus:
-        return None
-
-    place = Place(template.name, plan.member.place.replica)
+    place = Place(pcs.name, plan.member.place.replica)
     base = f"{place.pcs}-{place.replica}"
-    group = clique.group
+    group = next((group for group in pcs.groups if clique.name in group.cliques), None)
     if group is not None:
         # the names of resources of a whole replica do not contain the scaling group's replica
         index = plan.labels.get(PCSG_REPLICA, "0")
@@ -147,6 +142,9 @@ def _plan_of(clique: CliqueTemplate, template: Template, plan: Plan) -> Plan | N
         place = Place(place.pcs, place.replica, group.name, index)
         base = f"{base}-{group.name}-{index}"
 
+    annotations = clique.mnnvl.over(pcs.mnnvl_at(place))
+    if not annotations.enables or not clique.has_gpus:
+        return None
     member = UnitMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner_uid)
-    device_class = clique.value_of(MNNVL_DEVICE_CLASS) or DEFAULT_DEVICE_CLASS
-    return Plan(member, scope, str(device_class))
+    asked, problems = read_plan(member, annotations)
+    return None if problems else asked

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.template import read_template
+from app.facts.grove.podcliqueset import read_pod_clique_set
 from app.rules.mnnvl.annotations import asks_for
 from app.rules.mnnvl.plan import Plan
 from tests.builders import Object, injection_into, labels, pod_clique, pod_spec
@@ -106,7 +106,7 @@ CASES: dict[str, tuple[Object, Plan]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_template_asks_for_this(name: str) -> None:
     obj, plan = CASES[name]
-    assert asks_for(read_template(obj), plan)
+    assert asks_for(read_pod_clique_set(obj), plan)
 
 
 MISSES: dict[str, tuple[Object, Plan]] = {
@@ -154,4 +154,4 @@ MISSES: dict[str, tuple[Object, Plan]] = {
 @pytest.mark.parametrize("name", MISSES)
 def test_the_template_does_not_ask_for_this(name: str) -> None:
     obj, plan = MISSES[name]
-    assert not asks_for(read_template(obj), plan)
+    assert not asks_for(read_pod_clique_set(obj), plan)
