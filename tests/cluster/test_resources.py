@@ -4,6 +4,7 @@ Tests `app/stores/stores.py`.
 """
 
 import asyncio
+import copy
 from typing import Any
 
 import pytest
@@ -116,6 +117,16 @@ async def test_what_the_stored_set_does_not_ask_for_is_left_to_the_leader(
     for cluster in (OfflineCluster([SET]), unseen(OfflineCluster(), SET)):
         with pytest.raises(Unavailable, match=why):
             await cluster.resources.ensure(forged, dry_run=False)
+        assert cluster.client.writes() == []
+
+
+async def test_a_set_that_is_being_deleted_gets_no_new_resources() -> None:
+    """Its cache may still have it as it was."""
+    leaving: Any = copy.deepcopy(SET)
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-28T10:00:00Z"
+    for cluster in (OfflineCluster([leaving]), unseen(OfflineCluster([SET]), leaving)):
+        with pytest.raises(Unavailable, match="is being deleted"):
+            await cluster.resources.ensure(plan(), dry_run=False)
         assert cluster.client.writes() == []
 
 
