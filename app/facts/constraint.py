@@ -4,12 +4,12 @@ from app.base.value import Value
 
 
 class SchedulerConstraint(Value):
-    """A constraint by node label keys, each "" if there is none."""
+    """A topology constraint by node label keys. A key is "" if the constraint does not set it."""
 
     required: str = ""
     preferred: str = ""
     levels: tuple[str, ...] | None = None
-    """The levels of the topology that it names, None if that is the one of the whole gang."""
+    """The levels of the topology that it names; None for the topology of the whole gang."""
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)

@@ -32,7 +32,7 @@ from app.facts.rows import MOST_OF_POD, Row
 from app.objects.resource import EVENT, NODE, POD
 
 MOST_OF_LARGE_GANGS = 2**18
-"""Bytes of JSON that explanations keep of a gang. It names each of its thousands of pods."""
+"""The most bytes of JSON that explanations keep of a large gang, which names thousands of pods."""
 
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)

@@ -17,11 +17,11 @@ Key = tuple[str, str]
 
 
 class Ref(Value, order=True):
-    """An object."""
+    """A reference to an object."""
 
     kind: str
     namespace: str
-    """"" for cluster-scoped kinds."""
+    """Its namespace, "" for cluster-scoped kinds."""
     name: str
 
     def __str__(self) -> str:
@@ -33,7 +33,7 @@ class Ref(Value, order=True):
 
 
 class Named:
-    """A fact about one object of its kind."""
+    """A fact that has the kind and the name of its object."""
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -45,13 +45,13 @@ class Named:
 
 
 class ClusterScoped(Value, Named):
-    """A fact about one object of a kind without namespaces."""
+    """A fact about a cluster-scoped object."""
 
     name: str = ""
 
 
 class Namespaced(Value, Named):
-    """A fact about one object of a kind that has namespaces."""
+    """A fact about a namespaced object."""
 
     namespace: str = ""
     name: str = ""
@@ -62,7 +62,7 @@ class Namespaced(Value, Named):
 
 
 def interned(value: Any) -> str:
-    """Return the text `value` as one object for equal texts, "" if it is no text."""
+    """Return the text `value`, as one object for equal texts; "" if it is not a text."""
     return intern(text_of(value))
 
 
@@ -80,10 +80,7 @@ def read_name(obj: JsonMap) -> str:
 
 
 class Place(Value):
-    """The part of a PodCliqueSet that an object belongs to, from its labels.
-
-    A value is "" if its label is missing.
-    """
+    """The part of a PodCliqueSet that an object belongs to, by its labels ("" if missing)."""
 
     pcs: str = ""
     """The name of the PodCliqueSet."""
@@ -98,13 +95,13 @@ class Place(Value):
     clique: str = ""
     """The full name of its PodClique."""
     base_podgang: str = ""
-    """The PodGang that its own one waits for."""
+    """The PodGang that must be scheduled before its own PodGang."""
     unit: str = ""
-    """The unit of NVLink of an object that is part of no PodCliqueSet."""
+    """The NVLink unit of an object that belongs to no PodCliqueSet."""
 
     @property
     def of_replica(self) -> tuple[str, str, str, str]:
-        """The values that say which replica of the set or of a scaling group it is."""
+        """The values that identify the replica of the set or of a scaling group."""
         return self.pcs, self.replica, self.group, self.group_replica
 
     @property
@@ -134,7 +131,7 @@ PLACE_LABELS = (
 
 
 def read_place(of: JsonMap) -> Place:
-    """Return the place that the labels `of` an object tell.
+    """Return the place that the labels `of` an object name.
 
     Objects that are read one after the other share equal results, because there may be very many.
     """
@@ -147,9 +144,9 @@ def read_place(of: JsonMap) -> Place:
 
 @lru_cache(maxsize=256)
 def _shared_place(values: tuple[Any, ...]) -> Place:
-    """Return the place for some values. Raise TypeError for a text that no label has.
+    """Return the place for some values. Raise TypeError for a text that is too long for a label.
 
-    Anybody may send a review with megabytes in its labels, and none of them should be kept.
+    Anybody may send a review with megabytes of labels, which must not stay in this cache.
     """
     if max(map(len, filter(None, values)), default=0) > MAX_LABEL:
         raise TypeError

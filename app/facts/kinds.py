@@ -22,7 +22,7 @@ SCHEDULING_SHARD = Resource("kai.scheduler", "schedulingshards", "SchedulingShar
 POD_GROUP = Resource("scheduling.run.ai", "podgroups", "PodGroup", True, ("v2alpha2",))
 QUEUE = Resource("scheduling.run.ai", "queues", "Queue", False, ("v2",))
 QUEUE_NAMES = Resource("grove-admission.grove.io", "queuenames", "QueueNames", False)
-"""Our own: the names of all Queues in one object, which policies of API servers read."""
+"""Our own resource: one object with the names of all Queues, which admission policies read."""
 
 COMPUTE_DOMAIN = Resource(
     "resource.nvidia.com", "computedomains", "ComputeDomain", True, ("v1beta1",)
@@ -96,10 +96,7 @@ _GROVE = (
 _SCHEDULING = (KAI_TOPOLOGY, POD_GROUP, COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD, K8S_POD_GROUP)
 
 NEIGHBOURS: tuple[Resource, ...] = (*_GROVE, *_SCHEDULING)
-"""The APIs of the systems that this product runs beside.
-
-Each of them may be missing from a cluster.
-"""
+"""The APIs of the systems that this product works with. Each may be missing from a cluster."""
 
 ALL: tuple[Resource, ...] = (
     *OF_KUBERNETES,

@@ -1,9 +1,9 @@
-"""The labels and annotations of Grove, of KAI and of this product that several files know.
+"""Labels and annotations of Grove, KAI and this product that several files use.
 
-Any other one stands in the file that uses it. No key is written twice.
+A key that only one file uses is defined there. No key is defined twice.
 
-There are two vocabularies: that of Grove's designs, and `GROVE_*`, which Grove's
-operator writes. Both are read, and the first is written. Sources: `rules/README.md`,
+There are two vocabularies: the one of Grove's designs, and `GROVE_*`, which Grove's operator
+writes. We read both, and write the first. Sources: `rules/README.md`,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
 """
 
@@ -15,7 +15,7 @@ CLIQUE_NAME = "grove.io/clique-name"
 PODGANG = "grove.io/podgang"
 BASE_PODGANG = "grove.io/base-podgang"
 POD_GANG_ROLE = "grove.io/podgang-role"
-"""The label of a PodGang of a release of Grove that names PodGangs after epochs."""
+"""The label with the role of a PodGang, in releases of Grove that name PodGangs after epochs."""
 
 POD_GANG_EPOCH = "grove.io/epoch"
 
@@ -29,15 +29,15 @@ GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
 GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 
 SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
-"""How the objects of a PodCliqueSet are labelled: by Grove's operator, and in the designs."""
+"""The label selectors of a PodCliqueSet's objects: Grove's operator's, and the designs'."""
 
 KAI_SCHEDULER = "kai-scheduler"
-"""The schedulerName of pods that KAI places, unless it is configured."""
+"""The default schedulerName of pods that KAI places."""
 
 KAI_TOPOLOGY_NAME = "kai.scheduler/topology"
 NODE_POOL = "kai.scheduler/node-pool"
 KAI_QUEUE = "kai.scheduler/queue"
-"""The label that leads to the queue of a workload, unless it is configured."""
+"""The default label that names the queue of a workload."""
 
 KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 SUBGROUP = "kai.scheduler/subgroup-name"
@@ -50,7 +50,7 @@ SHARING_NAMESPACE = "shared-gpu-pod-namespace"
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
-"""The labels by which KAI knows nodes with MIG devices, and which pods may use them."""
+"""The labels that tell KAI which nodes have MIG devices, and which pods may use them."""
 
 GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
@@ -71,7 +71,7 @@ Source: https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503a/docs/develo
 """
 
 IGNORE_WORKLOADS = "kai.scheduler/ignore-workload-api"
-"""If this annotation of a Pod or of its top owner is "true", the Pod opts out of its group."""
+"""The annotation of a Pod or its top owner that opts the Pod out of its group if it is "true"."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "grove-admission"
@@ -82,7 +82,7 @@ MNNVL_SCOPE = "grove.io/mnnvl-scope"
 MNNVL_DEVICE_CLASS = "grove.io/mnnvl-device-class"
 MNNVL_GROUP = "grove.io/mnnvl-group"
 MNNVL_UNIT = "grove.io/mnnvl-unit"
-"""The label of a Pod that is in no PodClique, and of its ComputeDomain: the unit that shares it."""
+"""The label with the unit of a ComputeDomain, and of a Pod that belongs to no PodClique."""
 
 MNNVL_ADOPTED = "grove.io/mnnvl-resources-adopted"
 TOPOLOGY_NAME = "grove.io/topology-name"

@@ -16,14 +16,14 @@ Amounts = Mapping[str, int]
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 _MOST_TEXT = 64
-"""Characters of a quantity. What Kubernetes writes is shorter."""
+"""The most characters of a quantity that are read. Kubernetes writes fewer."""
 
 MOST_THOUSANDTHS = (2**63 - 1) * 1000
-"""Kubernetes reads a larger quantity as 2^63 - 1, and has nothing smaller than its negative."""
+"""The largest quantity: Kubernetes reads larger ones as 2^63 - 1. Its negative is the smallest."""
 
 
 def amounts(value: Any) -> dict[str, int]:
-    """Return the quantities of the map `value` in thousandths, without what is no quantity."""
+    """Return the quantities of the map `value` in thousandths, without invalid ones."""
     return {
         name: thousandths(quantity)
         for name, quantity in map_of(value).items()
@@ -38,7 +38,7 @@ def is_quantity(text: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def thousandths(quantity: str | int | float) -> int:
-    """Return `quantity` in thousandths, rounded up, or 0 if it is no quantity.
+    """Return `quantity` in thousandths, rounded up, or 0 if it is invalid.
 
     A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
     """

@@ -30,7 +30,7 @@ from app.objects.resource import NODE, Resource
 T = TypeVar("T")
 
 MOST_KEPT = 32 * 2**10
-"""Bytes of JSON that are kept of an object, unless its row says otherwise.
+"""The most bytes of JSON that are kept of an object, unless its row has another limit.
 
 The facts of most objects take less than 1 KiB.
 """
@@ -42,7 +42,7 @@ Reading 2.6 MB of containers, selectors or requests takes up to 180 ms without a
 """
 
 TOO_LARGE = "TooLargeToRead"
-"""The reason of the event on an object of which more would have to be read or kept."""
+"""The reason of the event on an object that exceeds a limit of its row."""
 
 
 class Row(Value, Generic[T], dict=True, eq=False):
@@ -80,28 +80,22 @@ def in_namespace(namespace: str, *names: str) -> list[Key]:
 
 
 OF_NAMESPACE = "namespace"
-"""Lookup of PodCliqueSets with MNNVL groups: the namespace.
-
-No two of them may share a ComputeDomain.
-"""
+"""Lookup of PodCliqueSets with MNNVL groups, which may not share a ComputeDomain: by namespace."""
 
 OF_BINDING = "binding"
 """Lookup of PodCliqueSets: the ClusterTopologyBinding that their constraints refer to."""
 
 OF_GANG = "gang"
-"""Lookup of ComputeDomains and claims by PodGang.
+"""Lookup of ComputeDomains and claims, by PodGang.
 
-The keys are the PodGangs that own them, and the one that an earlier version wrote into a label.
+The keys are the PodGangs that own them, and the PodGang that an earlier version wrote into a label.
 """
 
 ROOM = "room"
-"""The pods of all namespaces, without which free room is not known."""
+"""The pods of all namespaces, which are needed to know the free room."""
 
 CHANNELS = "channels"
-"""The ResourceClaims of all namespaces.
-
-Without them, it is not known who has the channel of a node.
-"""
+"""The ResourceClaims of all namespaces, which are needed to know who holds a node's channel."""
 
 BY_SET = "set"
 """Lookup of PodGangs and of PodCliques: namespace and PodCliqueSet."""

@@ -1,8 +1,8 @@
 """The kinds of workloads, besides Grove's, whose Pods can share a ComputeDomain.
 
-A Pod names its workload in labels that a controller writes, or in fields of its spec. These are
-only what the Pod says: whoever makes something for it asks the API server for the owner. The names
-are those of each project:
+A Pod names its workload in labels that a controller writes, or in fields of its spec. A Pod can
+name any workload, so the owner is read from the API server before anything is created for it. The
+names are those of each project:
 https://github.com/kubernetes-sigs/lws/blob/060ab4d/api/leaderworkerset/v1/leaderworkerset_types.go
 https://github.com/kubernetes-sigs/jobset/blob/08dfbdfd/api/jobset/v1alpha2/jobset_types.go
 https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.org/v1/common_types.go
@@ -46,7 +46,7 @@ HasUnit = Callable[[JsonMap, JsonMap], bool]
 
 
 class UnitScope(Value):
-    """The rule which Pods of an owner share a unit."""
+    """The rule that says which Pods of an owner share a unit."""
 
     name: str
     prefix: str
@@ -181,8 +181,7 @@ _DISAGGREGATED = OwnerKind(
     (UnitScope("slice", "disagg", (SLICE,)), UnitScope("role", "disaggrole", (SLICE, ROLE))),
     _has_role,
 )
-"""Its Pods are those of LeaderWorkerSets too, whose units they are in unless they name a scope of
-this row."""
+"""Its Pods are in the units of their LeaderWorkerSets, unless they name a scope of this row."""
 
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 

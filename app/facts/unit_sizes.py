@@ -1,6 +1,6 @@
-"""How many Pods of a workload share a unit, by the spec of the workload.
+"""Count the Pods of a workload that share a unit, from the spec of the workload.
 
-Only Pods whose template asks for MNNVL and for GPUs count: each of them needs a node of its own.
+Only Pods whose template requests MNNVL and GPUs count, because each of them needs its own node.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,13 +29,13 @@ class PodsOfTemplate(Value):
 
 
 Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
-"""Yields the Pods of one unit of a scope, by the spec of the workload."""
+"""A function that yields the Pods of one unit of a scope, from the spec of the workload."""
 
 
 def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:
-    """Return the size of the unit of a Pod, whose workload has this `spec`.
+    """Return the size of the unit of a Pod whose workload has this `spec`.
 
-    None for a kind whose spec doesn't tell it.
+    Return None for a kind whose spec does not tell it.
     """
     counting = next(
         (_COUNTING[kind] for kind in owner.kind.resource_kinds & _COUNTING.keys()), None
@@ -110,7 +110,7 @@ _COUNTING: Mapping[str, Counting] = {
 
 
 def _units(owner: NamedOwner, scope: str, spec: JsonMap) -> int:
-    """Return how many units the workload has that are like the one of a Pod."""
+    """Return how many units of this kind the workload has."""
     if LEADER_WORKER_SET.kind in owner.kind.resource_kinds:
         return int_of(spec.get("replicas"), 1)
     if JOB_SET.kind in owner.kind.resource_kinds and scope == "job":

@@ -1,4 +1,4 @@
-"""What a Pod was made for, for people who ask about a workload by its name."""
+"""Find the workloads that a Pod was created for, by whose names people ask for it."""
 
 from app.facts.kinds import (
     DISAGGREGATED_SET,
@@ -28,7 +28,7 @@ _ROW_OF_LABEL = {
     for resource in kind.resources
     if kind.resources[1:] == ()
 }
-"""The kinds that a label names. The label of training jobs doesn't say of which kind they are."""
+"""The kinds that a label names. The label of training jobs does not tell their kind."""
 
 
 WORKLOAD_KINDS = (
@@ -43,16 +43,16 @@ WORKLOAD_KINDS = (
     STATEFUL_SET,
     DEPLOYMENT,
 )
-"""The kinds of workloads, besides Grove's, that have names of their own in explanations."""
+"""The kinds of workloads, besides Grove's, that explanations show by their own names."""
 
 
 _WITH_NAMES = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return kind and name of the workloads that a Pod was made for, the outermost first.
+    """Return kind and name of the workloads that a Pod was created for, the outermost first.
 
-    `controller` is what controls the Pod, ("", "") for nothing.
+    `controller` is the controller of the Pod, ("", "") if it has none.
     """
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:

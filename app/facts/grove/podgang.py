@@ -1,4 +1,4 @@
-"""PodGangs, as explain and as the server keep them, and PodGangMaps."""
+"""PodGangs, in the forms that explanations and the server keep, and PodGangMaps."""
 
 from sys import intern
 from typing import Any
@@ -78,9 +78,9 @@ class PodGang(Namespaced):
     epoch: str = ""
     """Its epoch in a release with epochs, "" in earlier ones."""
     scheduled: bool | None = None
-    """Whether Grove has ever seen it scheduled. None if Grove's release doesn't write that."""
+    """Has Grove ever seen it scheduled? None if Grove's release does not record that."""
     scheduler: str = ""
-    """The backend that Grove gives it to, "" if it doesn't say."""
+    """The scheduler backend that Grove gives it to, "" if Grove does not say."""
 
     @property
     def constrained(self) -> bool:
@@ -113,7 +113,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
 
 
 def _scheduled(status: JsonMap) -> bool | None:
-    """Return whether Grove has ever seen a PodGang scheduled, None if it does not write that.
+    """Return whether Grove has ever seen a PodGang scheduled, None if it does not record that.
 
     The condition and the time came together: https://github.com/ai-dynamo/grove/pull/792.
     """
@@ -154,13 +154,13 @@ class GangIdentity(Value):
     namespace: str
     name: str
     uid: str
-    """"" while it is being created."""
+    """Its uid, "" while it is being created."""
     place: Place
     deleting: bool = False
     set_uid: str = ""
     """The uid of the PodCliqueSet that controls it, or ""."""
     role: str = ""
-    """"" if Grove didn't name the PodGang after an epoch."""
+    """Its role, "" if Grove did not name the PodGang after an epoch."""
 
 
 class SlimPodGang(GangIdentity):
@@ -213,7 +213,7 @@ class StoredGang(Versioned, GangIdentity):
     """
 
     content: bytes = b""
-    """JSON of what `OpenGang.view` has, which needs far less memory than maps."""
+    """The JSON of `OpenGang.view`, which needs far less memory than maps."""
     resource_version: str = ""
 
     def opened(self) -> OpenGang:
@@ -279,11 +279,11 @@ class MapEntry(Value):
     depends_on: tuple[str, ...] = ()
     """The epochs of the PodGangs that these need."""
     pods: tuple[tuple[str, int], ...] = ()
-    """The PodCliques outside of scaling groups, each with how many of its pods are meant."""
+    """The PodCliques outside of scaling groups, each with the number of its pods in this epoch."""
 
 
 class PodGangMap(Namespaced):
-    """Which PodGangs a replica of a set has."""
+    """The epochs of a replica of a PodCliqueSet, with their PodGangs."""
 
     kind = "PodGangMap"
     entries: tuple[MapEntry, ...] = ()
@@ -293,7 +293,7 @@ class PodGangMap(Namespaced):
         return next((entry for entry in self.entries if entry.epoch == epoch), None)
 
     def shares_of(self, clique: str) -> dict[str, int]:
-        """Return how many pods of a PodClique are meant to be in each epoch."""
+        """Return how many pods of a PodClique should be in each epoch."""
         entries = self.entries
         return {
             entry.epoch: count for entry in entries for name, count in entry.pods if name == clique
@@ -307,7 +307,7 @@ def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
 
 
 def _entry(name: str, item: JsonMap) -> MapEntry:
-    """Return an entry of the map with this name, after which the PodCliques are called too."""
+    """Return an entry of the map called `name`, which is a prefix of its PodCliques' names."""
     counts = map_at(item, "podCliques")
     pods = tuple((f"{name}-{clique}", int_of(count)) for clique, count in sorted(counts.items()))
     return MapEntry(text_at(item, "epoch"), tuple(texts_at(item, "dependsOn")), pods)

@@ -1,4 +1,4 @@
-"""What Grove writes into the status of its objects."""
+"""Parts of the status of Grove's objects."""
 
 from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at

@@ -56,7 +56,7 @@ class SetPart(Value):
 
     owner: Owner
     path: FieldPath
-    """The path of what has the constraint."""
+    """The path of the object or template that has the constraint."""
     constraint: JsonMap | None
     """The topologyConstraint, or None if there is none."""
     annotations: JsonMap
@@ -68,7 +68,7 @@ class SetPart(Value):
 
     @property
     def metadata_path(self) -> FieldPath:
-        """The path of what has the labels and annotations."""
+        """The path of the object or template that has the labels and annotations."""
         return _holder_path(self.owner, self.path)
 
     @property
@@ -85,15 +85,12 @@ class SetPart(Value):
 
     @property
     def group(self) -> str | None:
-        """The group of Grove that it asks for.
-
-        "" to opt out, None if there is no such annotation.
-        """
+        """The MNNVL group of Grove that it requests, "" to opt out, None if not annotated."""
         return group_in(self.annotations)
 
 
 def _holder_path(owner: Owner, path: FieldPath) -> FieldPath:
-    """Return the path of what has the labels and annotations of a part."""
+    """Return the path of the object or template that has the labels and annotations of a part."""
     return FieldPath("metadata") if owner == SET else path
 
 
@@ -120,13 +117,13 @@ class CliqueTemplate(Value):
     gpus: int
     """The GPUs of one pod, MIG devices included."""
     whole_gpus: int
-    """The GPUs of one pod that are called nvidia.com/gpu. Grove counts only these."""
+    """The GPUs of one pod that are named nvidia.com/gpu. Grove counts only these."""
     parts: tuple[SetPart, ...]
     """The parts whose annotations apply to it, the most specific first."""
     group: GroupTemplate | None
     """The scaling group that contains it."""
     mnnvl_group: str
-    """The group of Grove (`grove.io/mnnvl-group`) that it is in, or ""."""
+    """The MNNVL group of Grove (`grove.io/mnnvl-group`) of its pods, or ""."""
     claims: tuple[tuple[FieldPath, str], ...]
     """The paths and names of its resourceClaims."""
     scheduler: str = ""
@@ -167,7 +164,7 @@ GroupsOf = Mapping[str, Mapping[Owner, GroupTemplate]]
 
 
 class Template(Value):
-    """A PodCliqueSet of a request."""
+    """A PodCliqueSet from a request."""
 
     name: str
     replicas: int
@@ -203,7 +200,7 @@ class Template(Value):
         ]
 
     def above(self, owner: Owner) -> list[Owner]:
-        """Return the owners above `owner`: the set, and for a clique then its scaling groups."""
+        """Return the owners above `owner`: the set, then the scaling groups of a clique."""
         kind, name = owner
         if kind == "clique":
             return [SET, *self.groups_of.get(name, ())]
@@ -245,7 +242,7 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 def _name(value: Any) -> str:
     """Return the name of a group or a clique.
 
-    A longer one than an object can have is cut, because findings about many parts may contain it.
+    A name that is too long for an object is cut, because findings about many parts may contain it.
     """
     return str(value)[:MAX_SUBDOMAIN]
 
@@ -268,7 +265,7 @@ def _parts_in(template: JsonMap, kind: str, findings: Findings) -> list[tuple[Se
 def _read_part(
     owner: Owner, path: FieldPath, content: JsonMap, annotated: JsonMap, findings: Findings
 ) -> SetPart:
-    """Return the part of this content. `annotated` has its annotations."""
+    """Return a part with this content. `annotated` is the object that has its annotations."""
     annotations = map_of(annotated.get("annotations"))
     about_mnnvl = annotations and only(annotations, _KEYS)
     constraint = content.get("topologyConstraint")

@@ -41,22 +41,19 @@ class ClusterTopology(Value):
     """A ClusterTopology or a ClusterTopologyBinding."""
 
     kind: str
-    """Which of the two it is."""
+    """Its kind, which is one of the two."""
     name: str
     uid: str = ""
     levels: tuple[Level, ...] = ()
-    """Broadest first."""
+    """Its levels, broadest first."""
     kai: str = ""
-    """The name of the KAI Topology that it stands for."""
+    """The name of its KAI Topology."""
     external: bool = False
-    """Whether administrators made that KAI Topology."""
+    """Is its KAI Topology managed by administrators?"""
     drift: str = ""
     """The message of a scheduler topology that is not in sync, or ""."""
     enabled: bool = True
-    """False for the managed one if topology support is disabled in the configuration.
-
-    It then has no levels, whatever is stored.
-    """
+    """Is topology support enabled? If not, the managed topology has no levels."""
 
     @property
     def ref(self) -> Ref:
@@ -74,7 +71,8 @@ class ClusterTopology(Value):
     def levels_for_kai(self) -> tuple[Level, ...]:
         """The levels by which KAI places pods.
 
-        The KAI Topology of a binding is Grove's or an administrator's, and has all of them.
+        The KAI Topology of a binding is managed by Grove or by an administrator, and has all
+        levels.
         """
         return levels_for_kai(self.levels) if self.kind == "ClusterTopology" else self.levels
 
@@ -85,9 +83,9 @@ class ClusterTopology(Value):
         return levels[-1].key if levels else None
 
     def key_of(self, domain: str) -> str | None:
-        """Return the key by which KAI places pods that ask for `domain`, None if it is no level.
+        """Return the key by which KAI places pods that request `domain`, None if no level has it.
 
-        For a level that KAI can't have, it is the strictest one that KAI has.
+        For a level that KAI can't have, return the strictest key that KAI has.
         """
         key = next((level.key for level in self.levels if level.domain == domain), None)
         usable = {level.key for level in self.levels_for_kai}
@@ -141,7 +139,7 @@ def _of_kai(holder: JsonMap, field: str) -> list[Object]:
 
 
 def _levels(obj: JsonMap) -> list[Level]:
-    """Return the levels that have a domain and a key which are texts."""
+    """Return the levels whose domain and key are texts."""
     items = maps_at(obj, "spec", "levels")
     return [
         Level(item["domain"], item["key"])

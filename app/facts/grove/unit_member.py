@@ -1,6 +1,6 @@
-"""The reader of PodCliques and Pods, which carry the claims of pods.
+"""Read PodCliques and Pods with the values that the rules about claims need.
 
-Each object is read once and completely. Rules see the resulting values and never the object. A
+Each object is read once and completely. Rules get the resulting values and never the object. A
 field that a rule needs is read here, and must be in `facts/grove/review_fields.py` too.
 """
 
@@ -74,13 +74,14 @@ class UnitMember(Value):
 
     @property
     def owner_name(self) -> str:
-        """The name of what owns the resources of its unit, "" if it names none."""
+        """The name of the owner of its unit's resources, "" if it names none."""
         return self.place.pcs if self.named is None else self.named.name
 
     def is_of(self, pcs: PodCliqueSet) -> bool:
-        """Return whether it is part of `pcs`, and neither is being deleted.
+        """Return whether it belongs to `pcs`, and neither is being deleted.
 
-        PodCliques of a former set of that name are not, as far as their set is known.
+        PodCliques of a previous set with that name do not belong to it, if the uid of their set is
+        known.
         """
         is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
         return is_current and not (self.deleting or pcs.deleting)
@@ -145,7 +146,7 @@ def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
 def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
     """Read a Pod as `read_carrier` reads a PodClique.
 
-    It may have no name yet, which the API server makes of `generateName`.
+    It may have no name yet, if the API server generates one from `generateName`.
     """
     return _read(obj, namespace, _OF_POD, read_owner(obj))
 

@@ -1,1 +1,1 @@
-"""What is kept of the KAI Scheduler's objects."""
+"""The fields that are kept of the KAI Scheduler's objects."""

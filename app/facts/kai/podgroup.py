@@ -28,9 +28,9 @@ class SubGroup(Value):
     minimum: int = 0
     """Its minMember."""
     told: SchedulerConstraint = UNBOUND
-    """The levels that KAI places it by."""
+    """The levels by which KAI places it."""
     needed: int | None = None
-    """How many of its own SubGroups are needed, None for all."""
+    """How many of its child SubGroups are needed, None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because `topology` is ""."""
     topology: str = ""
@@ -38,11 +38,11 @@ class SubGroup(Value):
 
 
 _DEFAULT_POOL = "default"
-"""What KAI calls the nodes without a node pool in conditions."""
+"""KAI's name in conditions for the nodes without a node pool."""
 
 
 class Said(Value):
-    """The reason why KAI says that it can't place a PodGroup.
+    """A reason that KAI gives for not placing a PodGroup.
 
     It is an item of `status.schedulingConditions[].reasons`.
     """
@@ -54,7 +54,7 @@ class Said(Value):
     quota: Amounts = field(default_factory=dict)
     allocated: Amounts = field(default_factory=dict)
     time: float | None = None
-    """Since when KAI says it."""
+    """When KAI gave the reason."""
 
 
 class KaiPodGroup(Namespaced):
@@ -77,7 +77,7 @@ class KaiPodGroup(Namespaced):
     topology: str = ""
     """The topology of the whole group, else of the first SubGroup that names one, or ""."""
     told: SchedulerConstraint = UNBOUND
-    """The levels that KAI places the whole group by."""
+    """The levels by which KAI places the whole group."""
     subgroups: tuple[SubGroup, ...] = ()
     said: tuple[Said, ...] = ()
     """The reasons of the last condition of each node pool."""
@@ -88,11 +88,11 @@ class KaiPodGroup(Namespaced):
     """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
-    """The names of the parts, its own too, that name a topology and no level of it."""
+    """The names of its parts, or its own, that name a topology but no level of it."""
     tries_once: bool = False
-    """Whether KAI tries only once to place it."""
+    """Does KAI try to place it only once?"""
     given_up: bool = False
-    """Whether KAI has tried that once, and doesn't try again."""
+    """Has KAI tried that once, so that it does not try again?"""
     stale: float | None = None
     """Since when it is below its minimum."""
     grace: float | None = None
@@ -156,7 +156,7 @@ def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
 
 
 def _transition(condition: JsonMap) -> tuple[int, str]:
-    """Return what numbers of any length are ordered by."""
+    """Return a sort key for numbers of any length."""
     number = text_at(condition, "transitionID")
     return (len(number), number) if number.isdecimal() else (0, "")
 
@@ -175,9 +175,9 @@ def _subgroup(item: JsonMap) -> SubGroup:
 
 
 def _constraints(holder: JsonMap) -> tuple[SchedulerConstraint, SchedulerConstraint]:
-    """Return the levels that KAI places by, and those that it ignores.
+    """Return the levels by which KAI places, and those that it ignores.
 
-    It ignores levels that don't say which topology they are of.
+    KAI ignores levels that do not name their topology.
     """
     constraint = map_at(holder, "topologyConstraint")
     required = text_at(constraint, "requiredTopologyLevel")
@@ -191,7 +191,7 @@ def _named_topology(holder: JsonMap) -> str:
 
 
 def _aimless(name: str, spec: JsonMap) -> Iterator[str]:
-    """Yield the names of the parts of a PodGroup that name a topology and no level of it."""
+    """Yield the names of the parts of a PodGroup that name a topology but no level of it."""
     subgroups = ((text_at(item, "name"), item) for item in maps_at(spec, "subGroups"))
     for part, holder in ((name, spec), *subgroups):
         if _named_topology(holder) and not _constraints(holder)[0]:
@@ -204,7 +204,7 @@ def _minimum_of_subgroups(holder: JsonMap) -> int | None:
 
 
 def _topology(spec: JsonMap) -> str:
-    """Return that of the whole group, or else of the first SubGroup that has one."""
+    """Return the topology of the whole group, or else of the first SubGroup that names one."""
     holders = (spec, *maps_at(spec, "subGroups"))
     return next(filter(None, map(_named_topology, holders)), "")
 
@@ -212,7 +212,7 @@ def _topology(spec: JsonMap) -> str:
 def _said(conditions: Sequence[JsonMap]) -> tuple[Said, ...]:
     """Return the reasons of the last UnschedulableOnNodePool condition of each node pool.
 
-    They are the condition's own words if it has no reasons, as in older releases.
+    If the condition has no reasons, as in older releases, its own reason and message are used.
     """
     latest: dict[str, JsonMap] = {}
     for condition in conditions:

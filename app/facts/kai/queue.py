@@ -18,7 +18,7 @@ UNLIMITED = -1
 _MOST_BOUND = 10**30
 
 MEGABYTE = 1_000_000 * 1000
-"""In thousandths of a byte: queues have memory in megabytes."""
+"""A megabyte in thousandths of a byte. Queues have memory in megabytes."""
 
 
 class Share(Value):
@@ -63,7 +63,7 @@ class Queue(ClusterScoped):
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """By resource, in the order in which they are looked at."""
+        """Its shares by resource, in the order in which KAI checks them."""
         gpus = Share(
             self.quota, self.limit, self.allocated, self.allocated_fixed, self.weight, self.unset
         )
@@ -92,7 +92,7 @@ def read_queue(obj: JsonMap) -> Queue:
 
 
 def read_queue_names(obj: JsonMap) -> frozenset[str]:
-    """Return the names of Queues that our own object lists."""
+    """Return the names of Queues in our own QueueNames object."""
     return frozenset(map_at(obj, "spec", "names"))
 
 

@@ -42,10 +42,10 @@ _ACTIONS = {
     "preempt": 200,
     "stalegangeviction": 100,
 }
-"""KAI's own plugins and actions, with the priorities that they have by default."""
+"""KAI's own plugins and actions, with their default priorities."""
 
 _ONLY_REPORTS = ("reflectjoborder", "snapshot")
-"""Plugins that change nothing."""
+"""Plugins that only report."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
 """Other fields on which the order of gangs depends."""
 
@@ -81,7 +81,7 @@ def _sets(spec: JsonMap) -> Iterator[str]:
 
 
 def _changed(spec: JsonMap, field: str, defaults: Mapping[str, int]) -> list[str]:
-    """Return the plugins or actions that are not as KAI has them by default."""
+    """Return the plugins or actions that differ from KAI's defaults."""
     given = {
         name: map_of(setting)
         for name, setting in map_at(spec, field).items()

@@ -24,12 +24,12 @@ class KaiTopology(ClusterScoped):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:
-        """Return whether this object is an owner, as the controller or not."""
+        """Return whether this object is an owner of it, as its controller or otherwise."""
         owner = (ref.kind, ref.name, uid)
         return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 
     def position(self, level: str) -> int | None:
-        """Return the position of `level`, a node label or an alias, or None if it is no level."""
+        """Return the position of `level` (a node label or an alias), None if it does not exist."""
         key = dict(self.aliases).get(level, level)
         return self.keys.index(key) if key in self.keys else None
 
@@ -48,8 +48,7 @@ def read_kai_topology(obj: JsonMap) -> KaiTopology:
 def level_labels(obj: JsonMap) -> tuple[str, ...]:
     """Return the node labels of the levels of a KAI Topology, broadest first.
 
-    Aliases are left out: administrators may set them, and KAI accepts them wherever it accepts the
-    label.
+    Aliases are left out. Administrators may set them, and KAI accepts them instead of the label.
     """
     labels = (text_at(level, "nodeLabel") for level in _levels(obj))
     return tuple(filter(None, labels))

@@ -1,1 +1,1 @@
-"""What is kept of Kubernetes' own objects."""
+"""The fields that are kept of Kubernetes' own objects."""

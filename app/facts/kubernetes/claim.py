@@ -49,17 +49,17 @@ class ResourceClaim(Namespaced):
 
     kind = "ResourceClaim"
     classes: tuple[str, ...] = ()
-    """The DeviceClass of each device that it asks for."""
+    """The DeviceClass of each device that it requests."""
     allocated: bool = False
     devices: tuple[Device, ...] = ()
-    """The devices that it is allocated."""
+    """The devices that are allocated to it."""
     nodes: tuple[Term, ...] = ()
     """The terms of the allocation's nodeSelector."""
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve it."""
     place: Place = NOWHERE
     deleting: float | None = None
-    """When its deletion was asked for."""
+    """When its deletion was requested."""
     queue: str = ""
     """The queue of its label, or ""."""
     domain: str = ""
@@ -93,16 +93,16 @@ def _domain(spec: JsonMap) -> str:
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return what is requested, which v1beta1 has on the request itself."""
+    """Return the exact request. In v1beta1, its fields are on the request itself."""
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
 
 
 def _classes(spec: JsonMap) -> Iterator[str]:
-    """Yield the DeviceClass of each device.
+    """Yield the DeviceClass of each requested device.
 
-    Of a request for all devices, one is counted. One of several alternatives (`firstAvailable`)
-    need not exist, so those are left out.
+    A request for all devices counts as one. Alternatives (`firstAvailable`) are left out, because a
+    class of them need not exist.
     """
     for request in _requests(spec):
         name = text_at(request, "deviceClassName")
@@ -111,10 +111,7 @@ def _classes(spec: JsonMap) -> Iterator[str]:
 
 
 def _devices(allocation: JsonMap) -> tuple[Device, ...]:
-    """Return the devices without those that the claim leaves to others.
-
-    Of these, it only has `adminAccess`.
-    """
+    """Return the allocated devices, without shared ones (`adminAccess`)."""
     return tuple(
         Device(text_at(item, "driver"), text_at(item, "pool"), text_at(item, "device"))
         for item in maps_at(allocation, "devices", "results")
@@ -147,7 +144,7 @@ class ClaimTemplate(Namespaced):
     """A ResourceClaimTemplate."""
 
     classes: tuple[str, ...] = ()
-    """The DeviceClass of each device that its claims ask for."""
+    """The DeviceClass of each device that its claims request."""
 
 
 def read_claim_template(obj: JsonMap) -> ClaimTemplate:
@@ -165,8 +162,8 @@ class DeviceClass(ClusterScoped):
 def read_device_class(obj: JsonMap) -> DeviceClass:
     """Read a DeviceClass.
 
-    Its selectors are CEL. They are read for the driver and the type of device that they compare,
-    and not evaluated.
+    Its CEL selectors are not evaluated. They are only searched for the driver and the device type
+    that they compare.
     """
     selectors = maps_at(obj, "spec", "selectors")
     expressions = " ".join(text_at(map_at(item, "cel"), "expression") for item in selectors)
@@ -177,23 +174,23 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:
-    """Tell GPUs by the names that vendors give their drivers, such as gpu.nvidia.com.
+    """Return whether a driver and a device type are those of whole GPUs.
 
-    A part of a GPU has another type.
+    Vendors call their drivers like gpu.nvidia.com. Parts of GPUs have another type.
     """
     return driver.startswith("gpu.") and of_type in ("", "gpu")
 
 
 class ResourceSlice(Value):
-    """Devices of one pool."""
+    """A ResourceSlice: devices of one pool."""
 
     driver: str
     pool: str
     generation: int
     node: str
-    """The node that has all of them, or ""."""
+    """The node of all its devices, or ""."""
     gpus: tuple[str, ...]
-    """The names of those that are GPUs."""
+    """The names of its GPUs."""
     tainted: tuple[tuple[str, str], ...] = ()
     """Each device with a taint that keeps claims away, and that taint as `key=value:effect`."""
 
@@ -225,7 +222,7 @@ NVIDIA_GPUS = "gpu.nvidia.com"
 
 
 class SliceGpus(Value):
-    """How many GPUs of a node one slice of NVIDIA's driver has."""
+    """The number of GPUs in one slice of NVIDIA's driver, on one node."""
 
     node: str
     pool: str
@@ -234,7 +231,7 @@ class SliceGpus(Value):
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
-    """Return None for other drivers, and for devices that are on no single node."""
+    """Read a ResourceSlice. Return None for other drivers, and for devices of several nodes."""
     part = read_resource_slice(obj)
     if part.driver != NVIDIA_GPUS or not part.node:
         return None

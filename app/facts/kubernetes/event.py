@@ -14,13 +14,13 @@ class Event(Value):
     reason: str
     message: str
     time: float | None = None
-    """When it was last repeated."""
+    """When it was last seen."""
     source: str = ""
     """The component that wrote it, "" if it is not known."""
     about: Ref = Ref("", "", "")
     """The object that it is about."""
     warns: bool = False
-    """Whether its type is Warning."""
+    """Is its type Warning?"""
 
 
 def read_event(obj: JsonMap) -> Event:

@@ -15,11 +15,11 @@ GPU_FRACTION = "gpu-fraction"
 GPU_MEMORY = "gpu-memory"
 FRACTION_DEVICES = "gpu-fraction-num-devices"
 GPU_GROUP = "runai-gpu-group"
-"""The label of a pod that names the GPU which it shares: one for each shared GPU of a node."""
+"""The label of a pod with the GPU that it shares. Each shared GPU of a node has its own value."""
 
 MEMORY_LABEL = "nvidia.com/gpu.memory"
 WITHOUT_LABEL = 100
-"""The memory of a GPU in KAI's sums if its node has no label: parts are percent then."""
+"""The memory that KAI assumes for a GPU if its node has no label. Parts are then percentages."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", re.ASCII)
@@ -27,34 +27,34 @@ _MEBIBYTES = 1024 * 1024
 
 
 class GpuPart(Value):
-    """What a pod asks for of GPUs that it shares with other pods."""
+    """A pod's request for parts of GPUs that it shares with other pods."""
 
     portion: float
-    """The part of each GPU."""
+    """The requested fraction of each GPU."""
     memory: int = 0
-    """The MiB of each GPU, which count instead of `portion` unless 0."""
+    """The requested MiB of each GPU, which count instead of `portion` unless 0."""
     devices: int = 1
-    """The number of GPUs."""
+    """The number of requested GPUs."""
 
     @property
     def gpus(self) -> int:
-        """How many GPUs KAI counts, in thousandths: none if the pod asks for memory.
+        """The GPUs that KAI counts for it, in thousandths: 0 if it requests memory.
 
         KAI rounds the portion to hundredths (`getExtendedResourceGpus`).
         """
         return math.floor(self.portion * 100 + 0.5) * self.devices * 10
 
     def memory_of_each(self, of_gpu: int) -> int:
-        """Return what it takes of each GPU with memory `of_gpu` (`GetResourceGpuMemory`)."""
+        """Return its memory on each GPU with memory `of_gpu` (`GetResourceGpuMemory`)."""
         return self.memory or int(self.portion * of_gpu)
 
     def share_of_each(self, of_gpu: int) -> float:
-        """Return what part of each GPU KAI counts once it is placed, in hundredths rounded up."""
+        """Return the fraction of each GPU that KAI counts after placement, in hundredths."""
         return math.ceil(self.memory / of_gpu * 100) / 100 if self.memory else self.portion
 
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
-    """Return the part of GPUs that the annotations of a pod ask for, None if they ask for none."""
+    """Return the parts of GPUs that the annotations of a pod request, None if they request none."""
     memory = _integer(text_at(annotations, GPU_MEMORY))
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):

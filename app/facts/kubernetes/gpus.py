@@ -1,4 +1,4 @@
-"""The GPUs that pods and their containers ask for, as the CRD of a PodClique writes them."""
+"""The GPUs that pods and containers request, in the notation of a PodClique's CRD."""
 
 from decimal import Decimal, InvalidOperation
 from math import ceil
@@ -11,19 +11,16 @@ from app.objects.shape import JsonMap, map_of, maps_of
 GPU = "nvidia.com/gpu"
 
 MAX_AMOUNT = Decimal(2**63 - 1)
-"""The largest amount in Kubernetes.
-
-To make an integer of a larger one, such as 1e99999999, can take hours.
-"""
+"""The largest amount in Kubernetes. Converting a larger one, such as 1e99999999, can take hours."""
 
 
 class Gpus(Value):
-    """The GPUs that a pod or a container asks for."""
+    """The GPUs that a pod or a container requests."""
 
     every: int
-    """With MIG devices."""
+    """The number of GPUs including MIG devices."""
     whole: int
-    """Only those called nvidia.com/gpu."""
+    """The number of GPUs named nvidia.com/gpu."""
 
 
 def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
@@ -46,12 +43,12 @@ def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
 
 
 def _gpus_of_each(containers: Any) -> list[Gpus]:
-    """Return the GPUs of each container that asks for resources."""
+    """Return the GPUs of each container that requests resources."""
     return [_gpus(item["resources"]) for item in maps_of(containers) if item.get("resources")]
 
 
 def _gpus(resources: Any) -> Gpus:
-    """Return the GPUs in the limits or in the requests of a container, whichever are more."""
+    """Return the GPUs in the limits or in the requests of a container, whichever is larger."""
     resources = map_of(resources)
     limits = _counted(map_of(resources.get("limits")))
     requests = _counted(map_of(resources.get("requests")))
@@ -79,7 +76,7 @@ def has_gpus(limits: JsonMap, requests: JsonMap) -> bool:
 def gpu_count(amount: Any) -> int:
     """Return the number of GPUs in an amount of a container, rounded up, and at most MAX_AMOUNT.
 
-    An amount that is no quantity, such as "many", counts as one GPU.
+    An invalid amount, such as "many", counts as one GPU.
     """
     text = str(amount).strip()
     if text.isdecimal() and len(text) < 19:  # much faster, and true for almost all amounts

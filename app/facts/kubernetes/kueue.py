@@ -15,7 +15,7 @@ from app.objects.shape import JsonMap, int_of, map_at, map_of, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 OF_KUEUE = "kueue.x-k8s.io/"
-"""How the names of Kueue's scheduling gates, labels and finalizers begin."""
+"""The prefix of Kueue's scheduling gates, labels and finalizers."""
 
 READY = "Ready"
 """The state of an AdmissionCheck that lets a Workload pass."""
@@ -67,7 +67,7 @@ class KueueWorkload(Namespaced):
     evictions: int = 0
     uid: str = ""
     controller: Ref | None = None
-    """The workload for which Kueue made it."""
+    """The workload that Kueue created it for."""
 
     @property
     def is_pending(self) -> bool:

@@ -1,4 +1,4 @@
-"""Nodes: only their labels for verdicts, and all that decides on placement for explain."""
+"""Nodes: only their labels and GPUs for verdicts, and all facts about placement for explain."""
 
 import functools
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ Grouping = frozenset[str]
 """Keys of labels."""
 
 Pairs = tuple[tuple[str, str], ...]
-"""Keys and values of labels."""
+"""Label keys with their values."""
 
 GPUS = "allocatable nvidia.com/gpu"
-"""Stands among the labels of a node for the GPUs that it can allocate. It is no valid label."""
+"""The key of a node's GPUs among its labels. It is not a valid label key."""
 
 
 class NodeLabels(Value):
@@ -87,7 +87,7 @@ class _Status(TypedDict, total=False):
 
 
 class NodeForm(TypedDict, total=False):
-    """The fields of a Node that are read here and by stores."""
+    """The fields of a Node that are decoded."""
 
     apiVersion: Any
     kind: Any
@@ -97,28 +97,28 @@ class NodeForm(TypedDict, total=False):
 
 
 _PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
-"""Conditions of a node that is ready, and that KAI gives no pods all the same."""
+"""Conditions that keep KAI away from a ready node."""
 
 
 class Node(ClusterScoped):
-    """What decides on placement. Other annotations and images are not kept."""
+    """A node, with the fields that decide on placement."""
 
     kind = "Node"
     labels: Labels = field(default_factory=dict)
     allocatable: Amounts = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    """Those that keep pods away."""
+    """Its taints that keep pods away."""
     unschedulable: bool = False
     """Whether it is cordoned."""
     ready: bool = True
     pressure: str = ""
     """A condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """Since when it is not ready."""
+    """Since when it is not ready, None if it is ready."""
 
     @property
     def takes_pods(self) -> bool:
-        """Whether pods may be bound to it that tolerate its taints."""
+        """Does it accept pods that tolerate its taints?"""
         return self.ready and not self.unschedulable and not self.pressure
 
 
@@ -147,9 +147,9 @@ def _lost_at(conditions: Any) -> float | None:
 
 
 def _labels(labels: Any) -> Labels:
-    """Return labels with one object for equal values.
+    """Return labels, with one object for equal values.
 
-    YAML files may have values that are no strings.
+    Values in YAML files may have any type.
     """
     labels = map_of(labels)
     try:
@@ -160,7 +160,7 @@ def _labels(labels: Any) -> Labels:
 
 @functools.lru_cache(maxsize=4096)
 def _shared(pairs: tuple[tuple[str, int], ...]) -> Amounts:
-    """Return amounts as one map for all nodes of a kind."""
+    """Return amounts, as one map for all nodes with equal amounts."""
     return dict(pairs)
 
 

@@ -62,7 +62,7 @@ DAEMON_OF = "resource.nvidia.com/computeDomain"
 """The label of NVIDIA's driver that names the ComputeDomain of a daemon pod, by its uid."""
 
 GATED = "SchedulingGated"
-"""The reason of the API server for pods with gates: no words of a scheduler."""
+"""The reason that the API server gives for pods with gates, which is not a scheduler's message."""
 
 
 OTHER_GROUP = "scheduling.k8s.io/group-name"
@@ -72,12 +72,12 @@ COSCHEDULING_GROUP = "scheduling.x-k8s.io/pod-group"
 
 
 class Shape(Value):
-    """What a pod asks of a node. Equal shapes are one object, so that pods can be grouped by it."""
+    """The requirements of a pod on its node. Equal shapes are one object."""
 
     requests: tuple[tuple[str, int], ...] = ()
-    """Resources with their amounts in thousandths.
+    """Resource names with requested amounts in thousandths.
 
-    With a `part` of GPUs, the GPUs among them are what KAI counts in a queue.
+    With a `part` of GPUs, the GPUs among them are those that KAI counts in a queue.
     """
     selector: Term = ()
     """Its nodeSelector."""
@@ -85,12 +85,12 @@ class Shape(Value):
     """The terms of its required node affinity."""
     tolerations: tuple[Toleration, ...] = ()
     part: GpuPart | None = None
-    """The part of GPUs that it asks for, or None."""
+    """The parts of GPUs that it requests, or None."""
 
 
 NO_SHAPE = Shape()
 ONLY_A_POD = Shape((("pods", 1000),))
-"""What a pod without requests asks for."""
+"""The shape of a pod without requests."""
 
 
 class PodClaim(Value):
@@ -106,7 +106,7 @@ class PodClaim(Value):
 def read_pod_claims(spec: JsonMap, statuses: Any = None) -> tuple[PodClaim, ...]:
     """Return the claims of a pod spec.
 
-    Those made from templates have the name that `resourceClaimStatuses` gives.
+    The names of claims from templates are in `resourceClaimStatuses`.
     """
     claims = maps_at(spec, "resourceClaims")
     if not claims:
@@ -143,9 +143,9 @@ _WITHOUT_PART = ("", "", "")
 
 
 def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
-    """Return what the pods of a pod spec with these annotations ask of a node.
+    """Return the shape of the pods of a pod spec with these annotations.
 
-    Limits stand in for requests that are not set, as at admission.
+    Limits are used for requests that are not set, as at admission.
     """
     part: tuple[str, ...] = _WITHOUT_PART
     if GPU_FRACTION in annotations or GPU_MEMORY in annotations:
@@ -155,9 +155,9 @@ def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
 
 @lru_cache(maxsize=1024)
 def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
-    """Read the fields of a pod spec, as JSON.
+    """Return the shape for the JSON of a pod spec.
 
-    The pods of a gang have the same: for most of them, reading takes an eighth of the time.
+    The pods of a gang have equal specs, and a cached result takes an eighth of the time.
     """
     spec = from_json(content)
     requests = pod_requests(spec)
@@ -180,7 +180,7 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
 
 
 class Stalled(Value):
-    """A container that does not run, or an init container that still runs."""
+    """A container that does not run, or an init container that is still running."""
 
     name: str
     reason: str
@@ -189,7 +189,7 @@ class Stalled(Value):
     init: bool = False
     restarts: int = 0
     since: float | None = None
-    """When an init container that runs was started."""
+    """When a running init container was started."""
     ended: str = ""
     """How its last run ended: `exit code 1` or `OOMKilled`, "" if that is not known."""
 
@@ -200,24 +200,24 @@ _STARTS = {"ContainerCreating", "PodInitializing"}
 
 
 class Pod(Namespaced):
-    """A pod, with what decides on its placement."""
+    """A pod, with the fields that decide on its placement."""
 
     kind = "Pod"
     uid: str = ""
     place: Place = NOWHERE
-    """What its labels say about its PodCliqueSet, PodClique and PodGang."""
+    """Its PodCliqueSet, PodClique and PodGang, by its labels."""
     owner: str = ""
-    """The uid of the object that controls it."""
+    """The uid of its controller."""
     node: str = ""
     scheduler: str = "default-scheduler"
     gates: tuple[str, ...] = ()
     shape: Shape = ONLY_A_POD
-    """What it asks of a node."""
+    """Its requirements on a node."""
     phase: str = "Pending"
     unscheduled: str = ""
     """The scheduler's message in the condition PodScheduled, if that is False."""
     waiting: tuple[str, ...] = ()
-    """The reasons why its containers wait."""
+    """The reasons why its containers are waiting."""
     claims: tuple[PodClaim, ...] = ()
     group: str = ""
     """The name of its KAI PodGroup, from its annotation."""
@@ -231,35 +231,35 @@ class Pod(Namespaced):
     """The name of its Kubernetes PodGroup (since 1.36)."""
     priority: int = 0
     deleting: float | None = None
-    """When its deletion was asked for."""
+    """When its deletion was requested."""
     finalizers: tuple[str, ...] = ()
     created: float | None = None
     volumes: tuple[str, ...] = ()
     """The names of its PersistentVolumeClaims."""
     bound: float | None = None
-    """When it got its node. None once it has started, or if that is not known."""
+    """When it was bound to its node; None once it has started, or if that is not known."""
     unit_owner: Ref | None = None
-    """The workload that it names as the owner of its unit of NVLink."""
+    """The workload that it names as the owner of its NVLink unit."""
     asks_mnnvl: bool = False
-    """Whether it has GPUs and asks for MNNVL by itself, not through a PodClique."""
+    """Does it have GPUs and request MNNVL itself, instead of through a PodClique?"""
     said_at: float | None = None
-    """Since when the message in `unscheduled` is true."""
+    """Since when the message in `unscheduled` applies."""
     controller: Ref | None = None
-    """The object that controls it."""
+    """Its controller."""
     skipped: bool = False
-    """Whether KAI's pod-grouper skips it although it opts out of Workloads: nobody groups it."""
+    """Does KAI's pod-grouper skip it although it opts out of Workloads? Then nobody groups it."""
     daemon_of: str = ""
     """The uid of the ComputeDomain that it is a daemon of."""
     gpu_groups: tuple[str, ...] = ()
     """The GPUs that it shares, as KAI labels them."""
     reserves: bool = False
-    """Whether KAI made it to reserve a GPU that other pods share."""
+    """Did KAI create it to reserve a GPU that other pods share?"""
     background: bool = False
-    """Whether KAI evicts it for any other pod."""
+    """Does KAI evict it for any other pod?"""
     made_for: tuple[Ref, ...] = ()
-    """The workloads that it was made for, the outermost first, such as a LeaderWorkerSet."""
+    """The workloads that it was created for, the outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
-    """Whether Kueue decides when it may be placed: it has a gate, label or finalizer of Kueue."""
+    """Does Kueue decide when it may be placed? It then has a gate, label or finalizer of Kueue."""
     stalled: tuple[Stalled, ...] = ()
     """Its containers that do not run; of its init containers, the one that keeps it waiting."""
     failure: str = ""
@@ -267,12 +267,14 @@ class Pod(Namespaced):
     other_group: str = ""
     """The PodGroup that it names for a scheduler other than KAI, such as Volcano."""
     scales_for: tuple[str, str] | None = None
-    """The namespace and name of the pod that shares GPUs for which KAI made it, so that an
-    autoscaler adds a node. KAI's node-scale-adjuster deletes it once that pod is placed."""
+    """The namespace and name of a pod with shared GPUs for which KAI created it.
+
+    It makes an autoscaler add a node. KAI's node-scale-adjuster deletes it once that pod is placed.
+    """
 
     @property
     def is_helper(self) -> bool:
-        """Whether KAI made it for other pods, so that it is no workload."""
+        """Did KAI create it for other pods, so that it is not a workload?"""
         return self.reserves or self.scales_for is not None
 
     @property
@@ -281,12 +283,12 @@ class Pod(Namespaced):
 
     @property
     def has_started(self) -> bool:
-        """Whether a container of it has run, so that it has a log."""
+        """Has any of its containers run, so that there is a log?"""
         return self.phase != "Pending" or any(container.restarts for container in self.stalled)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has neither ended nor is being deleted."""
+        """Is it neither finished nor being deleted?"""
         return not self.finished and self.deleting is None
 
 
@@ -360,13 +362,13 @@ def _scales_for(labels: JsonMap) -> tuple[str, str] | None:
 
 
 def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
-    """Return the workload that a pod names as the owner of its unit of NVLink."""
+    """Return the workload that a pod names as the owner of its NVLink unit."""
     owner = read_owner(pod)
     return Ref(owner.kind.title, namespace, owner.name)
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:
-    """Return the PersistentVolumeClaims that a pod names; few pods have any."""
+    """Return the PersistentVolumeClaims that a pod names, of which most pods have none."""
     volumes = maps_at(spec, "volumes")
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
     return tuple([name for source in sources if (name := text_at(source, "claimName"))])
@@ -379,7 +381,7 @@ def _unscheduled(condition: JsonMap) -> str:
 
 
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
-    """Return when a pod that has not started got its node, or else when it was made."""
+    """Return when a pod that has not started was bound to its node, or else when it was created."""
     if map_at(obj, "status").get("phase") not in (None, "Pending"):
         return None
     is_bound = condition.get("status") == "True"
@@ -390,7 +392,7 @@ def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
 
 
 def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
-    """Return the owner that controls a pod. The pods of one owner share it."""
+    """Return the controller of a pod, as one object for all pods with the same controller."""
     if owner is None:
         return None
     namespace = interned(metadata.get("namespace"))
@@ -399,7 +401,7 @@ def _controller(metadata: JsonMap, owner: OwnerRef | None) -> Ref | None:
 
 
 def _made_for(metadata: JsonMap, labels: JsonMap, owner: OwnerRef | None) -> tuple[Ref, ...]:
-    """Return the workloads of a pod. The pods of one workload share them."""
+    """Return the workloads of a pod, as one object for all pods of the same workloads."""
     names = names_of_workloads(labels, (owner.kind, owner.name) if owner else ("", ""))
     if not names:
         return ()
@@ -439,7 +441,7 @@ def _waits(container: JsonMap, waiting: JsonMap, *, init: bool = False) -> Stall
 
 
 def _keeps_waiting(spec: JsonMap, statuses: Sequence[JsonMap]) -> list[Stalled]:
-    """Return the init container for which the other containers wait, as one or none."""
+    """Return the init container that the other containers wait for, as a list of at most one."""
     sidecars = {
         text_at(container, "name")
         for container in maps_at(spec, "initContainers")
@@ -466,7 +468,7 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why the kubelet rejected or evicted a pod. Of containers that failed, it says none."""
+    """Return why the kubelet rejected or evicted a pod, "" if only its containers failed."""
     if status.get("phase") != "Failed":
         return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))

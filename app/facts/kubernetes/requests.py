@@ -1,6 +1,7 @@
-"""What a pod asks of a node, as schedulers count it.
+"""The resources that a pod requests, as schedulers count them.
 
-Source: https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
+Source:
+https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
 """
 
 from collections.abc import Mapping
@@ -14,11 +15,11 @@ Requests = tuple[tuple[str, int], ...]
 
 
 def pod_requests(spec: JsonMap) -> dict[str, int]:
-    """Return the requests of the pods of `spec`, a pod spec, in thousandths, and one of `pods`.
+    """Return the requests of the pods of a pod spec in thousandths, including one of `pods`.
 
-    Containers and sidecars count together, or the largest moment of the init containers if that is
-    more, plus overhead. A request of the pod itself replaces them. Limits stand in for requests
-    that are not set.
+    They are the sum of containers and sidecars, or the largest sum while an init container runs, if
+    that is more, plus overhead. Requests of the pod itself replace them. Limits are used for
+    requests that are not set.
     """
     total: dict[str, int] = {}
     for container in maps_at(spec, "containers"):
@@ -43,7 +44,7 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
 def read_requests(spec: JsonMap) -> Requests:
     """Return the requests of the pods of `spec`, and its claims by the names of their templates.
 
-    Equal results are one object, because many PodCliqueSets ask for the same.
+    Equal results are one object, because many PodCliqueSets have equal requests.
     """
     total = pod_requests(spec)
     for claim in maps_at(spec, "resourceClaims"):

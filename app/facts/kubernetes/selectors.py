@@ -11,12 +11,12 @@ class Requirement(Value):
 
     key: str
     operator: str
-    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    """The operator: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: tuple[str, ...] = ()
 
 
 Term = tuple[Requirement, ...]
-"""Requirements that must all hold. Of several terms, one must hold."""
+"""Requirements that must all be met. If there are several terms, one of them must be met."""
 
 
 class Taint(Value):
@@ -29,23 +29,23 @@ class Toleration(Value):
     """A toleration of a pod."""
 
     key: str
-    """"" with the operator Exists tolerates every taint."""
+    """Its key. With the operator Exists, "" tolerates every taint."""
     operator: str
     value: str
     effect: str
-    """"" for every effect."""
+    """Its effect, "" for every effect."""
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:
     """Return the terms of a NodeSelector.
 
-    matchExpressions and matchFields count alike: the only field is metadata.name.
+    matchExpressions and matchFields are treated alike, because the only field is metadata.name.
     """
     return tuple(_term(term) for term in maps_of(map_of(selector).get("nodeSelectorTerms")))
 
 
 def required_affinity(spec: JsonMap) -> tuple[Term, ...]:
-    """Return the terms of a pod spec's required node affinity, of which one must hold."""
+    """Return the terms of a pod spec's required node affinity, one of which must be met."""
     return node_selector_terms(
         map_at(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
     )
@@ -57,7 +57,7 @@ def node_selector(spec: JsonMap) -> Term:
 
 
 def read_taints(taints: Any) -> tuple[Taint, ...]:
-    """Return those of the taints of a node that keep pods away."""
+    """Return the taints of a node that keep pods away."""
     return tuple(
         Taint(text_at(taint, "key"), text_at(taint, "value"), text_at(taint, "effect"))
         for taint in maps_of(taints)

@@ -13,11 +13,11 @@ class VolumeClaim(Namespaced):
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
     storage_class: str | None = None
-    """None if it names none, "" if it wants a volume without one."""
+    """The StorageClass that it names: None for none, "" for a volume without a class."""
     volume: str = ""
     """The PersistentVolume that it is bound to, or ""."""
     deleting: float | None = None
-    """When its deletion was asked for."""
+    """When its deletion was requested."""
 
 
 class StorageClass(ClusterScoped):
@@ -25,7 +25,7 @@ class StorageClass(ClusterScoped):
 
     kind = "StorageClass"
     waits: bool = False
-    """Whether it binds only once a pod is placed."""
+    """Does it bind a volume only once a pod is placed?"""
     is_default: bool = False
 
 

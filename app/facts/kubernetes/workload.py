@@ -26,7 +26,7 @@ class PriorityClass(ClusterScoped):
     kind = "PriorityClass"
     value: int = 0
     is_default: bool = False
-    """Whether PodGroups have it that name none, or one that doesn't exist."""
+    """Is it the default for PodGroups that name no existing class?"""
 
 
 def read_priority_class(obj: JsonMap) -> PriorityClass:
@@ -62,11 +62,11 @@ def read_workload(obj: JsonMap) -> Workload:
 class WorkloadGroup(Namespaced):
     """A PodGroup of scheduling.k8s.io.
 
-    Its policy is its own, because a later change of its template does not apply to it.
+    It has its own policy, because later changes of its template do not apply to it.
     """
 
     workload: str = ""
-    """The Workload from which it was made, "" if it was made from none."""
+    """The Workload that it was created from, or ""."""
     minimum: int | None = None
     """The `minCount` of a gang. None with the basic policy."""
     template: str = ""
@@ -75,10 +75,10 @@ class WorkloadGroup(Namespaced):
     topology_key: str = ""
     """The node label of the required topology level (KEP-5732), or "".
 
-    All Pods of the group must be on nodes that have the same value of it.
+    All Pods of the group must be on nodes with equal values of it.
     """
     composite: str = ""
-    """The CompositePodGroup that it is part of, or ""."""
+    """The CompositePodGroup that it belongs to, or ""."""
 
 
 def read_workload_group(obj: JsonMap) -> WorkloadGroup:
@@ -98,6 +98,6 @@ def read_workload_group(obj: JsonMap) -> WorkloadGroup:
 
 
 def _minimum(policy: Any) -> int | None:
-    """Return the `minCount` of a gang, or None if `policy` is not that of a gang."""
+    """Return the `minCount` of a gang policy, None for another policy."""
     count = int_of(map_at(map_of(policy), "gang").get("minCount"), -1)
     return count if count >= 0 else None

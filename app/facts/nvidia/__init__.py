@@ -1,1 +1,1 @@
-"""What is kept of the objects of NVIDIA's DRA driver."""
+"""The fields that are kept of the objects of NVIDIA's DRA driver."""

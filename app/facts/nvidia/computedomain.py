@@ -1,7 +1,4 @@
-"""ComputeDomains and the cliques of their nodes, and stored MNNVL resources.
-
-These are read as far as their owners depend on them, and who uses them.
-"""
+"""ComputeDomains with the cliques of their nodes, and stored MNNVL resources."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +23,7 @@ from app.objects.shape import (
 
 
 class DomainNode(Value):
-    """A node as a ComputeDomain's status, or a ComputeDomainClique, gives it."""
+    """A node in the status of a ComputeDomain, or in a ComputeDomainClique."""
 
     name: str
     ready: bool
@@ -38,14 +35,14 @@ class ComputeDomain(Namespaced):
     kind = "ComputeDomain"
     uid: str = ""
     number: int = 0
-    """The number of nodes that it asks for."""
+    """The number of nodes that it requests."""
     template: str = ""
-    """The name of the ResourceClaimTemplate that is made for it."""
+    """The name of its ResourceClaimTemplate."""
     ready: bool = False
     nodes: tuple[DomainNode, ...] = ()
     place: Place = NOWHERE
     held_by: tuple[str, ...] = ()
-    """Its finalizers, if it is being deleted."""
+    """Its finalizers while it is being deleted."""
 
 
 def read_compute_domain(obj: JsonMap) -> ComputeDomain:
@@ -66,7 +63,7 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
 
 
 class DomainClique(Namespaced):
-    """A ComputeDomainClique: the daemons of one NVLink clique."""
+    """A ComputeDomainClique, which lists the daemons of one NVLink clique."""
 
     nodes: tuple[DomainNode, ...] = ()
 
@@ -76,9 +73,9 @@ def read_domain_clique(obj: JsonMap) -> DomainClique:
 
 
 def _nodes(items: Any) -> tuple[DomainNode, ...]:
-    """Return the nodes of a ComputeDomain or ComputeDomainClique.
+    """Return the nodes of a ComputeDomain or of a ComputeDomainClique.
 
-    The former has them with `name`, the latter with `nodeName`.
+    A ComputeDomain has them with `name`, a ComputeDomainClique with `nodeName`.
     """
     return tuple(
         DomainNode(
@@ -94,17 +91,11 @@ def _nodes(items: Any) -> tuple[DomainNode, ...]:
 DOMAIN_SUFFIX = "-cd"
 CLAIM_SUFFIX = "-mnnvl-claim"
 TEMPLATE_SUFFIX = "-mnnvl-template"
-"""The ends of the names of ComputeDomains, ResourceClaims and ResourceClaimTemplates.
-
-The base name precedes them.
-"""
+"""The suffixes of ComputeDomains, ResourceClaims and their templates, after the base name."""
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the base name of a ComputeDomain or ResourceClaim.
-
-    "" if its name is not like those of ours.
-    """
+    """Return the base name of a ComputeDomain or ResourceClaim, "" if it is not named like ours."""
     suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
@@ -118,12 +109,13 @@ class MnnvlResource(Value):
     uid: str
     resource_version: str
     managed: bool
-    """Whether it has our label."""
+    """Does it have our label?"""
     deleting: bool
     place: Place
-    """`podgang` is "" unless an earlier version made the resource.
+    """Its place by its labels.
 
-    That version wrote the name of a PodGang, which Grove may have replaced since.
+    `podgang` is "" unless an earlier version created the resource. That version wrote the name of a
+    PodGang, which Grove may have replaced since.
     """
     owners: tuple[OwnerRef, ...]
     created: str = ""
@@ -137,24 +129,24 @@ class MnnvlResource(Value):
 
     @property
     def base_name(self) -> str:
-        """The text with which its name begins, "" if its name is not like those of ours."""
+        """The base name in its name, "" if it is not named like our resources."""
         return base_of(self.kind, self.name)
 
     @property
     def is_generated(self) -> bool:
-        """Whether Kubernetes made this claim for one Pod, with the labels of its template."""
+        """Did Kubernetes create this claim for one Pod, with the labels of its template?"""
         return any(owner.kind == "Pod" for owner in self.owners)
 
     @property
     def is_ours(self) -> bool:
-        """Whether we made it, and it is not being deleted."""
+        """Did we create it, and is it not being deleted?"""
         return self.managed and not self.deleting and not self.is_generated
 
     @property
     def is_named_after_its_replica(self) -> bool:
-        """Whether its name begins with the replica that its labels name, or is that of its unit.
+        """Does its name begin with the replica in its labels, or with its unit?
 
-        An object of somebody else may have our labels.
+        Objects of other owners may have our labels.
         """
         place = self.place
         if place.unit:
@@ -172,7 +164,7 @@ class MnnvlResource(Value):
 def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
     """Read a stored ComputeDomain or ResourceClaim.
 
-    The result shares its texts with those of others, because there may be very many.
+    The result shares equal texts with other results, because there may be very many.
     """
     metadata = obj["metadata"]
     labels = labels_of(obj)
@@ -192,11 +184,11 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
 
 
 def is_made_by_us(obj: JsonMap) -> bool:
-    """Return whether we made a stored ComputeDomain or ResourceClaim.
+    """Return whether we created a stored ComputeDomain or ResourceClaim.
 
-    It then has both of our labels and those of a replica, its name begins with that of the
-    replica, and no Pod owns it. Kubernetes makes claims that Pods own, with the labels of their
-    template.
+    It then has both of our labels and those of a replica, its name begins with that of the replica,
+    and no Pod owns it. Claims that Kubernetes creates from a template are owned by Pods, and have
+    the template's labels.
     """
     resource = read_mnnvl_resource(obj)
     return (
@@ -213,10 +205,7 @@ def is_reserved(obj: JsonMap) -> bool:
 
 
 def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
-    """Return the names by which pods use `resources`.
-
-    They are names of claims and of templates of claims. The resources have this base name.
-    """
+    """Return the names of claims and templates by which pods use `resources` of a base name."""
     names = {f"{base_name}{CLAIM_SUFFIX}"}
     if COMPUTE_DOMAIN in resources:
         names.add(f"{base_name}{TEMPLATE_SUFFIX}")
@@ -224,7 +213,7 @@ def claim_names(resources: Iterable[Resource], base_name: str) -> set[str]:
 
 
 def claims_used_by(pod: JsonMap) -> set[str]:
-    """Return the names of the claims and templates of claims that `pod` uses until it finishes."""
+    """Return the names of the claims and claim templates that `pod` uses until it finishes."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return set()
     claims = maps_at(pod, "spec", "resourceClaims")
