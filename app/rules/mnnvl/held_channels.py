@@ -5,8 +5,9 @@ the pods that hold it do not use it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
+from app.base.groups import by_key as by_group
 from app.base.value import Value
 from app.facts.identity import Ref
 from app.facts.kubernetes.claim import ResourceClaim
@@ -51,22 +52,30 @@ def held_channels(
     """
     living = [pod for pod in pods if not pod.finished]
     by_key = {pod.key: pod for pod in living}
+    naming = by_group(
+        ((pod.namespace, entry.claim), pod) for pod in living for entry in pod.claims if entry.claim
+    )
     by_uid = {domain.uid: domain for domain in domains if domain.uid}
     users = Counter(
         (pod.namespace, template)
         for pod in living
         for template in {entry.template for entry in pod.claims}
     )
+    channels = {claim.key for claim in claims if CHANNEL_CLASS in claim.classes}
     held: list[HeldChannel] = []
     for claim in claims:
         if claim.allocated and CHANNEL_CLASS in claim.classes:
             own = [by_key.get((claim.namespace, consumer.name)) for consumer in claim.consumers]
-            found = [pod for pod in own if pod is not None]
+            # a pod that waits uses a claim that it names, although it does not reserve it yet
+            waits = (pod for pod in naming.get(claim.key, ()) if not pod.node)
+            found = list({pod.key: pod for pod in (*own, *waits) if pod is not None}.values())
             domain = by_uid.get(claim.domain)
-            held += _of_claim(claim, found, domain, users, gpus_of_nodes)
+            gpus = gpus_of_nodes
+            if any(_asks_by_claims(pod, channels) for pod in found):
+                gpus = {}
+            held += _of_claim(claim, found, domain, users, gpus)
 
     templates = {(domain.namespace, domain.template) for domain in by_uid.values()}
-    channels = {claim.key for claim in claims if CHANNEL_CLASS in claim.classes}
     waiting = sum(
         1
         for pod in living
@@ -78,6 +87,12 @@ def held_channels(
         )
     )
     return HeldChannels(sorted(held, key=lambda each: (each.node, each.claim)), waiting)
+
+
+def _asks_by_claims(pod: Pod, channels: Container[tuple[str, str]]) -> bool:
+    """Return whether a pod has claims beside those of channels, which may be of GPUs."""
+    names = ((pod.namespace, entry.claim) for entry in pod.claims if entry.claim)
+    return any(name not in channels for name in names)
 
 
 def _of_claim(
@@ -104,11 +119,12 @@ def _of_claim(
     if domain is not None and domain.held_by:
         yield held(
             f"its ComputeDomain {domain.name} is being deleted, but pod {names} still uses it",
-            f"Delete the pod: kubectl delete pod {names} -n {claim.namespace}",
+            f"Delete the {'pod' if len(pods) == 1 else 'pods'}: kubectl delete pod"
+            f" {' '.join(pod.name for pod in pods)} -n {claim.namespace}",
         )
         return
 
-    asked = max(sum(ask for name, ask in pod.shape.requests if is_gpu(name)) for pod in pods)
+    asked = sum(ask for pod in pods for name, ask in pod.shape.requests if is_gpu(name))
     has = gpus_of_nodes.get(node, 0)
     if asked <= 1000 < has:
         amount = "no GPU" if not asked else "1 GPU"

@@ -16,14 +16,19 @@ NODES = {"n0": 8000, "n1": 8000, "small": 1000}
 
 def pod(name: str, node: str = "n0", gpus: int = 8, **changes: Any) -> Pod:
     shape = Shape((("nvidia.com/gpu", gpus * 1000),) if gpus else (("cpu", 1000),))
-    claims = (PodClaim("c", f"{name}-c", "d-channel"),)
-    return Pod("ml", name, node=node, shape=shape, claims=claims, **changes)
+    made = {"claims": (PodClaim("c", f"{name}-c", "d-channel"),), **changes}
+    return Pod("ml", name, node=node, shape=shape, **made)
 
 
-def claim(of: str, **changes: Any) -> ResourceClaim:
+def named(name: str, node: str = "n0", gpus: int = 8, **changes: Any) -> Pod:
+    """A pod that names the claim that it shares with others."""
+    return pod(name, node, gpus, claims=(PodClaim("c", "shared"),), **changes)
+
+
+def claim(of: str, name: str = "", **changes: Any) -> ResourceClaim:
     consumers = (Consumer(of),) if of else ()
     made = {"classes": (CHANNEL,), "allocated": True, "domain": "uid-d", "consumers": consumers}
-    return ResourceClaim("ml", f"{of or 'old'}-c", **{**made, **changes})
+    return ResourceClaim("ml", name or f"{of or 'old'}-c", **{**made, **changes})
 
 
 DOMAIN = ComputeDomain("ml", "d", "uid-d", template="d-channel")
@@ -92,6 +97,27 @@ CASES: list[Any] = [
         ],
         id="a ComputeDomain that is being deleted",
     ),
+    pytest.param(
+        [named("a", ""), named("b", "n1", phase="Succeeded")],
+        [claim("b", name="shared")],
+        DOMAIN,
+        [],
+        id="a pod that waits names it",
+    ),
+    pytest.param(
+        [named(f"p{number}", gpus=1) for number in range(8)],
+        [claim("p0", name="shared", consumers=tuple(Consumer(f"p{n}") for n in range(8)))],
+        DOMAIN,
+        [],
+        id="pods that share it use all GPUs of the node",
+    ),
+    pytest.param(
+        [pod("a", gpus=0, claims=(*pod("a").claims, PodClaim("gpus", "gpus"))), pod("b", "n1")],
+        [claim("a"), claim("b")],
+        DOMAIN,
+        [],
+        id="its GPUs are a claim",
+    ),
     pytest.param([pod("a")], [claim("a", allocated=False)], DOMAIN, [], id="not allocated"),
     pytest.param([pod("a")], [claim("a", classes=(DAEMON,))], DOMAIN, [], id="a daemon's claim"),
     pytest.param([pod("a")], [claim("a", domain="")], DOMAIN, [], id="of an unknown ComputeDomain"),
@@ -106,6 +132,15 @@ def test_channels_that_are_held(
     said = [f"{'/'.join(each.claim.key)} {each.node or '-'}: {each.reason}" for each in found]
     assert said == expected
     assert all(each.remedy.startswith(("Remove ", "Delete ")) for each in found)
+
+
+def test_the_command_deletes_each_pod_that_holds_an_ending_domain() -> None:
+    both = [named("a"), named("b")]
+    consumers = (Consumer("a"), Consumer("b"))
+    (found,) = held_channels(
+        [claim("a", name="shared", consumers=consumers)], both, [ENDING], NODES
+    ).held
+    assert found.remedy == "Delete the pods: kubectl delete pod a b -n ml"
 
 
 def test_pods_that_wait_for_a_channel_are_counted() -> None:
