@@ -120,7 +120,10 @@ class Questions(Struct):
     options: list[str]
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
-        """List pending workloads, each with its first reason, who can act, and its age."""
+        """List workloads, pending ones first, each with its first reason and remedy.
+
+        `totals` counts them by state and by reason.
+        """
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
         return await self._answer(["explain", where, *self.options])
 
@@ -130,7 +133,10 @@ class Questions(Struct):
         return await self._answer(["explain", *words, *self.options])
 
     async def topology(self, domain: Domain = "") -> str:
-        """Show the topology levels, free GPUs by domain, and inconsistent labels."""
+        """Show the topology levels, free GPUs by domain, and inconsistent labels.
+
+        Of one domain, `users` are the workloads that use its GPUs.
+        """
         inside = [no_option(domain)] if domain else []
         return await self._answer(["topology", *inside, *self.options])
 

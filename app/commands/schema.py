@@ -31,6 +31,10 @@ Gpus = int | float | None
 """A number of GPUs, possibly fractional; null if it is not known."""
 
 
+class ReportedUser(GpuUser, rename=AS_JSON):
+    gpus: Gpus  # type: ignore[assignment]
+
+
 class RoomInDomain(TypedDict):
     domain: list[str]
     pods: int
@@ -46,6 +50,16 @@ class FirstReason(TypedDict):
     id: str
     text: str
     who: str
+    remedy: str
+    commands: list[str]
+
+
+class Totals(TypedDict):
+    """Numbers of workloads, also by state and by the id of the first reason."""
+
+    workloads: int
+    states: dict[str, int]
+    reasons: dict[str, int]
 
 
 class ListedWorkload(TypedDict):
@@ -60,6 +74,7 @@ class ListedWorkload(TypedDict):
 
 
 class WorkloadList(TypedDict):
+    totals: Totals
     workloads: list[ListedWorkload]
     unseen: dict[str, str]
 
@@ -137,6 +152,7 @@ class TopologyReport(TypedDict):
     unknown: list[Unknown]
     unseen: dict[str, str]
     domains: list[TopologyDomain]
+    users: NotRequired[list[ReportedUser] | None]
     room: NotRequired[FoundRoom]
     preview: NotRequired[PreviewOfLevels]
 
@@ -155,10 +171,6 @@ class WhatIfReport(TypedDict):
     podsNotExamined: int
     podsCut: PodsNotLookedAt
     room: NotRequired[FoundRoom]
-
-
-class ReportedUser(GpuUser, rename=AS_JSON):
-    gpus: Gpus  # type: ignore[assignment]
 
 
 class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):

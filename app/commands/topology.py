@@ -35,7 +35,12 @@ from app.explain.answers.topology import (
 )
 from app.explain.answers.whatif.edits import Applying, Supposition, UnusableEdit, is_file, parse
 from app.explain.answers.whatif.effects import Effects, effects
-from app.explain.output.json import preview_document, search_document, survey_document
+from app.explain.output.json import (
+    preview_document,
+    search_document,
+    survey_document,
+    users_document,
+)
 from app.explain.output.rights import how_to_get
 from app.explain.output.text import not_seen
 from app.explain.output.topology_text import (
@@ -48,7 +53,7 @@ from app.explain.output.topology_text import (
 from app.explain.output.whatif_text import effects_document, effects_text
 from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
-from app.explain.state.levels import Topology, topology_of
+from app.explain.state.levels import Topology, topology_of, value_of_level
 from app.explain.state.read import read_all
 from app.explain.state.snapshot import BY_RESOURCE, RESOURCES, Snapshot
 from app.facts.grove.topology import (
@@ -179,9 +184,13 @@ class _Report(Value):
     inside: list[DomainReport]
     room: RoomSearch | None
     changes: Preview | None
+    is_of_domain: bool = False
+    """Whether somebody asked for one domain."""
 
     def document(self) -> Object:
         answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)
+        if self.is_of_domain:
+            answer["users"] = users_document(self.topology, self.inside)
         if self.room:
             answer["room"] = search_document(self.room)
         if self.changes:
@@ -220,7 +229,7 @@ def _report(index: Index, levels: ClusterTopology | None, arguments: argparse.Na
     if arguments.domain:
         inside = _inside(topology, arguments.domain)
     changes = preview(index, levels) if levels else None
-    report = _Report(topology, examined, inside, room, changes)
+    report = _Report(topology, examined, inside, room, changes, bool(arguments.domain))
 
     show_answer(arguments.output, report.document, lambda: report.text(arguments))
     return report.exit_code
@@ -251,9 +260,9 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
     """
     level, _, value = text.partition("=")
     if not level or not value:
-        raise UnusableInput(
-            f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; the levels are {_levels(topology)}"
-        )
+        meant = value_of_level(topology, text)
+        like = f"did you mean {meant}?" if meant else f"the levels are {_levels(topology)}"
+        raise UnusableInput(f"{text!r} is not LEVEL=VALUE, such as zone=zone-a; {like}")
 
     keys = [known.key for known in topology.levels if level in (known.domain, known.key)]
     if not keys:

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from app.console.map import drawn
 from app.console.page import ConsolePage, Query, Values, named, reference
-from app.explain.answers.gpu_users import gpu_users, gpus_used
+from app.explain.answers.gpu_users import gpu_users, gpus_used, users_in
 from app.explain.answers.topology import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
 from app.explain.output.topology_text import free_words, search_text
@@ -214,9 +214,7 @@ def _users(topology: Topology, at: Path) -> Values:
     index = topology.index
     if not index.room_is_known:
         return {"users": ()}
-    domains = topology.domains.within(len(at), at) if at else []
-    names = (index.nodes[position].name for domain in domains for position in domain.nodes)
-    users = gpu_users(index, names if at else None)
+    users = (users_in(topology, [at]) if at else gpu_users(index)) or []
     rest = users[MOST_USERS:]
     return {
         "users": [

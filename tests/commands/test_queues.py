@@ -57,3 +57,11 @@ def test_what_may_not_be_read_is_exit_code_2(
     path = recorded(tmp_path, **{kind: ()}, unseen={kind: "no right to list"})
     assert main(["queues", "--offline", path]) == 2
     assert words in capsys.readouterr().out
+
+
+def test_json_names_what_is_not_among_the_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recorded(tmp_path, priorities=(), skipped=frozenset({"priorities"}))
+    assert main(["queues", "-o", "json", "--offline", path]) == 2
+    assert json.loads(capsys.readouterr().out)["unseen"] == {"priorities": "missing from the files"}

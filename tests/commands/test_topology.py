@@ -87,6 +87,17 @@ clusterTopology: {enabled: true, levels: [{domain: zone, key: example.com/zone},
 """
 
 
+def test_one_domain_in_json_has_the_workloads_that_use_its_gpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = written(tmp_path, facts(**FULL))
+    assert main(["topology", "rack=rack-a1", "-o", "json", "--offline", path]) == 1
+    (user,) = json.loads(capsys.readouterr().out)["users"]
+    assert (user["workload"]["name"], user["gpus"], user["nodes"]) == ("batch-eval", 32, 4)
+    main(["topology", "-o", "json", "--offline", path])
+    assert "users" not in json.loads(capsys.readouterr().out)
+
+
 def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, facts())
     (tmp_path / "levels.yaml").write_text(LEVELS)
@@ -118,6 +129,10 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
         (
             ["rack"],
             "'rack' is not LEVEL=VALUE, such as zone=zone-a; the levels are zone, rack and host",
+        ),
+        (
+            ["rack-b1"],
+            "'rack-b1' is not LEVEL=VALUE, such as zone=zone-a; did you mean rack=rack-b1?",
         ),
         (
             ["=a1"],

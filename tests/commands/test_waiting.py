@@ -278,6 +278,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     document = json.loads(capsys.readouterr().out)
     (row,) = document["workloads"]
     assert row.pop("ageSeconds") >= 0
+    assert row["reason"].pop("remedy").startswith("Wait until PodGroup research/")
     assert row == {
         "object": {"kind": "PodCliqueSet", "namespace": "inference", "name": "llm"},
         "state": "waits",
@@ -287,9 +288,15 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             "id": "NoDomainFits",
             "text": REASON.removesuffix(" (and 1 more)"),
             "who": "wait",
+            "commands": [],
         },
         "more": 1,
         "line": None,
+    }
+    assert document["totals"] == {
+        "workloads": 1,
+        "states": {"waits": 1},
+        "reasons": {"NoDomainFits": 1},
     }
 
 

@@ -554,7 +554,7 @@ async def test_edits_are_answered_as_by_the_command() -> None:
     edits: list[Supposition] = [Drain(("rack=rack-a1",)), Cordon(("gpu-b-05",))]
     expected = effects_text(effects(index, edits), everything=False)
     assert parsed.texts("pre") == [" ".join(expected.split())]
-    assert parsed.heading == "1 workload would be worse; 1 gang must move; 1 gang stays pending"
+    assert parsed.heading == "Nothing breaks; 1 gang must move; 1 gang stays pending"
     command = "grove-admission topology --if 'drain rack=rack-a1' --if 'cordon gpu-b-05'"
     assert command in parsed.texts("code")
     # the pages go on with the cluster as it is

@@ -7,7 +7,9 @@ from app.base.value import Value
 from app.explain.answers.branch import AS_JSON
 from app.explain.queue_order.usage import gpus_of_claims, received
 from app.explain.reasons.blocking_workloads import workload_of
+from app.explain.state.domains import Path
 from app.explain.state.index import Index
+from app.explain.state.levels import Topology
 from app.facts.identity import Ref
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -81,6 +83,15 @@ def gpu_users(index: Index, nodes: Iterable[str] | None = None) -> list[GpuUser]
         for who, uses in inside.items()
     )
     return sorted(found, key=lambda user: (-user.gpus, user.workload))
+
+
+def users_in(topology: Topology, domains: Iterable[Path]) -> list[GpuUser] | None:
+    """Return the users of the GPUs of some domains. None if that is not known."""
+    index = topology.index
+    if not index.room_is_known:
+        return None
+    inside = (domain for path in domains for domain in topology.domains.within(len(path), path))
+    return gpu_users(index, (index.nodes[place].name for each in inside for place in each.nodes))
 
 
 def gpus_by_queue(users: Iterable[NodeUser | GpuUser]) -> Counter[str]:

@@ -42,6 +42,10 @@ class WorkloadRow(Value):
     """The id of the first reason, or "" if none is known."""
     who: Who | str = ""
     """Who can act on the first reason, or "" if none is known."""
+    remedy: str = ""
+    """What helps against the first reason."""
+    commands: tuple[str, ...] = ()
+    """The commands of the remedy."""
     actors: frozenset[Who] = frozenset()
     """Who can act on some reason."""
     more: int = 0
@@ -122,7 +126,16 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
         first = answer.causes[0]
         more = len(answer.reasons) - 1
         actors = frozenset(cause.who for cause in answer.causes)
-        return replace(row, reason=first.text, id=first.id, who=first.who, actors=actors, more=more)
+        return replace(
+            row,
+            reason=first.text,
+            id=first.id,
+            who=first.who,
+            remedy=first.remedy,
+            commands=first.commands,
+            actors=actors,
+            more=more,
+        )
 
     if any(own.next == "next" for own in answer.line) and not answer.unknown:
         return replace(row, reason="nothing is in its way now: KAI should place it next")

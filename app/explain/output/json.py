@@ -10,7 +10,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from app.explain.answers.answer import Answer
+from app.explain.answers.gpu_users import GpuUser, users_in
 from app.explain.answers.topology import DomainReport, Preview, RoomAnswer, RoomSearch, Survey
+from app.explain.state.levels import Topology
 from app.explain.state.snapshot import Snapshot
 from app.objects.shape import Object
 
@@ -62,6 +64,16 @@ def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainRep
             for report in domains
         ],
     }
+
+
+def users_document(topology: Topology, domains: Sequence[DomainReport]) -> list[Object] | None:
+    """Return the workloads that use GPUs of some domains. None if that is not known."""
+    users = users_in(topology, [report.path for report in domains])
+    return None if users is None else list(map(user_document, users))
+
+
+def user_document(user: GpuUser) -> Object:
+    return {**to_builtins(user), "gpus": gpus_number(user.gpus)}
 
 
 def room_document(answer: RoomAnswer) -> Object:

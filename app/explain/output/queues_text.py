@@ -10,7 +10,7 @@ from app.base.wrapping import narrowed, table
 from app.explain.answers.gpu_users import GpuUser
 from app.explain.answers.positions import NEXT, settings_of
 from app.explain.answers.queues import InFront, QueueRow, queues_are_known
-from app.explain.output.json import gpus_number
+from app.explain.output.json import gpus_number, user_document
 from app.explain.output.rights import how_to_get
 from app.explain.output.text import unseen_words
 from app.explain.output.whatif_text import called
@@ -159,14 +159,19 @@ def queue_problems(row: QueueRow) -> Iterator[str]:
 
 
 def _not_known(rows: Sequence[QueueRow], facts: Snapshot) -> Iterator[str]:
-    numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
-    if rows and not any(None in of_row for of_row in numbers):
-        return
-    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "missing from the files")
-    unread |= {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
+    unread = _unread(rows, facts)
     if unread:
         yield f"could not read: {unseen_words(unread)}; values that need them are unknown (?)"
     yield from how_to_get(unread)
+
+
+def _unread(rows: Sequence[QueueRow], facts: Snapshot) -> dict[str, str]:
+    """Return the kinds without which a number is not known, each with the cause."""
+    numbers = [(*row.amounts, row.waiting, row.in_line) for row in rows if row.exists]
+    if rows and not any(None in of_row for of_row in numbers):
+        return {}
+    unread = dict.fromkeys(sorted(facts.skipped.intersection(NUMBERS)), "missing from the files")
+    return unread | {kind: cause for kind, cause in facts.unseen.items() if kind in NUMBERS}
 
 
 def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
@@ -188,16 +193,14 @@ def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     return {
         "headline": queues_headline(rows, facts),
         "queues": [_document(row) for row in rows],
-        "unseen": dict(facts.unseen),
+        "unseen": {**facts.unseen, **_unread(rows, facts)},
     }
 
 
 def _document(row: QueueRow) -> Object:
     gpus = ("quota", "limit", "used", "fixed", "fair")
     problems = [f"queue {row.name} {problem}" for problem in queue_problems(row)]
-    users = row.users and [
-        {**to_builtins(user), "gpus": gpus_number(user.gpus)} for user in row.users
-    ]
+    users = None if row.users is None else list(map(user_document, row.users))
     return {
         **to_builtins(row),
         "users": users,

@@ -197,8 +197,21 @@ def first_reason(row: WorkloadRow) -> str:
 
 
 def list_document(rows: Sequence[WorkloadRow], facts: Snapshot) -> Object:
-    """Return the list as a map for JSON. `ageSeconds`, `placed` and `total` may be null."""
-    return {"workloads": [_map(row, facts) for row in rows], "unseen": dict(facts.unseen)}
+    """Return the list as a map for JSON. `ageSeconds`, `placed` and `total` may be null.
+
+    `totals` counts workloads, also by state and by the id of the first reason.
+    """
+    states = Counter(row.state for row in rows)
+    reasons = Counter(row.id for row in rows if row.id)
+    return {
+        "totals": {
+            "workloads": len(rows),
+            "states": dict(states.most_common()),
+            "reasons": dict(reasons.most_common()),
+        },
+        "workloads": [_map(row, facts) for row in rows],
+        "unseen": dict(facts.unseen),
+    }
 
 
 def _map(row: WorkloadRow, facts: Snapshot) -> Object:
@@ -209,7 +222,13 @@ def _map(row: WorkloadRow, facts: Snapshot) -> Object:
         "ageSeconds": age,
         "placed": row.placed,
         "total": row.total,
-        "reason": {"id": row.id, "text": row.reason, "who": row.who},
+        "reason": {
+            "id": row.id,
+            "text": row.reason,
+            "who": row.who,
+            "remedy": row.remedy,
+            "commands": list(row.commands),
+        },
         "more": row.more,
         "line": to_builtins(row.turn),
     }

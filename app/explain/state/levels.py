@@ -90,6 +90,14 @@ class Topology(Value, dict=True):
         return next(names, key.rpartition("/")[2])
 
 
+def value_of_level(topology: Topology, text: str) -> str:
+    """Return `rack=rack-a1` for `rack-a1`, if some node has this value of a level, or else ""."""
+    for level in topology.levels:
+        if any(node.labels.get(level.key) == text for node in topology.index.nodes):
+            return f"{level.domain}={text}"
+    return ""
+
+
 def topology_of(index: Index, name: str = "") -> Topology:
     """Return the topology of this name.
 

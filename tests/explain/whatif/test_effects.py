@@ -407,3 +407,12 @@ def test_the_index_has_the_facts_after_the_edits_and_all_that_follows_from_them(
     assert index.nodes == anew.nodes
     assert index.free_gpus == anew.free_gpus
     assert rows(index, workloads(index, "")) == rows(anew, workloads(anew, ""))
+
+
+def test_of_a_gang_without_a_place_a_drained_rack_is_no_new_trouble() -> None:
+    """It fits into no rack before and after. What differs is which rack would have room for it."""
+    index = Index(facts(**FULL))
+    found = effects(index, [parse("drain rack=rack-b2")])
+    waiting = {fate.workload.name: [reason.id for reason in fate.reasons] for fate in found.waits}
+    assert "NodesUnfit" in waiting["llm"]
+    assert found.worse == ()

@@ -20,7 +20,7 @@ from app.explain.answers.whatif.edits import (
 from app.explain.placing.fitness import NAME_FIELD
 from app.explain.reasons.reason import counted, listed
 from app.explain.state.index import Index
-from app.explain.state.levels import Topology, topology_of
+from app.explain.state.levels import Topology, topology_of, value_of_level
 from app.explain.state.snapshot import Snapshot, projected
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.identity import Key, Ref
@@ -140,7 +140,7 @@ def _targeted(topology: Topology, target: str) -> list[Node]:
     """Return the nodes that a target names. Raise UnusableEdit if there are none."""
     level, equals, value = target.partition("=")
     if not equals:
-        return [_node(topology.index.facts, target)]
+        return [_node(topology.index.facts, target, topology)]
 
     key = _key_of(topology, level)
     domains = topology.domains
@@ -157,12 +157,20 @@ def _targeted(topology: Topology, target: str) -> list[Node]:
     return nodes
 
 
-def _node(facts: Snapshot, name: str) -> Node:
+def _node(facts: Snapshot, name: str, topology: Topology | None = None) -> Node:
     """Return the node with this name. Raise UnusableEdit if there is none."""
     for node in facts.nodes:
         if node.name == name:
             return node
-    raise UnusableEdit(f"there is no node {name!r}")
+    raise UnusableEdit(f"there is no node {name!r}{_meant(name, topology)}")
+
+
+def _meant(name: str, topology: Topology | None) -> str:
+    """Return what was probably meant by the name of a node that does not exist."""
+    if name.lower() in ("node", "nodes"):
+        return ": write only the names of nodes"
+    like = value_of_level(topology, name) if topology else ""
+    return f"; did you mean {like}?" if like else ""
 
 
 def _key_of(topology: Topology, level: str) -> str:

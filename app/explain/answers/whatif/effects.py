@@ -68,6 +68,18 @@ class Fate(Value, rename="camel"):
     """The reasons that apply after the edits."""
 
 
+_LACKS_ROOM = {
+    "AfterOthers": 1,
+    "LevelLabelMissing": 2,
+    "NoDomainFits": 2,
+    "NodesUnfit": 2,
+    "OtherResource": 2,
+}
+"""Reasons that say why a gang has no place now. Of a gang that had none, another reason of the same
+rank, or of a lower one, is not worse: of a drained rack, the answer names the drained nodes.
+"""
+
+
 class Worse(Value):
     """A workload that need not move, with the reasons that apply only after the edits."""
 
@@ -182,7 +194,12 @@ def _compared(
     for ref, found in problems.items():
         tick()
         known = {reason.id for reason in examine(gangs_of(index, ref), quoting=False).problems}
-        new = tuple(reason for reason in found if reason.id not in known)
+        lacked = max((_LACKS_ROOM.get(id, 0) for id in known), default=0)
+        new = tuple(
+            reason
+            for reason in found
+            if reason.id not in known and _LACKS_ROOM.get(reason.id, lacked + 1) > lacked
+        )
         if new:
             worse.append(Worse(ref, new))
     index.follow(after)

@@ -1,0 +1,265 @@
+"""Twenty questions of users and platform teams, asked by an assistant about the fleet of the demo.
+
+The assistant is the SDK's own client, the server is the program, and the cluster is the sandbox or
+a real API server.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import pytest_asyncio
+import yaml
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from app.commands.records import facts_in
+from app.kube.api import Object
+from tests.commands.test_mcp import answer
+from tests.console.objects import objects
+from tests.integration.stage import staged
+
+ROOT = Path(__file__).parents[2]
+LABEL = "kubectl label node gpu-c-15 topology.kubernetes.io/rack=rack-c4"
+
+
+def ids(answered: Object) -> list[str]:
+    return [reason["id"] for reason in answered["reasons"]]
+
+
+def helps(answered: Object) -> list[str]:
+    return [command for reason in answered["reasons"] for command in reason["commands"]]
+
+
+def fate(answered: Object, group: str, name: str) -> Any:
+    """What becomes of a workload: `fits`, `starts` or another word, and where."""
+    (row,) = [row for row in answered[group] if row["workload"]["name"] == name]
+    return row["how"], row["where"]
+
+
+def users(answered: Object) -> list[tuple[str, int]]:
+    return [(user["workload"]["name"], user["gpus"]) for user in answered["users"]]
+
+
+def queue(answered: Object, name: str) -> Any:
+    (row,) = [row for row in answered["queues"] if row["name"] == name]
+    return row
+
+
+def free(answered: Object) -> dict[str, int]:
+    return {"/".join(domain["path"]): domain["free"] for domain in answered["domains"]}
+
+
+def verdicts(answered: Object) -> list[Any]:
+    return [(result["allowed"], result.get("message", "")) for result in answered["results"]]
+
+
+def a_set(level: str, pods: int, gpus: int) -> str:
+    amounts = {"limits": {"nvidia.com/gpu": gpus}, "requests": {"nvidia.com/gpu": gpus}}
+    container = {"name": "main", "image": "registry.example/train:1", "resources": amounts}
+    clique = {"roleName": "w", "replicas": pods, "minAvailable": pods}
+    clique["podSpec"] = {"schedulerName": "kai-scheduler", "containers": [container]}
+    template = {
+        "topologyConstraint": {"packDomain": level},
+        "cliques": [{"name": "w", "spec": clique}],
+    }
+    labels = {"kai.scheduler/queue": "team-llm"}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "train", "namespace": "inference", "labels": labels},
+            "spec": {"replicas": 1, "template": template},
+        }
+    )
+
+
+class Question(NamedTuple):
+    """What somebody asks, the call that an assistant makes for it, and what the answer has to say."""
+
+    asked: str
+    tool: str
+    given: dict[str, Any]
+    look: Callable[[Object], Any]
+    expected: Any
+    is_error: bool = False
+
+
+OF_LLM = {"workload": "llm-serve", "namespace": "inference"}
+
+QUESTIONS = (
+    Question("why does llm-serve wait?", "why", OF_LLM, ids, ["LevelLabelMissing", "NoDomainFits"]),
+    Question("how do I fix it?", "why", OF_LLM, helps, [LABEL]),
+    Question(
+        "which pods are pending, and why, in one line?",
+        "waiting",
+        {},
+        lambda found: (found["totals"]["states"]["waits"], found["totals"]["reasons"]),
+        (1, {"LevelLabelMissing": 1}),
+    ),
+    Question(
+        "what can be done about the first pending workload, and by whom?",
+        "waiting",
+        {"namespace": "inference"},
+        lambda found: [
+            found["workloads"][0]["reason"][key] for key in ("who", "remedy", "commands")
+        ],
+        ["platform", "Label it", [LABEL]],
+    ),
+    Question(
+        "is anything pending in research?",
+        "waiting",
+        {"namespace": "research"},
+        lambda found: found["totals"]["states"].get("waits", 0),
+        0,
+    ),
+    Question(
+        "would the label help?",
+        "what_if",
+        {"edits": ["label gpu-c-15 rack=rack-c4"]},
+        lambda found: fate(found, "waits", "llm-serve"),
+        ("starts", ["zone-c/block-c2/rack-c4"]),
+    ),
+    Question(
+        "can I drain rack-a1?",
+        "what_if",
+        {"edits": ["drain rack=rack-a1"]},
+        lambda found: (fate(found, "moves", "chat-70b")[0], found["worse"]),
+        ("fits", []),
+    ),
+    Question(
+        "can I drain rack-a1? (without the level)",
+        "what_if",
+        {"edits": ["drain rack-a1"]},
+        lambda found: found["problems"],
+        ["--if there is no node 'rack-a1'; did you mean rack=rack-a1?"],
+        is_error=True,
+    ),
+    Question(
+        "can I drain node gpu-a-01? (in kubectl's words)",
+        "what_if",
+        {"edits": ["drain node gpu-a-01"]},
+        lambda found: found["problems"],
+        ["--if there is no node 'node': write only the names of nodes"],
+        is_error=True,
+    ),
+    Question(
+        "do four more nodes in rack-a1 help?",
+        "what_if",
+        {"edits": ["add 4 like gpu-a-01"]},
+        lambda found: fate(found, "waits", "llm-serve"),
+        ("starts", ["zone-a/block-a1/rack-a1"]),
+    ),
+    Question(
+        "who holds the GPUs of queue team-llm?",
+        "queues",
+        {},
+        lambda found: users(queue(found, "team-llm")),
+        [("chat-70b", 24), ("embed", 16)],
+    ),
+    Question(
+        "how much of its quota does team-llm use?",
+        "queues",
+        {},
+        lambda found: [queue(found, "team-llm")[name] for name in ("quota", "used", "waiting")],
+        [256, 40, 1],
+    ),
+    Question(
+        "who uses rack-a1?",
+        "topology",
+        {"domain": "rack=rack-a1"},
+        lambda found: (users(found), free(found)),
+        ([("chat-70b", 24)], {"zone-a/block-a1/rack-a1": 8}),
+    ),
+    Question(
+        "what is free, by zone?",
+        "topology",
+        {},
+        free,
+        {"zone-a": 72, "zone-b": 72, "zone-c": 88, "zone-d": 80},
+    ),
+    Question(
+        "are the labels of our nodes a tree?",
+        "topology",
+        {},
+        lambda found: (ids(found), found["outside"]),
+        (["LevelLabelMissing"], ["gpu-c-15"]),
+    ),
+    Question(
+        "does a job of 4 pods with 8 GPUs fit in one rack, or else in a block?",
+        "room",
+        {"pods": 4, "gpus": 8, "level": "rack"},
+        lambda found: (found["room"]["fits"], found["room"]["wider"]["level"]),
+        (False, "block"),
+    ),
+    Question(
+        "will this file be accepted? (a level that does not exist)",
+        "check",
+        {"documents": a_set("rak", 2, 8)},
+        lambda found: [
+            (allowed, '"rak"' in message, "rack" in message) for allowed, message in verdicts(found)
+        ],
+        [(False, True, True)],
+    ),
+    Question(
+        "will this file be accepted? (it fits in a rack)",
+        "check",
+        {"documents": a_set("rack", 3, 8)},
+        lambda found: found["allowed"],
+        True,
+    ),
+    Question(
+        "why does llm-srve wait? (a typo)",
+        "why",
+        {"workload": "llm-srve", "namespace": "inference"},
+        lambda found: found["problems"],
+        ["PodCliqueSet llm-srve not found in namespace inference", "did you mean llm-serve?"],
+        is_error=True,
+    ),
+    Question(
+        "why does llm-serve wait? (in the wrong namespace)",
+        "why",
+        {"workload": "llm-serve", "namespace": "research"},
+        lambda found: found["problems"][-1],
+        "it exists in namespace inference: add -n inference",
+        is_error=True,
+    ),
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def answers(kind: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Object]:
+    """The answers to all questions, which one client asks one after the other."""
+    folder = tmp_path_factory.mktemp("assistant")
+    file = folder / "fleet.json"
+    items = [obj for listed in objects().values() for obj in listed]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    async with staged(folder, "design", [], kind) as (api, stage):
+        await stage.show(facts_in([str(file)]))
+        server = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "app", "mcp", "--kubeconfig", str(api.kubeconfig), "--context", "admin"],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        async with (
+            asyncio.timeout(180),
+            stdio_client(server) as streams,
+            ClientSession(*streams) as client,
+        ):
+            await client.initialize()
+            return {each.asked: await answer(client, each.tool, **each.given) for each in QUESTIONS}
+
+
+@pytest.mark.slow
+@pytest.mark.untraced
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("question", QUESTIONS, ids=[each.asked for each in QUESTIONS])
+async def test_an_assistant_gets_the_answer(question: Question, answers: dict[str, Object]) -> None:
+    answered = answers[question.asked]
+    assert answered["isError"] is question.is_error
+    assert question.look(answered) == question.expected
