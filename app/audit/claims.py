@@ -101,7 +101,8 @@ class ClaimAudit(Struct):
             domains += map(read_compute_domain, of_space)
         names = {pod.node for pod in pods if pod.node}
         found = held_channels(claims, pods, domains, {name: self._gpus(name) for name in names})
-        waits = f"; {found.waiting} pods wait for one" if found.waiting else ""
+        wait = "pod waits" if found.waiting == 1 else "pods wait"
+        waits = f"; {found.waiting} {wait} for one" if found.waiting else ""
         return [
             warning(each.claim.kind, each.claim.key, f"{each.text}{waits}", each.remedy)
             for each in found.held

@@ -178,7 +178,9 @@ async def test_channels_that_are_held_and_not_needed() -> None:
     one = pod("one", "x", [{"name": "c", "resourceClaimTemplateName": "t"}])
     one["spec"]["nodeName"] = "n0"
     one["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 1}}
-    client = MemoryClient([node, one, with_channel("one-c", "one", "u")])
+    two = pod("two", "x", [{"name": "c", "resourceClaimName": "two-c"}])
+    claims = (with_channel("one-c", "one", "u"), with_channel("two-c", "gone", "u"))
+    client = MemoryClient([node, one, two, *claims])
     auditor = auditing(client)
     found = [finding async for finding in auditor.findings(None)]
     assert [(finding.kind, finding.name, finding.problems) for finding in found] == [
@@ -187,7 +189,7 @@ async def test_channels_that_are_held_and_not_needed() -> None:
             "one-c",
             (
                 "pod one requests 1 GPU of the 8 GPUs of its node, but it holds the NVLink channel of"
-                " n0",
+                " n0; 1 pod waits for one",
             ),
         )
     ]
