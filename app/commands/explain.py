@@ -303,7 +303,7 @@ async def _list(namespace: str, arguments: argparse.Namespace) -> int:
     within = "" if arguments.all_namespaces else namespace
     async with reading_client(_READ, arguments.kubeconfig, arguments.context) as client:
         facts = await read_list(client, within, room=not arguments.no_room, now=time.time())
-        facts = await _without_gone(client, facts)
+        facts = await without_gone(client, facts)
     write_record(facts, arguments, Ref("", within, ""))
     return print_list(Index(facts), within, arguments)
 
@@ -312,7 +312,7 @@ _MOST_WITHOUT_PODS = 20
 """How many workloads without pods are looked up, because each takes a request."""
 
 
-async def _without_gone(client: Reader, facts: Snapshot) -> Snapshot:
+async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:
     """Return the facts without events about workloads that have no pods and don't exist."""
     found = itertools.islice(without_pods(Index(facts)), _MOST_WITHOUT_PODS)
     gone = [
@@ -331,7 +331,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         index = Index(await _facts(client, ref, arguments))
         write_record(index.facts, arguments, ref)
         answer = explain(index, ref)
-        if not answer or await _is_gone(client, index, answer):
+        if not answer or await is_gone(client, index, answer):
             return _not_found(index, ref, await neighbours(client, ref))
         code = _print(answer, arguments)
         if arguments.watch:
@@ -341,7 +341,7 @@ async def _run(ref: Ref, arguments: argparse.Namespace) -> int:
         return code
 
 
-async def _is_gone(client: Reader, index: Index, answer: Answer) -> bool:
+async def is_gone(client: Reader, index: Index, answer: Answer) -> bool:
     """Return whether a workload without pods, which events or Kueue name, does not exist.
 
     Events are kept for an hour after their object is deleted.

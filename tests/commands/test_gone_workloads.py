@@ -1,0 +1,47 @@
+"""Workloads that only events name: they may have been deleted since."""
+
+from app.commands.explain import is_gone, without_gone
+from app.explain.answers.answer import explain
+from app.explain.state.index import Index
+from app.explain.state.snapshot import Snapshot
+from app.facts.identity import Ref
+from app.facts.kubernetes.event import Event
+from app.kube.api import Page, Selection
+from app.objects.resource import JOB
+from tests.explain.fleet import NAMESPACE, NOW
+from tests.explain.test_read import Cluster
+
+KEPT, GONE = (Ref("Job", NAMESPACE, name) for name in ("kept", "gone"))
+FACTS = Snapshot(
+    events=tuple(
+        Event(f"uid-{ref.name}", "FailedCreate", "no", NOW - 60, "job-controller", ref, True)
+        for ref in (KEPT, GONE)
+    ),
+    now=NOW,
+)
+
+
+class OneJob(Cluster):
+    """A cluster that has one Job, and answers field selectors."""
+
+    async def list(
+        self, selection: Selection, *, limit: int = 500, continue_token: str = ""
+    ) -> Page:
+        assert selection.resource == JOB
+        assert selection.metadata_only
+        is_asked = selection.fields in ("", f"metadata.name={KEPT.name}")
+        metadata = {"namespace": NAMESPACE, "name": KEPT.name}
+        found = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}]
+        return Page(found if is_asked else [], "1", "")
+
+
+async def test_the_list_has_no_workload_that_was_deleted() -> None:
+    kept = await without_gone(OneJob(FACTS), FACTS)
+    assert [event.about for event in kept.events] == [KEPT]
+
+
+async def test_a_workload_that_was_deleted_is_not_explained() -> None:
+    index = Index(FACTS)
+    answers = [explain(index, ref) for ref in (KEPT, GONE)]
+    gone = [await is_gone(OneJob(FACTS), index, answer) for answer in answers if answer]
+    assert gone == [False, True]
