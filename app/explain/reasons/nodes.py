@@ -3,7 +3,7 @@
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ from app.explain.state.amounts import is_device
 from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
-from app.facts.kubernetes.selectors import Requirement
+from app.facts.kubernetes.selectors import Requirement, Taint
 from app.facts.labels import KAI_CORDONED, NODE_POOL
 
 
@@ -204,7 +204,7 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
     commands = (f"kubectl uncordon {shlex.join(cordoned)}",) if cordoned else ()
     refs = tuple(node.ref for node, _ in closed)
     evidence = Evidence(refs[0], "spec, status", closed[0][1])
-    remedy = _what_opens(obstacle, sorted(counts))
+    remedy = _what_opens(obstacle, sorted(counts), closed)
     return about(evidence, "NodesUnfit", text, remedy, "platform", objects=refs, commands=commands)
 
 
@@ -212,19 +212,36 @@ _STEPS = {
     CORDONED: "uncordon the nodes",
     BY_KAI: "wait until KAI Resource Management has moved the nodes that it has cordoned (label"
     f" {KAI_CORDONED}), or ask who changed their node pool",
-    "tainted": "add a toleration to the pod template or ask for the taint to be removed",
 }
+_TAINTED = "tainted"
 
 
-def _what_opens(obstacle: Obstacle, whys: list[str]) -> str:
+def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node, str]]) -> str:
     """Return what opens nodes, and whether they then have room."""
     named = (why if why in _STEPS else why.partition(" ")[0] for why in whys)
-    steps = (_STEPS.get(why, "repair the nodes") for why in named)
+    tolerate = _tolerations(closed)
+    steps = (tolerate if why == _TAINTED else _STEPS.get(why, "repair the nodes") for why in named)
     remedy = listed(dict.fromkeys(steps))
     remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:
         return remedy
     return f"{remedy}. Then room still has to become free there"
+
+
+def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
+    """Return the tolerations without which nodes take no pods, as they stand in a pod template."""
+    keys = {why.partition(" ")[2] for _, why in closed if why.startswith(_TAINTED)}
+    taints = dict.fromkeys(
+        taint for node, _ in closed for taint in node.taints if taint.key in keys
+    )
+    each = listed((_toleration(taint) for taint in taints), 3)
+    noun = "toleration" if len(taints) == 1 else "tolerations"
+    return f"add the {noun} {each} to the pod template or ask for the taint to be removed"
+
+
+def _toleration(taint: Taint) -> str:
+    value = f"value: {taint.value}" if taint.value else "operator: Exists"
+    return f"{{key: {taint.key}, {value}, effect: {taint.effect}}}"
 
 
 def other_resource(gang: Gang) -> Reasons:

@@ -76,6 +76,12 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         " template.",
         "you",
     ),
+    (
+        ("multi-attach",),
+        "Delete the pod that uses the volume on another node, or use a volume with the access mode"
+        " ReadWriteMany.",
+        "you",
+    ),
     (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
     (
         ("volume", "mount"),

@@ -94,6 +94,8 @@ def _tainted_devices(gang: Gang, said: str) -> str:
     return f". Devices with a taint: {listed(found)}" if found else ""
 
 
+LESS = "Request less"
+"""The start of the remedy for messages about resources, which don't say who uses them."""
 UNKNOWN = "Fix what the scheduler's message names."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
@@ -161,7 +163,7 @@ def _what_helps(words: str) -> tuple[str, Who]:
     lacks = _INSUFFICIENT.search(words)
     if lacks:
         remedy = (
-            f"Request less {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
+            f"{LESS} {lacks[1].rstrip('.')} per pod, use fewer pods, or ask the platform team"
             " for nodes with more of it."
         )
         helps.append((remedy, "you"))

@@ -325,12 +325,26 @@ def _without_moot(reasons: list[Reason]) -> list[Reason]:
     ]
 
 
+_OF_ROOM = {"NeverFits", "NoDomainFits", "OtherResource", "NoNodeGroupHelps"}
+"""Reasons that say which resource is missing where, or who uses it."""
+
+
+def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
+    """Return whether a scheduler's words say less about what helps than another reason."""
+    if reason.id != "SchedulerRefuses":
+        return False
+    if reason.remedy == scheduler_messages.UNKNOWN:
+        return True
+    lacks = reason.remedy.startswith(scheduler_messages.LESS)
+    return lacks and any(other.id in _OF_ROOM for other in reasons)
+
+
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
     """Put what only follows from other problems behind them.
 
-    Words of a scheduler for which no remedy is known come after reasons that have one.
+    Words of a scheduler come after reasons that say more about what helps than these words do.
     """
-    vague = [reason for reason in reasons if reason.remedy == scheduler_messages.UNKNOWN]
+    vague = [reason for reason in reasons if _says_little(reason, reasons)]
     reasons = [*(reason for reason in reasons if reason not in vague), *vague]
     causes = [reason for reason in reasons if reason.id not in EFFECTS]
     if not any(reason.severity == "problem" for reason in causes):

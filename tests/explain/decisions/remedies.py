@@ -330,7 +330,10 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     ),
     (r"leave out (?:the constraint of|(?P<all>all constraints))", _drop_all),
     (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
-    (r"(?i)uncordon the nodes|repair the nodes|add a toleration to the pod template", _open_nodes),
+    (
+        r"(?i)uncordon the nodes|repair the nodes|add the tolerations? .+ to the pod template",
+        _open_nodes,
+    ),
     (r"open the nodes there that are closed", _open_all),
     (r"^Request less (?P<what>\w+) per pod", _ask_less),
     (r"^Restart the gang once another domain has room", _gone_and_restarted),
