@@ -1,4 +1,4 @@
-"""What a reader of documents raises if their text is of no use."""
+"""The errors of readers of documents that can't be used."""
 
 
 class UnusableInput(ValueError):

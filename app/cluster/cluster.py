@@ -27,7 +27,7 @@ STALE_SECONDS = 120.0
 """
 
 
-NOT_INSTALLED = "is not installed; it is picked up when its CRD appears"
+NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"
 
 
 def too_large(resource: str, number: int) -> Sample:
@@ -90,7 +90,9 @@ class Cluster:
             reason = "waits for discovery"
         for name, store in self.stores.by_name().items():
             problem = (
-                None if store.synced else f"the first list is not in yet: {store.problem or reason}"
+                None
+                if store.synced
+                else f"the first list is not complete yet: {store.problem or reason}"
             )
             checks[f"cache/{name}"] = problem
         return checks

@@ -1,4 +1,4 @@
-"""Clients of a cluster: for the server, and for commands that a person runs."""
+"""Clients of a cluster, for the server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable

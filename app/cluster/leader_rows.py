@@ -151,7 +151,7 @@ class StoredInstance(Stored):
     basic: bool
     """Whether it has the basic policy."""
     composite: str
-    """The CompositePodGroup that it is part of, or ""."""
+    """The CompositePodGroup that it belongs to, or ""."""
 
     @property
     def shared_key(self) -> str:
@@ -330,8 +330,8 @@ class WorkloadCaches:
 
     They have the Pods of `scheduler_name` that name a group, Workloads, PodGroups of Kubernetes
     (`instances`) and of KAI (`pod_groups`), and the names of PriorityClasses.
-    `stores.run_from_empty` fills them. `topologies` is the store of KAI Topologies, which is also
-    used for verdicts and is filled for these.
+    `stores.run_from_empty` fills them. `topologies` is the store of KAI Topologies, which verdicts
+    use too.
     """
 
     def __init__(self, scheduler_name: str, topologies: WatchStore[KaiTopology]) -> None:

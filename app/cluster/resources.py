@@ -344,4 +344,4 @@ def _former(plan: Plan, problem: str) -> Exception:
 
 
 def _former_set(name: str) -> str:
-    return f'the PodClique belongs to a former PodCliqueSet "{name}", which was created again'
+    return f'the PodClique belongs to a previous PodCliqueSet "{name}", which was created again'

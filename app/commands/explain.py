@@ -358,7 +358,7 @@ async def _facts(client: Reader, ref: Ref, arguments: argparse.Namespace) -> Sna
 
 
 def _not_found(index: Index, ref: Ref, others: Sequence[Ref]) -> int:
-    """Print that an object doesn't exist or can't be read, and what helps. Return the exit code."""
+    """Print that an object doesn't exist or can't be read, and the remedy. Return the exit code."""
     unseen = index.facts.unseen
     words = f"; not seen: {unseen_words(dict(sorted(unseen.items())))}" if unseen else ""
     if ref in others:  # a workload that is known only by its pods

@@ -79,7 +79,7 @@ Documents = Annotated[str, Field(description="Objects of Kubernetes as YAML or J
 
 
 class Answered(Value):
-    """What a command has printed."""
+    """The output of a command."""
 
     out: str
     err: str

@@ -144,7 +144,7 @@ def _shown(judgement: Judgement, node: yaml.Node | None, index: Index | None) ->
     verdict = judgement.verdict
     shown = {"kind": kind, "name": name or "(no name)", "namespace": namespace}
     if not verdict:
-        words = f"no webhook looks at {api_version} {kind}"
+        words = f"no webhook judges {api_version} {kind}"
         return {**_NOT_JUDGED, **shown, "words": words}
 
     patched = judgement.patched_object

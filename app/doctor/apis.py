@@ -35,7 +35,7 @@ class Api(Value):
     absent: Status
     """The status of the check if the resource is not served."""
     means: str
-    """What does not work without it."""
+    """The consequence if it is missing."""
     remedy: str
 
 

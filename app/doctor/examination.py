@@ -151,7 +151,7 @@ async def _permissions(patient: Patient) -> Checks:
 async def _webhooks(patient: Patient, installed: list[Object]) -> Checks:
     """Return the checks of both webhook configurations.
 
-    Those that exist are added to `installed`.
+    Existing ones are added to `installed`.
     """
     checks = webhooks.check_enforcement(patient.configuration.enforcement)
     settings = patient.configuration.certificates

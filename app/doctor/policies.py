@@ -125,7 +125,7 @@ async def read_policies(
 
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of each installed policy of ours, and how it differs from this version."""
+    """Return the effect of each of our installed policies, and how it differs from this version."""
     stored = await read_policies(client, labels_of(RULES))
     if stored.policies or stored.bindings:
         desired = admission_policies(configuration)
@@ -202,7 +202,7 @@ def _silent(name: str, policy: JsonMap, served: str) -> Check:
 
 
 def _effects(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[Check]:
-    """Yield the effect of each installed policy of ours."""
+    """Yield the effect of each of our installed policies."""
     for policy in desired[::2]:
         name = policy["metadata"]["name"]
         bindings = stored.bindings.get(name, ())

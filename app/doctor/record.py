@@ -146,7 +146,7 @@ For a list, these are the fields of each item.
 """
 
 OUR_WEBHOOKS = ".grove-admission.grove.io"
-"""The end of the names of our webhooks."""
+"""The suffix of the names of our webhooks."""
 
 _KEPT_ANNOTATIONS = ("grove.io/", "kai.scheduler/")
 _IMAGE = re.compile(r"^.*?(:v?\d+\.\d+\.\d+)?$")

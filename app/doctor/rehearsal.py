@@ -36,7 +36,7 @@ _LIMIT_SECONDS = 60
 """The default time after which an API server gives up a request."""
 
 _SLOW_SECONDS = 45
-"""The sum of timeouts above which a warning is given. The defaults of ours and neighbours are less.
+"""The sum of timeouts from which on there is a warning. Our and our neighbours' defaults are less.
 """
 
 _COMPARED = 2
@@ -49,7 +49,7 @@ _VITAL = {
     ("discovery.k8s.io", "endpointslices"): "Services do not follow their Pods",
     ("coordination.k8s.io", "leases"): "nodes and leaders lose their Leases",
 }
-"""The consequences if resources in kube-system cannot be written."""
+"""The consequences if these resources in kube-system cannot be written."""
 
 _CLUSTER_WIDE = {
     ("", "nodes"): "nodes cannot join",

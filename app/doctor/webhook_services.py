@@ -20,7 +20,7 @@ class Fault(Value):
     status: Status
     cause: str
     fate: str
-    """What happens to the requests, "" if the Service answers except during a restart."""
+    """The effect on requests, "" if the Service answers except during a restart."""
     remedy: str
 
     def message(self, configuration: str, names: Sequence[str]) -> str:

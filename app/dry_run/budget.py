@@ -1,6 +1,6 @@
-"""What reading documents may cost, so that no text takes all memory or time of its reader.
+"""Limits on the cost of reading documents, so that no text takes all memory or time of its reader.
 
-YAML is measured by its events, before anything is made of it: a text of 1 KiB can stand for more
+YAML is measured by its events, before any value is created: a text of 1 KiB can stand for more
 values than there is memory for.
 """
 
@@ -19,11 +19,11 @@ MIB = 2**20
 
 
 class ReadingLimits(Value):
-    """The most that may be read.
+    """The limits of reading documents.
 
-    `values` are maps, lists, keys and all else, and `size` is that of their text in bytes of UTF-8.
-    Both count what an alias refers to again at each place of the alias, because whatever is done
-    with a document later visits it there. `seconds` is the time of reading.
+    `values` counts maps, lists, keys and scalars. `size` is their text in bytes of UTF-8. An alias
+    counts with everything that it refers to, each time it is used, because later steps visit it
+    there. `seconds` is the time of reading.
     """
 
     documents: int
@@ -31,20 +31,20 @@ class ReadingLimits(Value):
     size: int
     seconds: float
     depth: int = 200
-    """Levels of maps and lists, because most of what reads them is recursive."""
+    """The most levels of maps and lists, because most code that reads them is recursive."""
 
 
 OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)
-"""Of all documents of one request. Its body is limited too."""
+"""The limits of all documents of one request, whose body is limited too."""
 
 OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
-"""Of one file that is named on a command line: as much as its reader has patience for."""
+"""The limits of one file that is named on a command line."""
 
 
 class Budget:
     """What is left of some limits. `clock` is monotonic, in seconds.
 
-    Several texts can share one; only the time while one of them is read counts.
+    Several texts can share a budget. Only the time while one of them is read counts.
     """
 
     def __init__(self, limits: ReadingLimits, clock: Clock = time.monotonic) -> None:
@@ -64,7 +64,7 @@ class Budget:
         self._seconds -= self._clock() - self._since
 
     def spend(self, values: int, size: int) -> None:
-        """Count some values with their text. Raise UnusableInput if too little is left."""
+        """Count some values with their text. Raise UnusableInput if that exceeds a limit."""
         self._values -= values
         self._size -= size
         if self._values < 0:
@@ -73,10 +73,10 @@ class Budget:
             limit = f"{self.limits.size // MIB} MiB of text"
         else:
             return
-        raise UnusableInput(f"it has more than {limit}, counting its aliases where they are used")
+        raise UnusableInput(f"it has more than {limit}, counting each use of an alias")
 
     def spend_documents(self, count: int) -> None:
-        """Count some documents. Raise UnusableInput if too few are left."""
+        """Count some documents. Raise UnusableInput if that exceeds the limit."""
         self._documents -= count
         if self._documents < 0:
             raise UnusableInput(
@@ -85,12 +85,12 @@ class Budget:
             )
 
     def check_time(self) -> None:
-        """Raise UnusableInput if the time is over."""
+        """Raise UnusableInput if the time limit is exceeded."""
         if self._clock() - self._since > self._seconds:
             raise UnusableInput(f"it takes more than {self.limits.seconds:g} s to read")
 
     def check_depth(self, depth: int) -> None:
-        """Raise UnusableInput for a value below too many maps and lists."""
+        """Raise UnusableInput for a value that is nested too deeply."""
         if depth > self.limits.depth:
             raise UnusableInput(f"it is nested too deeply: more than {self.limits.depth} levels")
 
@@ -102,7 +102,7 @@ _EVENTS_BETWEEN_LOOKS_AT_THE_CLOCK = 1024
 
 
 class _Cost(Struct):
-    """What a value comes to with all that is in it. `depth` is 0 for what holds nothing."""
+    """The cost of a value with everything inside it. `depth` is 0 for a scalar."""
 
     values: int = 1
     size: int = 0
@@ -115,14 +115,14 @@ class _Cost(Struct):
 
 
 class _Expansion(Struct):
-    """The anchors of a document, and the maps and lists that are open at one point of the text."""
+    """The anchors of a document, and the maps and lists that are open at the current event."""
 
     budget: Budget
     _anchors: dict[str, _Cost] = {}
     _open: list[tuple[str | None, _Cost]] = []
 
     def take(self, event: yaml.Event) -> None:
-        """Spend what an event adds to its document. Raise UnusableInput if that is too much."""
+        """Count an event. Raise UnusableInput if that exceeds a limit."""
         if isinstance(event, yaml.ScalarEvent):
             cost = _Cost(size=size_of(event.value))
             self.budget.spend(1, cost.size)
@@ -142,7 +142,7 @@ class _Expansion(Struct):
 
     def _take_alias(self, anchor: str) -> None:
         if any(anchor == of_open for of_open, _ in self._open):
-            raise UnusableInput(f'the alias "{anchor}" refers to what it is in')
+            raise UnusableInput(f'the alias "{anchor}" refers to a value that contains it')
         cost = self._anchors.get(anchor)
         if not cost:
             return  # there is no such anchor, as the loader will say
@@ -158,7 +158,7 @@ class _Expansion(Struct):
 
 
 def spend_yaml(events: Iterable[yaml.Event], budget: Budget) -> None:
-    """Spend what the documents of a text come to. Raise UnusableInput if that is too much."""
+    """Count the documents of a YAML text. Raise UnusableInput if that exceeds a limit."""
     expansion = _Expansion(budget)
     for number, event in enumerate(events):
         if number % _EVENTS_BETWEEN_LOOKS_AT_THE_CLOCK == 0:
@@ -167,10 +167,7 @@ def spend_yaml(events: Iterable[yaml.Event], budget: Budget) -> None:
 
 
 def spend_json(document: Any, budget: Budget) -> None:
-    """Spend what a value comes to that was read from JSON, which has no aliases.
-
-    Raise UnusableInput if that is too much.
-    """
+    """Count a JSON value, which has no aliases. Raise UnusableInput if that exceeds a limit."""
     waiting = [(document, 0)]
     while waiting:
         value, depth = waiting.pop()

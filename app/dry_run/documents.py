@@ -1,9 +1,8 @@
-"""The reader of YAML and JSON documents, with limits.
+"""Read YAML and JSON documents, with limits.
 
 The documents of a dump of any size are read one by one, so that only one is in memory. A dump is
 the output of `kubectl get ... -o json` or `-o yaml`: a List, several documents, or a sequence of
-JSON values. Only the current document is kept, so the limits apply to each document, not to the
-file.
+JSON values. The limits apply to each document, not to the file.
 """
 
 import json

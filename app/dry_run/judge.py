@@ -325,7 +325,7 @@ def _lines(judgement: Judgement) -> Sequence[str]:
         operation_of = f"the {judgement.operation} of " if judgement.operation else ""
         resource = f"{api_version or 'this'} {kind}".rstrip()
         note = f": {judgement.note}" if judgement.note else ""
-        return [f"-        {title}: no webhook looks at {operation_of}{resource}{note}"]
+        return [f"-        {title}: no webhook judges {operation_of}{resource}{note}"]
 
     mark = _MARKS[verdict.outcome]
     code = "" if verdict.allowed else f" ({verdict.code} {verdict.reason})"

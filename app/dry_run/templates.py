@@ -1,6 +1,6 @@
-"""Verdicts on the Pod templates of workloads, of which no controller has made Pods yet.
+"""Verdicts on the Pod templates of workloads whose controllers have not created Pods yet.
 
-The Pods get the labels that the controller of the workload would write, with index 0.
+The Pods get the labels that the workload's controller would write, with index 0.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class TemplateFacts(Protocol):
 
     @property
     def nvlink(self) -> NvlinkDomains:
-        """What is configured about NVLink domains."""
+        """The configuration of NVLink domains."""
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
         """Return the nodes grouped by their labels of these keys, empty if they are not known."""
@@ -61,10 +61,11 @@ class TemplateFacts(Protocol):
 
 
 class Maker(Value):
-    """A kind whose controller makes workloads of the kind `makes`.
+    """A kind whose controller creates workloads of the kind `makes`.
 
-    `spec` is the path of their spec in a part of the document. That part is the document itself, or
-    each item of the list at `spec.<each>`. An empty path stands for a spec that is elsewhere.
+    `spec` is the path of their spec in a part of the document. The part is the document itself, or
+    each item of the list at `spec.<each>`. An empty path means that the spec is not in the
+    document.
     """
 
     group: str
@@ -82,7 +83,7 @@ MAKERS = (
     Maker("trainer.kubeflow.org", "TrainJob", JOB_SET),
     Maker("nvidia.com", "DynamoGraphDeployment", POD_CLIQUE_SET),
 )
-"""The kinds of which no webhook judges an object, but the workload that it makes.
+"""The kinds that no webhook judges, but whose controllers create a workload that webhooks judge.
 
 Sources: https://github.com/ray-project/kuberay/tree/feeaf72f,
 https://github.com/kubernetes-sigs/lws (api/disaggregatedset/v1) and
@@ -91,24 +92,23 @@ https://github.com/kubeflow/trainer.
 
 
 class Template(Value):
-    """A Pod template at a `path` of a workload.
-
-    `part` is the name of the part of the workload that it is in. `above` has what contains it, from
-    the workload on.
-    """
+    """A Pod template in a workload."""
 
     path: FieldPath
+    """Its path in the workload."""
     part: str
+    """The name of the part of the workload that contains it."""
     object: Object
     above: tuple[Object, ...]
+    """The objects that contain it, from the workload on."""
 
 
 MOST_TEMPLATES = 128
-"""Of a workload that is judged: a verdict on each template looks at all others."""
+"""The most templates of a judged workload: each is compared with all others."""
 
 
 TOO_MANY = patched(
-    [], warnings=[f"it has more than {MOST_TEMPLATES} Pod templates, so that they are not judged"]
+    [], warnings=[f"it has more than {MOST_TEMPLATES} Pod templates, so they are not judged"]
 )
 
 
@@ -118,7 +118,7 @@ def templates_of(workload: Object) -> Iterator[Template]:
 
 
 def _first_templates(workload: Object) -> list[Template]:
-    """Return the Pod templates in a workload; of more than MOST_TEMPLATES, not all."""
+    """Return the first Pod templates in a workload, at most one more than MOST_TEMPLATES."""
     return list(islice(templates_of(workload), MOST_TEMPLATES + 1))
 
 
@@ -142,7 +142,7 @@ _MAKER = "disaggregatedset.x-k8s.io/name"
 def kind_of(resource: Resource) -> OwnerKind | None:
     """Return the kind of workload whose Pods can share a ComputeDomain, or None.
 
-    A DisaggregatedSet has no Pods of its own.
+    A DisaggregatedSet does not create Pods itself.
     """
     if resource is DISAGGREGATED_SET:
         return None
@@ -152,9 +152,9 @@ def kind_of(resource: Resource) -> OwnerKind | None:
 async def judge_templates(
     workload: Object, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Verdict | None:
-    """Return the verdict on the Pods of a workload, None if nothing in it asks for MNNVL.
+    """Return the verdict on the Pods of a workload, None if no template requests MNNVL.
 
-    It takes turns with other tasks, because documents of any form come from anybody.
+    It yields to other tasks, because anybody can send documents of any size.
     """
     findings: Findings = []
     warnings = []
@@ -199,7 +199,7 @@ def _mistakes(template: Template, names: Comparisons) -> Iterator[str]:
 
 
 async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts | None) -> Injection:
-    """Return what a Pod of a template needs."""
+    """Return the injection that a Pod of a template needs."""
     workload = template.above[0]
     of_workload = map_at(workload, "metadata")
     labels = {key: "0" if key.endswith("-index") else template.part for key in kind.keys}
@@ -249,9 +249,9 @@ def maker_of(document: Object) -> Maker | None:
 
 
 def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]]:
-    """Yield the workloads that a document makes, each with the path of its spec.
+    """Yield the workloads that a document's controller creates, each with the path of its spec.
 
-    Their names are not those that the controller chooses.
+    They do not have the names that the controller would choose.
     """
     metadata = map_at(document, "metadata")
     parts: list[tuple[FieldPath, Mapping[str, Any]]] = [(FieldPath(""), document)]
@@ -282,19 +282,19 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels that the LeaderWorkerSet of a role of a DisaggregatedSet has."""
+    """Return the labels of the LeaderWorkerSet of a role of a DisaggregatedSet."""
     return {_MAKER: text_at(metadata, "name"), SLICE: "0", ROLE: text_at(role, "name")}
 
 
 def labels_of_maker(workload: Object) -> dict[str, str]:
-    """Return the labels that the Pods of a workload have of what made it."""
+    """Return the labels of a workload's Pods that come from its maker."""
     return {
         key: value for key, value in labels_of(workload).items() if key in (_MAKER, SLICE, ROLE)
     }
 
 
 def about(maker: Maker, *, is_judged: bool) -> str:
-    """Return what is judged of the objects of a maker, for people."""
+    """Return which objects are judged for an object of a maker, as text."""
     made = maker.makes.kind
     if is_judged:
         return f"the {made} that this {maker.kind} makes is judged"
@@ -307,14 +307,14 @@ def about(maker: Maker, *, is_judged: bool) -> str:
 
 
 def not_asking() -> str:
-    """Return why a workload is not judged whose Pod templates don't ask for MNNVL."""
+    """Return why a workload whose Pod templates do not request MNNVL is not judged."""
     return f"it is judged if a Pod template in it has the annotation {MNNVL_ENABLED}"
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
-    """Return one verdict for the workloads that a document makes, None for none.
+    """Return one verdict for the workloads that a document's controller creates, None for none.
 
-    Their names are not known before they are made, so it doesn't say which ComputeDomains they get.
+    Their names are not known yet, so the verdict does not name their ComputeDomains.
     """
     if not verdicts:
         return None
@@ -328,9 +328,9 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
 
 
 async def judge_ownerless(document: Object) -> Verdict | None:
-    """Return the refusal of Pods that belong to no workload of OWNER_KINDS, else None.
+    """Return the rejection of Pods that belong to no workload of OWNER_KINDS, else None.
 
-    Only kinds of which it is known that no such workload is above their Pods are judged.
+    Only kinds that are known to belong to no such workload are judged.
     """
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     if (group, str(document.get("kind"))) not in OWNERLESS:
@@ -339,7 +339,7 @@ async def judge_ownerless(document: Object) -> Verdict | None:
 
 
 def _refuse_ownerless(document: Object) -> Verdict | None:
-    """Return the refusal of the Pods of `document` that ask for MNNVL, None if none asks."""
+    """Return the rejection of the Pods of `document` that request MNNVL, None if none does."""
     kinds = ", ".join(kind.title for kind in OWNER_KINDS)
     findings = [
         forbidden(

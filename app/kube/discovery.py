@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Discovery:
-    """What the cluster served at the last `refresh`.
+    """The resources that the cluster served at the last `refresh`.
 
     `read` returns the JSON at a path of the API server. Before the first refresh, resources that
     every cluster serves (`optional` is False) count as served in their preferred version, and all

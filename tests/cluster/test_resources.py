@@ -452,7 +452,7 @@ async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_clique_of_a_former_set_makes_nothing(dry_run: bool) -> None:
     cluster = OfflineCluster([SET])
-    with pytest.raises(Unavailable, match='belongs to a former PodCliqueSet "pcs"'):
+    with pytest.raises(Unavailable, match='belongs to a previous PodCliqueSet "pcs"'):
         await cluster.resources.ensure(plan(owner="former"), dry_run=dry_run)
     assert cluster.client.writes() == []
     assert len(await cluster.resources.ensure(plan(owner="u"), dry_run=dry_run)) == 2

@@ -106,7 +106,7 @@ async def test_facts_that_are_not_refreshed_say_how_old_they_are() -> None:
 async def test_checks_say_what_a_cache_waits_for() -> None:
     client = WatchedMemory([topology(RACK)])
     cluster = Cluster(client, configured("managed", True), client.discovery)
-    begin = "the first list is not in yet: "
+    begin = "the first list is not complete yet: "
 
     def reasons() -> set[str | None]:
         checks = cluster.checks()

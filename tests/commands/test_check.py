@@ -117,7 +117,7 @@ def test_what_no_webhook_looks_at_is_said(capsys: Any, tmp_path: Path) -> None:
     file = str(EXAMPLES / "podgroup-refused.yaml")
     assert run(file, "--operation", "DELETE") == 0
     assert (
-        "no webhook looks at the DELETE of scheduling.run.ai/v2alpha2 PodGroup"
+        "no webhook judges the DELETE of scheduling.run.ai/v2alpha2 PodGroup"
         in capsys.readouterr().out
     )
     (tmp_path / "typo.yaml").write_text("apiVersion: scheduling.run/v2alpha2\nkind: PodGroup\n")
@@ -232,7 +232,7 @@ def test_a_constraint_in_the_template_of_a_job_keeps_its_pods_together(
             "spec.template.metadata.annotations[grove.io/mnnvl-scope]: Unsupported value",
             id="a scope of another kind",
         ),
-        pytest.param(workload(), 0, "no webhook looks at batch/v1 Job", id="nothing is asked for"),
+        pytest.param(workload(), 0, "no webhook judges batch/v1 Job", id="nothing is asked for"),
         pytest.param(
             workload(metadata={"annotations": ENABLED}),
             0,
@@ -242,7 +242,7 @@ def test_a_constraint_in_the_template_of_a_job_keeps_its_pods_together(
         pytest.param(
             workload(kind="CronJob", metadata={"annotations": ENABLED}),
             0,
-            "no webhook looks at batch/v1 CronJob",
+            "no webhook judges batch/v1 CronJob",
             id="no owner of units",
         ),
         pytest.param(

@@ -21,8 +21,8 @@ from tests.dry_run.attacks import (
     laughs,
 )
 
-VALUES = "it has more than {:,} values, counting its aliases where they are used"
-TEXT = "it has more than {} MiB of text, counting its aliases where they are used"
+VALUES = "it has more than {:,} values, counting each use of an alias"
+TEXT = "it has more than {} MiB of text, counting each use of an alias"
 ENOUGH = ReadingLimits(documents=10, values=100, size=1000, seconds=10.0)
 
 
@@ -67,7 +67,7 @@ def events_until_refused(text: str) -> Iterator[yaml.Event]:
             "there are more than 1000 documents",
             id="items",
         ),
-        pytest.param("a: &a {b: [*a]}", OF_REQUEST, 'the alias "a" refers to what', id="itself"),
+        pytest.param("a: &a {b: [*a]}", OF_REQUEST, 'the alias "a" refers to a value', id="itself"),
         pytest.param(
             "a: &a " + "[" * 150 + "]" * 150 + "\nb: " + "[" * 150 + "*a" + "]" * 150,
             OF_REQUEST,

@@ -306,7 +306,7 @@ def test_a_verdict_is_shown(
     if verdict is not None:
         assert describe(judgement) == lines
     else:
-        assert describe(judgement) == ["-        Thing ns/a: no webhook looks at g/v1 Thing"]
+        assert describe(judgement) == ["-        Thing ns/a: no webhook judges g/v1 Thing"]
 
 
 async def test_a_workload_of_many_templates_is_not_judged() -> None:

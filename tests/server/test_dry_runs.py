@@ -118,7 +118,7 @@ async def test_text_is_for_people() -> None:
     assert (
         'ClusterTopology "grove-topology" is managed by the operator: user "dry-run"' in answer.text
     )
-    assert lines[-1] == "-        Thing (no name): no webhook looks at this Thing"
+    assert lines[-1] == "-        Thing (no name): no webhook judges this Thing"
 
 
 async def test_text_says_what_a_trial_period_only_warns_of() -> None:
@@ -141,9 +141,13 @@ async def test_text_says_what_a_trial_period_only_warns_of() -> None:
         pytest.param(b"\xff\xfe", "is not UTF-8 text", id="not UTF-8"),
         pytest.param(b"1: 2", "the key 1 is not a string", id="a key that is a number"),
         pytest.param(b"[" * 100_000, "nested too deeply", id="deep nesting"),
-        pytest.param(b"a: &a [*a]", "refers to what it is in", id="a list that holds itself"),
         pytest.param(
-            b"&a {kind: Pod, x: *a}", "refers to what it is in", id="a map that holds itself"
+            b"a: &a [*a]", "refers to a value that contains it", id="a list that holds itself"
+        ),
+        pytest.param(
+            b"&a {kind: Pod, x: *a}",
+            "refers to a value that contains it",
+            id="a map that holds itself",
         ),
         pytest.param(
             b"a0: &a0 [x]\n"
@@ -167,7 +171,7 @@ async def test_text_says_what_a_trial_period_only_warns_of() -> None:
                 b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 10))
                 for n in range(98, 105)
             ),
-            "counting its aliases",
+            "counting each use of an alias",
             id="aliases that blow up",
         ),
         pytest.param(LONG_ALIASES.encode(), "more than 4 MiB of text", id="aliases of a long text"),
@@ -317,7 +321,11 @@ async def test_a_parameter_that_there_is_not_is_no_answer_to_another_question() 
 
 @pytest.mark.parametrize(
     ("old", "text"),
-    [("a: [", "not valid YAML or JSON"), ("7", "is not a map"), ("a: &a [*a]", "refers to what")],
+    [
+        ("a: [", "not valid YAML or JSON"),
+        ("7", "is not a map"),
+        ("a: &a [*a]", "refers to a value"),
+    ],
 )
 async def test_an_old_document_that_can_not_be_read(old: str, text: str) -> None:
     answer = await Served().request(

@@ -52,11 +52,11 @@ async def test_health() -> None:
     assert (await served.request("GET", "/healthz")).text == "ok\n"
     assert (await served.request("GET", "/readyz")).text == "ok\n"
     assert (await served.request("GET", "/readyz?verbose")).text == "[+] cache/nodes ok\nok\n"
-    served.checks["cache/nodes"] = "the first list is not in yet"
+    served.checks["cache/nodes"] = "the first list is not complete yet"
     answer = await served.request("GET", "/readyz")
     assert (answer.status_code, answer.text) == (
         503,
-        "[-] cache/nodes the first list is not in yet\nnot ready\n",
+        "[-] cache/nodes the first list is not complete yet\nnot ready\n",
     )
     assert (await served.request("GET", "/healthz")).status_code == 200
 

@@ -1,4 +1,4 @@
-"""What a user may have meant who asks about an object that doesn't exist."""
+"""Hints for a user who asks about an object that does not exist."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -183,7 +183,7 @@ class Ground(Value, dict=True):
     counts: Callable[[str], bool] = everything
     """Whether requests for a resource count."""
     coming: Mapping[int, Vector] = MappingProxyType({})
-    """What terminating pods will free, by the position of the node."""
+    """The amounts that terminating pods will free, by the position of the node."""
     shares: Mapping[int, Shares] = MappingProxyType({})
     """The GPUs that pods share, by the position of the node."""
 
@@ -287,7 +287,7 @@ class Board:
 
     @property
     def free(self) -> list[Vector]:
-        """What each node has left."""
+        """The free amounts of each node."""
         return list(self._free)
 
     @property

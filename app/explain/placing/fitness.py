@@ -16,7 +16,7 @@ BY_KAI = "cordoned by KAI Resource Management"
 """Its cordon ends when it has moved the node to another pool."""
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""Whoever tolerates it may go to cordoned nodes, with KAI from 0.18 on.
+"""Pods that tolerate this taint may be placed on cordoned nodes, with KAI from 0.18 on.
 
 Until 0.17, KAI gives cordoned nodes to nobody: `pkg/scheduler/scheduler_util` at d5bc503a.
 """

@@ -1,1 +1,1 @@
-"""Why a gang waits, or is not placed as asked: one function for each reason, by topic."""
+"""Reasons why a gang is pending or not placed as requested: one function each, by topic."""

@@ -43,7 +43,7 @@ _LASTING = {
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
-"""Seconds from which the age of a holder is shown."""
+"""The age in seconds from which it is shown."""
 MOST = 2
 
 
@@ -128,7 +128,7 @@ def _stem(name: str) -> str:
 def what_frees(
     gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
 ) -> tuple[list[str], Who]:
-    """Return what makes pods leave that hold room, the soonest first, and who can act.
+    """Return the remedies that free the room held by pods, the soonest first, and who can act.
 
     `missing` is for how many pods there is no room; `where` is a domain, with the word before it.
     """
@@ -190,7 +190,7 @@ _ENDS_WITHIN = 120.0
 
 
 def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:
-    """Return what helps if all pods that hold the room are terminating."""
+    """Return the remedy if all pods that hold the room are terminating."""
     now = gang.facts.now
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), MOST)
     first = min(pod.deleting or 0.0 for pod in ending)

@@ -97,7 +97,7 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 
 
 def _who_makes(gang: Gang, name: str) -> str:
-    """Return what helps if a controller should have created a claim or template, else ""."""
+    """Return the remedy if a controller should have created a claim or template, else ""."""
     for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
@@ -283,7 +283,7 @@ def _channel_takers(index: Index) -> dict[str, ResourceClaim]:
 
 
 def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
-    """Return what helps against claims that hold the channels of these nodes."""
+    """Return the remedy for claims that hold the channels of these nodes."""
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
     if gang.placements.under(only(gang, lambda node: node.name not in others)).fits:

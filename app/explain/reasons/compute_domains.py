@@ -182,7 +182,7 @@ def _have(pods: Sequence[Pod], one: str = "has", several: str = "have") -> str:
 
 
 def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
-    """Return what is known of the daemon pods of nodes that are not ready, and what helps."""
+    """Return the state of the daemon pods on nodes that are not ready, and the remedy."""
     domain = known.domain
     nodes = list(known.unready) or list(known.nodes)
     unlabelled = [

@@ -25,7 +25,7 @@ _CONDITIONS = (("TopologyLevelsUnavailable", "True"), (CONSTRAINTS_SATISFIED, "F
 
 
 def level_unknown(gang: Gang) -> Reasons:
-    """The set, or what the scheduler is told, names a level that does not exist."""
+    """The set, or the constraint that the scheduler gets, names a level that does not exist."""
     if gang.pcs:
         unknown = list(_unknown_domains(gang.pcs, gang.topology))
         yield from unknown or _unavailable(gang.pcs)
@@ -104,7 +104,7 @@ def _told(gang: Gang) -> Iterator[tuple[str, str]]:
 
 
 def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
-    """Return what helps against levels that KAI's Topology lacks, and who can act."""
+    """Return the remedy for levels that KAI's Topology lacks, and who can act."""
     if gang.is_of_grove:
         remedy = (
             "Wait until Grove or grove-admission has written the current levels. If it takes more"
@@ -149,7 +149,7 @@ def topology_unnamed(gang: Gang) -> Reasons:
 
 
 def gang_unconstrained(gang: Gang) -> Reasons:
-    """The scheduler was told less than the set asks for."""
+    """The scheduler got weaker constraints than the set has."""
     pod_gang = gang.pod_gang
     group = gang.pod_group
     cluster = gang.topology.cluster
@@ -242,7 +242,7 @@ def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterato
 
 
 def min_above_replicas(gang: Gang) -> Reasons:
-    """A minimum that can never be reached."""
+    """A minimum can never be reached."""
     if gang.pcs:
         yield from _never_by_template(gang.pcs)
     for member in gang.members:

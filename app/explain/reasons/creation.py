@@ -137,7 +137,7 @@ def pod_gang_missing(gang: Gang) -> Reasons:
 
 
 def _until_made(gang: Gang, pcs: SetWithStatus) -> str:
-    """Return what helps if there is no PodGang: Grove creates a deleted one again."""
+    """Return the remedy if there is no PodGang: Grove creates a deleted one again."""
     log = f"Ask the platform team to read the log of Grove's operator{_said(gang, pcs.errors)}"
     if pcs.errors:
         return log

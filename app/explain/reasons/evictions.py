@@ -13,7 +13,7 @@ from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, cou
 from app.facts.kai.podgroup import STALE_SINCE
 
 LOST = "lost its place: "
-"""What our leader writes between the name of the gang and KAI's message."""
+"""The text that our leader writes between the name of the gang and KAI's message."""
 US = "grove-admission"
 """The source of our events."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"

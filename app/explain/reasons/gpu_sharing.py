@@ -101,7 +101,7 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return why no GPU of any node, even if it is free, has such a part, and what helps."""
+    """Return why no GPU of any node, even if it is free, has such a part, and the remedy."""
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:
         return (

@@ -176,7 +176,7 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
 def state_of(
     index: Index, workload: KueueWorkload, held: Sequence[Pod] = ()
 ) -> tuple[str, Help] | None:
-    """Return what Kueue says of a Workload and what helps. None if Kueue lets it run."""
+    """Return Kueue's message about a Workload and the remedy, None if Kueue lets it run."""
     evicted = workload.condition("Evicted")
     if not workload.active:
         return _not_active(workload, evicted, index.facts.now)
@@ -239,7 +239,7 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 def _why_evicted(
     index: Index, workload: KueueWorkload, evicted: KueueCondition
 ) -> tuple[str, Help]:
-    """Return the reason of an eviction, with what took the place, and what helps."""
+    """Return the reason of an eviction, the workload that replaced it, and the remedy."""
     preempted = workload.condition("Preempted")
     if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
         return evicted.reason, help_for(index, workload, f"Evicted {evicted.reason}")

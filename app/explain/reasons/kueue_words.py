@@ -1,4 +1,4 @@
-"""What Kueue's messages mean, and what helps: a row for each message that its code can write.
+"""Remedies for Kueue's messages: a row for each message that its code can write.
 
 The messages are those of kubernetes-sigs/kueue at commit ff69552
 (https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. One
@@ -28,7 +28,7 @@ class Help(Value):
 
 
 class _Row(Value):
-    """A text that a message contains, and what helps then.
+    """A text that a message may contain, and its remedy.
 
     The remedy may name the groups of `values`, which are searched in the message, the `queue` and
     `namespace` of the Workload, and the ClusterQueue `behind` the queue.
@@ -227,7 +227,7 @@ _OTHERWISE = (
 
 
 def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
-    """Return what helps a Workload about which Kueue says `message`."""
+    """Return the remedy for a Workload about which Kueue says `message`."""
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     named = _CLUSTER_QUEUE.search(message)
     cluster = (named and named[1]) or workload.cluster_queue or (queue and queue.cluster_queue)

@@ -54,7 +54,7 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
     """Return for how many seconds pods have been pending, 0 if that is not known.
 
-    Others of a gang may run since long ago.
+    Other pods of the gang may have been running for long.
     """
     now = waiting[0].facts.now if waiting else 0.0
     times = [pod.created for gang in waiting for pod in gang.waiting]
@@ -84,7 +84,7 @@ def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""Events by which KAI says that it can't place a pod. Others report placements and evictions."""
+"""Reasons of KAI's events that it can't place a pod. Others report placements and evictions."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:

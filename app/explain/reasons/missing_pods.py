@@ -68,7 +68,7 @@ def _of_other_schedulers(gang: Gang) -> list[Pod]:
 
 
 def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
-    """Return what it means that other schedulers have pods of a gang, and what helps."""
+    """Return the consequence if other schedulers have pods of a gang, and the remedy."""
     names = listed(pod.name for pod in pods)
     schedulers = listed(sorted({pod.scheduler for pod in pods}))
     has = "has placed" if all(pod.node for pod in pods) else "places"
@@ -83,7 +83,7 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
 
 
 def _of_makers(gang: Gang) -> tuple[str, str, Who]:
-    """Return what the controllers that make the pods say, what helps, and who can do it."""
+    """Return the messages of the controllers that create the pods, the remedy, and who can act."""
     told = next(maker_words(gang.index, makers_of(gang, gang.pods)), None)
     if told is None:
         return "", _why_no_pods(gang), "you"
@@ -156,7 +156,7 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
 
 
 def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
-    """Return what makes room for other pods in the place of those that are gone; "" if none are."""
+    """Return the remedy that makes room for replacements of pods that are gone; "" if none are."""
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
         return _end_of(gang, terminating)
@@ -167,7 +167,7 @@ def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
 
 
 def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
-    """Return what ends pods that are terminating."""
+    """Return the remedy for pods that stay terminating."""
     since = ago(gang.facts.now - (pods[0].deleting or 0.0))
     names = f"{listed(pod.name for pod in pods)}, terminating for {since}"
     held_by = sorted({name for pod in pods for name in pod.finalizers})
@@ -185,7 +185,7 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
 def _short_of_pods(gang: Gang) -> list[Member]:
     """Return the parts that lack pods, if Grove's gates hold none.
 
-    Those that could have them are enough.
+    Parts that can reach their minimum are left out.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []
@@ -204,7 +204,7 @@ def _last_errors(members: Iterable[Member], now: float) -> str:
 
 
 def _why_no_pods(gang: Gang) -> str:
-    """Return where to look if pods are not made, and nobody says why."""
+    """Return where to look if pods are not created and no message says why."""
     if gang.is_of_grove:
         return (
             "Find out why the PodClique creates no pods: check its status.lastErrors and the"

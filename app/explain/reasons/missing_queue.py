@@ -61,7 +61,7 @@ def _usable(index: Index, pool: str) -> list[str]:
 
 
 def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
-    """Return what helps a gang whose queue is missing, a parent, or below an unusable one."""
+    """Return the remedy for a gang whose queue is missing, a parent, or below an unusable one."""
     queue = index.queues.get(group.queue)
     if queue and _is_below_itself(index, queue):
         words = (
@@ -166,7 +166,7 @@ def _later(remedy: str) -> str:
 
 
 def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
-    """Return what to add to words about a queue of another node pool, and the commands.
+    """Return the text about a queue of another node pool, and the commands.
 
     KAI's pod-grouper keeps the queue and the node pool of a PodGroup that exists (`ignoreFields` in
     `pkg/podgrouper/podgroup/handler.go`), so the label of the workload alone changes nothing.

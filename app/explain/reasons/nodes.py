@@ -64,7 +64,7 @@ def no_node_matches(gang: Gang) -> Reasons:
 
 
 def _selecting(obstacle: Obstacle, shape: Shape) -> str:
-    """Return what helps: a value that nodes have for a selected label, if it makes room."""
+    """Return the remedy: a value that nodes have for a selected label, if it makes room."""
     later = ""
     for requirement in shape.selector:
         key = requirement.key

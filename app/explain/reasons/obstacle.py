@@ -1,4 +1,4 @@
-"""What keeps a gang from fitting, decided once for each gang. Each answer is tried in the model."""
+"""The obstacles that keep a gang from fitting, decided once for each gang by trying placements."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import Enum

@@ -258,7 +258,7 @@ def binding_failed(gang: Gang) -> Reasons:
 
 
 def what_binds(said: str) -> tuple[str, Who]:
-    """Return what helps against a message of KAI's binder, and who can act."""
+    """Return the remedy for a message of KAI's binder, and who can act."""
     if "denied the request" in said:
         return (
             "Change the pod template so that it satisfies the policy named in the message, or"
@@ -284,7 +284,7 @@ def _helper(gang: Gang, said: str) -> Pod | None:
 
 
 def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
-    """Return the state of a helper pod of KAI, such as one that reserves a GPU, and what helps."""
+    """Return the state of a helper pod of KAI, such as one that reserves a GPU, and the remedy."""
     name = helper.name
     node = next((node for node in gang.index.nodes if node.name == helper.node), None)
     shape = helper.shape

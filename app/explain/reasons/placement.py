@@ -73,7 +73,7 @@ def never_fits(gang: Gang) -> Reasons:
 
 
 def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
-    """Return what does not fit anywhere, what helps, and who can act."""
+    """Return the part that does not fit anywhere, the remedy, and who can act."""
     gang = obstacle.gang
     placements = obstacle.placements
     oversize = _oversize(obstacle, short)
@@ -154,7 +154,7 @@ def _room_of(
 
 
 def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return the resource of which no node has enough for a pod, what helps, and who can act."""
+    """Return the resource of which no node has enough for a pod, the remedy, and who can act."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         if shape.part and (too_large := part_too_large(shape.part, nodes)):
@@ -222,7 +222,7 @@ _OF_GPUS = "nvidia.com/gpu."
 
 
 def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return that no node offers a device, what helps, and who can act."""
+    """Return that no node offers a device, the remedy, and who can act."""
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     meant = did_you_mean(name, filter(is_device, offered))
@@ -353,7 +353,7 @@ def _in_pieces(obstacle: Obstacle) -> str:
 
 
 def _what_frees(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
-    """Return what helps against pods that hold the room, soonest first, who can act, and how."""
+    """Return the remedy for pods that hold the room, soonest first, who can act, and how."""
     evicts = (evicting(_evicted_for(obstacle)), _reclaiming(obstacle))
     itself = [each for each in (_ending(obstacle), *evicts) if each]
     elsewhere, commands = _elsewhere(obstacle)
@@ -515,7 +515,7 @@ def bound_to_domain(gang: Gang) -> Reasons:
 
 
 def _bound(obstacle: Obstacle) -> tuple[str, str]:
-    """Return where the rest of a part must go, and what helps."""
+    """Return where the rest of a part must go, and the remedy."""
     gang = obstacle.gang
     short = obstacle.short
     part = next(part for part in gang.whole.parts() if part.name == short.name)
@@ -533,7 +533,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
 
 
 def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
-    """Return what helps a gang whose domain is full."""
+    """Return the remedy for a gang whose domain is full."""
     ending = _ending(obstacle)
     if ending:
         return ending
@@ -556,7 +556,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 
 
 def _without_room(obstacle: Obstacle) -> str:
-    """Return what helps if other pods don't hold the room in the gang's domain."""
+    """Return the remedy if other pods don't hold the room in the gang's domain."""
     if obstacle.placements.under(OPENED).fits:
         return "Ask the platform team to open the nodes there that are closed"
     if obstacle.gang.whole.is_satisfied:

@@ -263,7 +263,7 @@ def _is_next(gang: Gang) -> bool:
 
 
 def _below_limit(gang: Gang, over: Excess) -> str:
-    """Return what helps against a limit."""
+    """Return the remedy for a limit."""
     own = sum(dict(shape.requests).get(over.resource, 0) for shape in _shapes_placed(gang))
     raised = f"Ask for a higher limit on queue {over.queue.name}"
     if over.is_exact:
@@ -436,7 +436,7 @@ def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
-    """Return what helps a workload that must fit in a quota."""
+    """Return the remedy for a workload that must fit in a quota."""
     preemptible = "Make the workload preemptible"
     below = sorted(each.name for each in gang.facts.priorities if 0 <= each.value < NOT_PREEMPTIBLE)
     if group.preemptibility:

@@ -10,7 +10,7 @@ from app.explain.state.amounts import gpus_of, is_gpu
 from app.facts.identity import Ref
 
 Who = Literal["you", "platform", "wait"]
-"""Who can act: the owner of the workload, the platform team, or nobody (`wait`)."""
+"""Who can act: the owner of the workload (`you`), the platform team, or nobody (`wait`)."""
 
 Severity = Literal["problem", "warning", "note"]
 
@@ -31,9 +31,9 @@ class Reason(Value):
     objects: tuple[Ref, ...]
     """All objects that the reason applies to. The first one stands for them."""
     text: str
-    """What was found, in one sentence."""
+    """The finding, in one sentence."""
     remedy: str
-    """What helps, as a command to a person."""
+    """The remedy, as an instruction to a person."""
     who: Who
     """Who can act."""
     evidence: tuple[Evidence, ...] = ()

@@ -36,7 +36,7 @@ def preferred_broader(gang: Gang) -> Reasons:
 
 
 def _without_preferred(gang: Gang, name: str) -> str:
-    """Return what helps a part whose preferred level KAI refuses."""
+    """Return the remedy for a part whose preferred level KAI refuses."""
     obstacle = obstacle_of(gang)
     leave = f"Leave the preferred level out of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
@@ -85,7 +85,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
 
 
 def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
-    """Return the part whose constraint blocks the gang, and what helps."""
+    """Return the part whose constraint blocks the gang, and the remedy."""
     demand = obstacle.demand
     narrowest = obstacle.gang.topology.levels[-1]
     add = f"Add {narrowest.domain} as preferred level"

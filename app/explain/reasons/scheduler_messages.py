@@ -152,7 +152,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 
 
 def _what_helps(words: str) -> tuple[str, Who]:
-    """Return what helps against a scheduler's message, "" if that is not known."""
+    """Return the remedy for a scheduler's message, "" if that is not known."""
     if _TERMINATING in words:
         return (
             "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"

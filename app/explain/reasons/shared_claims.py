@@ -86,7 +86,7 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 
 
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
-    """Return what helps against a claim that is bound to the wrong nodes, and who can act."""
+    """Return the remedy for a claim that is bound to the wrong nodes, and who can act."""
     is_ours = _is_ours(gang, claim)
     each = "a ResourceClaimTemplate, which creates a claim for each pod"
     if is_ours:

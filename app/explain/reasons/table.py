@@ -105,7 +105,7 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
 """Facts that are needed only for some gangs: that Grove makes, that claim GPUs, and so on."""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
-"""What must be known of nodes without pods."""
+"""The facts about nodes without pods that a rule needs."""
 ROOMS = (*EMPTY, ROOM)
 QUEUES = ("pod_groups", "queues", "priorities")
 

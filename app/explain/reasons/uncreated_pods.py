@@ -70,7 +70,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 
 
 def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
-    """Return what a controller's words mean, what helps against them, and who can do it."""
+    """Return the cause in a controller's message, the remedy, and who can act."""
     if _LEADER in words.text:
         return (
             ". They wait for each other: JobSet makes the followers once the leader has a node, and"

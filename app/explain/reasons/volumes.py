@@ -31,7 +31,7 @@ def volume_unbound(gang: Gang) -> Reasons:
 
 
 def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
-    """Return what is wrong with a claim, what helps, and who can act; None if nothing is."""
+    """Return the problem of a claim, the remedy, and who can act; None if there is none."""
     claim = gang.index.volume_claims.get((gang.namespace, name))
     if not claim:
         return "does not exist", "Create it, or correct its name in the pod templates", "you"

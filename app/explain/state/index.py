@@ -41,7 +41,7 @@ class Index(Belongings):
         super().__init__(facts)
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
-        """What `remembered` keeps: each value, and the fields of the facts that it depends on."""
+        """Cached results, each with the fields of the facts that it depends on."""
         self._take_nodes()
 
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:

@@ -31,7 +31,7 @@ class PodClique(Namespaced):
     """The claims of its pod template."""
     errors: tuple[LastError, ...] = ()
     unclaimed: Unclaimed | None = None
-    """What decides whether it lacks a claim for MNNVL. None if it has one or cannot need one."""
+    """The facts that decide whether it lacks an MNNVL claim; None if it has one or needs none."""
 
 
 class _SpecForm(TypedDict, total=False):

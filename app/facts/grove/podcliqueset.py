@@ -179,7 +179,7 @@ class PodCliqueSet(Namespaced, Constrained):
 
     @property
     def asks_mnnvl(self) -> bool:
-        """Whether an annotation of ours in the set or in one of its groups enables MNNVL."""
+        """Does one of our annotations in the set or in one of its groups enable MNNVL?"""
         return self.mnnvl.enables or any(group.mnnvl.enables for group in self.groups)
 
     def mnnvl_at(self, place: Place) -> MnnvlAnnotations:

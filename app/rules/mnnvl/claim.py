@@ -138,7 +138,7 @@ def _without_gpus(carrier: Carrier) -> list[str]:
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
     """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
 
-    An existing claim of ours keeps its form, and also its scope if the entry is the `stored` one.
+    Our existing claim keeps its form, and also its scope if the entry is the `stored` one.
     """
     entry = carrier.claim
     # Grove's operator resets the spec to its template, which has no entry

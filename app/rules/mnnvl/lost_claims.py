@@ -1,4 +1,4 @@
-"""What audit and doctor find about MNNVL claims, and what helps.
+"""The findings of audit and doctor about MNNVL claims, with their remedies.
 
 A claim is missing, or Pods use it although it is being deleted.
 """

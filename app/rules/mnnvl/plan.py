@@ -95,7 +95,7 @@ def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, 
 
 
 def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Plan | None:
-    """Return the plan whose claim is `entry`, or None if `entry` is not a claim of ours.
+    """Return the plan whose claim is `entry`, or None if `entry` is not our claim.
 
     It is also None if `member` lacks the labels that a claim needs.
     """

@@ -212,7 +212,7 @@ class _NeededLabel(Value):
     grove_key: str
     """Grove's own label, which can replace it."""
     meaning: str
-    """What its value names."""
+    """The meaning of its value."""
     is_index: bool = False
     """Whether its value must be the index of a replica."""
 

@@ -40,7 +40,7 @@ class TextRule(Value):
     """The rule for a string field."""
 
     hint: str
-    """What to write if the field is missing."""
+    """The value to write if the field is missing."""
     validate: Callable[[FieldPath, str], FieldError | None]
     """Returns a finding if the string is invalid."""
 
