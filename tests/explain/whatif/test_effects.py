@@ -107,6 +107,21 @@ CASES: dict[str, Case] = {
         ],
         1,
     ),
+    "what was pending waits for something else beside new nodes, which is not worse": (
+        {
+            **rival(60, rack=False),
+            "pods": (*rival(60, rack=False)["pods"], *fill("rack-a1", "rack-a2", "rack-b1")),
+            "nodes": facts().nodes[:12],
+        },
+        ["add 4 like gpu-08"],
+        [
+            "if: add 4 like gpu-08: gpu-08-like-1, gpu-08-like-2, gpu-08-like-3 and gpu-08-like-4",
+            "1 pending gang would fit:",
+            "inference/llm-0  4 pods  would start in zone-b/rack-b1",
+            "1 gang would stay pending for lack of room",
+        ],
+        0,
+    ),
     "too few new nodes start nothing": (
         FULL,
         ["add 2 like gpu-08"],

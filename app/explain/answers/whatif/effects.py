@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.explain.answers.topology import survey
 from app.explain.answers.whatif.edited_snapshot import Supposed, set_ref, suppose, without_nodes
-from app.explain.answers.whatif.edits import Supposition
+from app.explain.answers.whatif.edits import Addition, Supposition
 from app.explain.answers.whatif.gangs_to_place import (
     Look,
     Seeker,
@@ -121,6 +121,7 @@ def effects(
 
     There is only one index, because it takes as much memory as the facts. Raise UnusableEdit.
     """
+    edits = list(edits)
     before = index.facts
     known = {reason.text for reason in survey(index, topology).reasons}
 
@@ -132,7 +133,8 @@ def effects(
     seeking = told | {seeker.workload for seeker in waiting.seekers}
     for ref in told:
         problems.pop(ref, None)
-    had_place, worse = _compared(index, before, seeking, problems, tick)
+    only_adds = all(isinstance(edit, Addition) for edit in edits)
+    had_place, worse = _compared(index, before, seeking, problems, tick, only_adds=only_adds)
     all_seekers = [*moving.seekers, *waiting.seekers]
     moves, waits = _fates(
         _Arranging(index, all_seekers, tick), had_place, moving.seekers, waiting.seekers
@@ -177,12 +179,15 @@ def _compared(
     seeking: Iterable[Ref],
     problems: Mapping[Ref, list[Reason]],
     tick: Tick,
+    *,
+    only_adds: bool,
 ) -> tuple[set[Ref], tuple[Worse, ...]]:
     """Compare with the state before the edits.
 
     Return the gangs of `seeking` that were pending and would have fit together, and the `problems`
     of workloads that are new. No edit places a pending gang, so these are all gangs that were
-    pending.
+    pending. With `only_adds`, edits only add nodes: then no gang that was pending is worse, even if
+    it goes on to wait for something else.
     """
     after = index.facts
     index.follow(before)
@@ -194,6 +199,8 @@ def _compared(
     for ref, found in problems.items():
         tick()
         known = {reason.id for reason in examine(gangs_of(index, ref), quoting=False).problems}
+        if only_adds and known - NOT_HOLDING:
+            continue
         lacked = max((_LACKS_ROOM.get(id, 0) for id in known), default=0)
         new = tuple(
             reason
