@@ -218,7 +218,15 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     """Return the cells of a row by the column of the command."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
-    return {"columns": values, "glyph": row.state, "ref": named(row.ref), "turn": turn}
+    # Its turn says already that KAI should place it next, and where.
+    is_next = bool(row.turn and row.turn.next == "next" and not row.id)
+    return {
+        "columns": values,
+        "glyph": row.state,
+        "ref": named(row.ref),
+        "turn": turn,
+        "is_next": is_next,
+    }
 
 
 # The explanation.

@@ -136,7 +136,7 @@ async def test_equal_workloads_are_one_row_in_the_order_of_kai(equal: int, folds
         inside[:1]
         == [f"pcs/train-{equal - 2} research, position 2 of {equal} in queue research"] * folds
     )
-    left = "and 10: filter for them" in parsed.texts("p", cls="foot")
+    left = "10 more: use the filter above" in parsed.texts("p", cls="foot")
     assert left == (equal == 30)
 
     chosen = [link.attributes["href"] for link in first.all("a", aria_current="true")]
