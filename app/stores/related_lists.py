@@ -124,10 +124,9 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
     gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
-    if any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs):
+    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs)
+    if of_kueue or _may_be_suspended(reading, asked):
         yield from _OF_KUEUE
-    elif _may_be_suspended(reading, asked):
-        yield kinds.KUEUE_WORKLOAD
 
 
 def _may_be_suspended(reading: Reading, asked: Ref | None) -> bool:

@@ -35,7 +35,7 @@ from app.objects.resource import NODE, POD, Resource
 from app.stores.listed import cause
 from app.stores.related_lists import ASKED
 from tests import builders
-from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, placed, pods
+from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, gang, placed, pods
 from tests.explain.objects import objects_of
 from tests.explain.table.row import Changes
 from tests.kube.memory.client import MemoryClient
@@ -282,11 +282,18 @@ async def test_only_podcliques_of_a_set_are_read_without_those_of_others(asked: 
     [
         pytest.param({"pods": pods(claims=(USES,))}, SET_REF, "resourceclaims", id="claims"),
         pytest.param({"pods": pods(volumes=("data",))}, SET_REF, "storageclasses", id="volumes"),
+        pytest.param({"pods": pods(queued=True)}, SET_REF, "clusterqueues", id="pods of Kueue"),
+        pytest.param(
+            {"gangs": (gang(scheduler="kueue"),), "pods": ()},
+            SET_REF,
+            "localqueues",
+            id="a gang of Kueue without pods",
+        ),
         pytest.param({}, Ref("ResourceClaim", NAMESPACE, "free"), "resourceclaims", id="a claim"),
         pytest.param({}, Ref("ComputeDomain", NAMESPACE, "d"), "computedomains", id="a domain"),
     ],
 )
-async def test_claims_and_volumes_are_read_if_something_has_any(
+async def test_what_few_workloads_have_is_read_if_something_has_any(
     changes: Changes, asked: Ref, plural: str
 ) -> None:
     cluster = Cluster(facts(**changes))
