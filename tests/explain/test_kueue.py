@@ -7,7 +7,8 @@ from app.explain.reasons.kueue import state_of
 from app.explain.reasons.kueue_words import help_for, inactive_help
 from app.explain.state.index import Index
 from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue, KueueWorkload
-from tests.explain.fleet import NAMESPACE, NOW, facts
+from tests.explain.fleet import NAMESPACE, NOW, answer, facts
+from tests.explain.table.words import LATE, NOT_READY, RESERVED, opened
 
 WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
 QUEUES = (
@@ -137,6 +138,27 @@ def test_a_cluster_queue_that_is_not_active_says_what_it_lacks(
     assert command in found.commands[0]
 
 
+@pytest.mark.parametrize(
+    ("reason", "requeued", "remedy"),
+    [
+        ("LocalQueueStopped", False, "Ask the platform team to start LocalQueue lab again"),
+        ("LocalQueueStopped", True, "Wait until Kueue admits it again."),
+        ("ClusterQueueStopped", False, "Ask the platform team to start its ClusterQueue again"),
+        ("ClusterQueueStopped", True, "Wait until Kueue admits it again."),
+        ("Deactivated", True, "Wait until Kueue admits it again."),
+        ("EvictedOnManagerCluster", True, "Wait until Kueue admits it again."),
+    ],
+)
+def test_what_was_put_back_only_waits(reason: str, requeued: bool, remedy: str) -> None:
+    conditions = (
+        KueueCondition("Evicted", True, reason, "evicted"),
+        KueueCondition("Requeued", requeued, "Restarted", ""),
+    )
+    told = state_of(Index(facts()), replace(WORKLOAD, conditions=conditions))
+    assert told is not None
+    assert told[1].remedy.startswith(remedy)
+
+
 def test_the_workload_that_took_the_quota_is_named() -> None:
     message = "Preempted to accommodate a workload (UID: uid-w, JobUID: UNKNOWN) due to reclamation"
     workload = replace(
@@ -174,3 +196,18 @@ def test_what_is_deactivated_is_activated_after_its_cause_is_gone(reason: str, r
     )
     assert remedy in helps.remedy
     assert helps.commands[0].endswith("""-p '{"spec":{"active":true}}'""")
+
+
+@pytest.mark.parametrize(
+    ("flavors", "words"),
+    [
+        (("h100",), " Its pods select the node labels of flavor h100, which Kueue has added."),
+        ((), ""),
+    ],
+)
+def test_what_a_flavor_makes_pods_select_is_said(flavors: tuple[str, ...], words: str) -> None:
+    state = opened(RESERVED, LATE, NOT_READY, flavors=flavors)
+    remedies = [
+        each.remedy for each in answer(facts(**state)).reasons if each.id == "KueueMayEvict"
+    ]
+    assert [remedy.partition("first.")[2].partition(" If its")[0] for remedy in remedies] == [words]

@@ -124,12 +124,17 @@ def kueue_may_evict(gang: Gang) -> Reasons:
     text = f"{since} in {queue}, and evicts it if its pods are not all ready in time"
     before = _times(workload.requeues or workload.evictions)
     text += f"; it has evicted it {before} before" if before else ""
+    of_flavors = ""
+    if workload.flavors:
+        names = listed(workload.flavors)
+        of_flavors = f" Its pods select the node labels of flavor {names}, which Kueue has added."
     yield about(
         Evidence(workload.ref, "status.conditions", one_line(ready.message) or ready.reason),
         "KueueMayEvict",
         text,
-        "Mend the other reasons first. If its pods only need longer, ask the platform team to raise"
-        " waitForPodsReady.timeout (30 minutes unless it is set) in Kueue's configuration.",
+        f"Mend the other reasons first.{of_flavors} If its pods only need longer, ask the platform"
+        " team to raise waitForPodsReady.timeout (30 minutes unless it is set) in Kueue's"
+        " configuration.",
         "platform",
         objects=(gang.ref,),
         severity="warning" if before else "note",
@@ -240,6 +245,9 @@ def _why_evicted(
     index: Index, workload: KueueWorkload, evicted: KueueCondition
 ) -> tuple[str, Help]:
     """Return the reason of an eviction, the workload that replaced it, and the remedy."""
+    if evicted.reason.endswith("Stopped") and workload.holds("Requeued"):
+        # the queue was started again
+        return evicted.reason, help_for(index, workload, "Evicted ")
     preempted = workload.condition("Preempted")
     if evicted.reason != "Preempted" or preempted is None or not preempted.holds:
         return evicted.reason, help_for(index, workload, f"Evicted {evicted.reason}")

@@ -85,11 +85,9 @@ _OF_EVICTIONS = (
         " another ClusterQueue of the cohort took back what it had borrowed.",
         "wait",
     ),
-    _Row("Evicted Preempted", _AGAIN, "wait"),
-    _Row("Evicted NodeFailures", _AGAIN, "wait"),
-    _Row("Evicted FlavorMigration", _AGAIN, "wait"),
     _Row("Evicted LocalQueueStopped", _START_QUEUE, "platform"),
     _Row("Evicted ClusterQueueStopped", _START_CLUSTER_QUEUE, "platform"),
+    _Row("Evicted ", _AGAIN, "wait"),
 )
 _OF_QUOTA = (
     # pkg/scheduler/scheduler.go
