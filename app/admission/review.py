@@ -345,12 +345,12 @@ def _status(verdict: Verdict, request: Request | None) -> Object:
 
 
 def _listed(warnings: Sequence[str]) -> list[str]:
-    listed = [one_line(warning) for warning in warnings[:_MOST_WARNINGS]]
+    listed = [header_line(warning) for warning in warnings[:_MOST_WARNINGS]]
     more = len(warnings) - _MOST_WARNINGS
     return [*listed, f"{more:,} more warnings are not listed"] if more > 0 else listed
 
 
-def one_line(warning: str) -> str:
+def header_line(warning: str) -> str:
     """Return `warning` as a valid HTTP header, so short that the API server doesn't truncate it."""
     text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

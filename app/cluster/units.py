@@ -11,7 +11,7 @@ from app.cluster.view import WHOLE, Known
 from app.facts.grove.unit_member import Carrier
 from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
-from app.facts.unit_owners import OWNER_KINDS, is_label, path_of
+from app.facts.unit_owners import OWNER_KINDS, is_label_key, path_of_key
 from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
 from app.kube.owners import Owners
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid
@@ -56,7 +56,7 @@ class UnitOwners:
         named = plan.member.named
         controller = plan.member.controller
         assert named is not None
-        if not is_label(named.kind.key):
+        if not is_label_key(named.kind.key):
             (resource,) = named.kind.resources
             ref = ObjectRef(resource, named.name, plan.namespace)
             group = await find(self._client, ref, metadata_only=True)
@@ -165,7 +165,7 @@ def not_owned(plan: Plan) -> FieldError:
         f"no {named.kind.title} of this name controls the Pod, as far as grove-admission may read"
         " its controllers: let it create the Pod, or remove the label"
     )
-    return invalid(path_of(named.kind.key), named.name, detail)
+    return invalid(path_of_key(named.kind.key), named.name, detail)
 
 
 def _rival(pod_spec: FieldPath, position: int) -> FieldError:

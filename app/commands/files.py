@@ -24,7 +24,7 @@ def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[
     without: list[str] = []
     for path in chain.from_iterable(map(_files, names)):
         with _named(path, without):
-            read = read_documents(text_of(path), Budget(limits))
+            read = read_documents(read_text(path), Budget(limits))
             documents += [(path, document) for document in read]
     if without and not documents:
         raise UnusableInput(without[0])
@@ -103,7 +103,7 @@ def lines_of(name: str) -> Iterator[str]:
         yield from source
 
 
-def text_of(name: str) -> str:
+def read_text(name: str) -> str:
     """Return the text of a file, or of standard input if `name` is "-". Raise UnusableInput."""
     with _opened(name) as source:
         return source.read()

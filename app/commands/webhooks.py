@@ -8,7 +8,7 @@ import yaml
 
 from app.base.unusable import UnusableInput
 from app.certificates.certificate import split_bundle
-from app.commands.files import text_of
+from app.commands.files import read_text
 from app.commands.options import Command
 from app.objects.names import is_label
 from app.webhooks.configurations import ServiceTarget, Target, UrlTarget, webhook_configurations
@@ -63,7 +63,7 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
         raise UnusableInput("--url takes https://host:port and needs --ca-file")
 
     try:
-        bundle = text_of(str(ca_file)).encode()
+        bundle = read_text(str(ca_file)).encode()
         split_bundle(bundle)
     except UnusableInput as problem:
         raise UnusableInput(f"{ca_file}: {problem}") from None

@@ -48,6 +48,6 @@ def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
     return Ref(kind, namespace, name) if name and is_known else None
 
 
-def named(ref: Ref) -> str:
+def ref_in_address(ref: Ref) -> str:
     """Return `Kind/namespace/name`, as in an address."""
     return f"{ref.kind}/{ref.namespace}/{ref.name}"

@@ -15,7 +15,7 @@ from app.base.value import Value
 from app.cluster.filled import cluster_around, cluster_of
 from app.config.schema import Configuration
 from app.console.page import ConsolePage, Query, Values
-from app.console.source import difference, line_of, masked, roots
+from app.console.source import difference, line_in_source, masked, roots
 from app.dry_run.documents import read_documents
 from app.dry_run.judge import Asker, Judgement, identify, judge
 from app.explain.gangs.planned import PLACEMENT, planned
@@ -201,7 +201,7 @@ def _problems(verdict: Verdict, node: yaml.Node | None) -> list[Values]:
             "field": path,
             "message": message,
             "state": state,
-            "line": line_of(node, path) if node and path else 0,
+            "line": line_in_source(node, path) if node and path else 0,
         }
         for path, message, state in causes
     ]

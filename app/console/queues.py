@@ -5,7 +5,7 @@ from functools import partial
 
 from app.base.groups import by_key
 from app.console.listing import WaitingList
-from app.console.page import ConsolePage, Query, Values, named
+from app.console.page import ConsolePage, Query, Values, ref_in_address
 from app.explain.answers.gpu_users import GpuUser
 from app.explain.answers.queues import QueueRow, queue_rows
 from app.explain.output.queues_text import (
@@ -55,7 +55,7 @@ def _shown(row: QueueRow) -> Values:
     _, *numbers = queue_cells(row)
     front = [
         {
-            "ref": named(gang.ref),
+            "ref": ref_in_address(gang.ref),
             "name": called(gang.ref),
             "place": f"{gang.number} of {gang.count}",
             "words": front_words(gang),
@@ -76,7 +76,7 @@ def _user(user: GpuUser) -> tuple[str, str, str]:
     """Return the name of a workload, the object to explain ("" if it can't be), and its GPUs."""
     ref = user.workload
     name, gpus, _ = user_cells(user)
-    return name, named(ref) if ref.kind in ASKED else "", gpus
+    return name, ref_in_address(ref) if ref.kind in ASKED else "", gpus
 
 
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from app.base.logs import time_of_day
 from app.base.safe_text import visible
-from app.console.page import named
+from app.console.page import ref_in_address
 from app.explain.reasons.reason import ago, counted
 
 GLYPHS = {"well": "●", "waits": "◐", "warning": "▲", "problem": "■", "unknown": "?", "note": "▲"}
@@ -43,7 +43,7 @@ def environment() -> Environment:
     # `verbatim` is for text that the user has entered: it is escaped, and keeps its hidden
     # characters.
     made.filters |= {"verbatim": escape, "clock": time_of_day, "commas": "{:,}".format}
-    made.filters |= {"ago": ago, "counted": counted, "named": named}
+    made.filters |= {"ago": ago, "counted": counted, "named": ref_in_address}
     made.globals["glyphs"] = GLYPHS
 
     return made

@@ -39,7 +39,7 @@ def _fields(node: yaml.MappingNode) -> dict[str, yaml.Node]:
     return {str(key.value): value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
 
 
-def line_of(root: yaml.Node, path: str) -> int:
+def line_in_source(root: yaml.Node, path: str) -> int:
     """Return the line, from 1, of a field path such as `spec.cliques[0].name`.
 
     If the field does not exist, return the line of its nearest parent that does.

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from msgspec.structs import asdict
 
 from app.console.map import drawn
-from app.console.page import ConsolePage, Query, Values, named, reference
+from app.console.page import ConsolePage, Query, Values, ref_in_address, reference
 from app.explain.answers.gpu_users import gpu_users, gpus_used, users_in
 from app.explain.answers.topology import RoomSearch, Survey, domain_reports, search_room, survey
 from app.explain.gangs.subject import subject
@@ -202,8 +202,8 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
     """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
     sets = [pcs.ref for pcs in index.facts.sets]
     if len(sets) > _FEW_SETS:
-        sets = [ref for ref in sets if named(ref) == chosen]
-    return sorted(sets, key=named)
+        sets = [ref for ref in sets if ref_in_address(ref) == chosen]
+    return sorted(sets, key=ref_in_address)
 
 
 # Who uses the GPUs.

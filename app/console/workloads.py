@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from app.base.groups import by_key
 from app.console import stored
 from app.console.listing import NOT_EXAMINED, WaitingList, answered
-from app.console.page import ConsolePage, Query, Values, named, reference
+from app.console.page import ConsolePage, Query, Values, ref_in_address, reference
 from app.explain.answers.answer import Answer
 from app.explain.answers.branch import Branch
 from app.explain.answers.pending import WorkloadRow
@@ -156,7 +156,7 @@ def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
     """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
     answer = answered(index, ref) if ref else None
     return {
-        "object": asked or (named(ref) if ref else ""),
+        "object": asked or (ref_in_address(ref) if ref else ""),
         "answer": answer,
         **(_shown(answer) if answer else {}),
         "missing": str(ref or asked) if asked and answer is None else "",
@@ -223,7 +223,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     return {
         "columns": values,
         "glyph": row.state,
-        "ref": named(row.ref),
+        "ref": ref_in_address(row.ref),
         "turn": turn,
         "is_next": is_next,
     }

@@ -100,7 +100,7 @@ class Policies(Value):
 NO_POLICIES = Policies({}, {})
 
 
-def labels_of(component: str) -> str:
+def selector_of(component: str) -> str:
     """Return the selector of our policies of a component."""
     return f"{APP_LABEL}={NAME},{COMPONENT_LABEL}={component}"
 
@@ -126,7 +126,7 @@ async def read_policies(
 
 async def check_policies(client: Client, configuration: Configuration) -> Checks:
     """Return the effect of each of our installed policies, and how it differs from this version."""
-    stored = await read_policies(client, labels_of(RULES))
+    stored = await read_policies(client, selector_of(RULES))
     if stored.policies or stored.bindings:
         desired = admission_policies(configuration)
         silent = await _without_parameters(client, stored)
@@ -138,7 +138,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
     else:
         checks = [ok(_NONE)]
 
-    marking = await read_policies(client, labels_of(RULES), _MUTATING)
+    marking = await read_policies(client, selector_of(RULES), _MUTATING)
     if marking.policies or marking.bindings:
         desired = marking_policies(configuration)
         checks += differences(marking, desired, _INSTALL_MARKING)
@@ -147,7 +147,7 @@ async def check_policies(client: Client, configuration: Configuration) -> Checks
 
 async def check_account(client: Client) -> Checks:
     """Return whether the policies that limit the writes of our account are in force."""
-    stored = await read_policies(client, labels_of("account"))
+    stored = await read_policies(client, selector_of("account"))
     in_force = {
         name
         for name in stored.policies
@@ -331,7 +331,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
     """Return the effect of the queue guard and its differences; nothing if it is not installed."""
-    stored = await read_policies(client, labels_of(QUEUES))
+    stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:
         return [_LEFT_BEHIND] if is_defined else []

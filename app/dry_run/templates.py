@@ -91,7 +91,7 @@ https://github.com/kubeflow/trainer.
 """
 
 
-class Template(Value):
+class PodTemplate(Value):
     """A Pod template in a workload."""
 
     path: FieldPath
@@ -112,24 +112,24 @@ TOO_MANY = patched(
 )
 
 
-def templates_of(workload: Object) -> Iterator[Template]:
+def templates_of(workload: Object) -> Iterator[PodTemplate]:
     """Yield the Pod templates in a workload."""
     yield from _templates(workload, FieldPath(""), "", ())
 
 
-def _first_templates(workload: Object) -> list[Template]:
+def _first_templates(workload: Object) -> list[PodTemplate]:
     """Return the first Pod templates in a workload, at most one more than MOST_TEMPLATES."""
     return list(islice(templates_of(workload), MOST_TEMPLATES + 1))
 
 
 def _templates(
     value: Any, path: FieldPath, part: str, above: tuple[Object, ...]
-) -> Iterator[Template]:
+) -> Iterator[PodTemplate]:
     if isinstance(value, list):
         for position, item in enumerate(value):
             yield from _templates(item, path.index(position), part, above)
     elif isinstance(value, dict) and "containers" in map_at(value, "spec"):
-        yield Template(path, part, value, above)
+        yield PodTemplate(path, part, value, above)
     elif isinstance(value, dict):
         part = text_at(value, "groupName") or text_at(value, "name") or part
         for key, item in value.items():
@@ -189,7 +189,7 @@ async def judge_templates(
     return patched([], warnings=warnings, effects=[*effects.values()]) if told else None
 
 
-def _mistakes(template: Template, names: Comparisons) -> Iterator[str]:
+def _mistakes(template: PodTemplate, names: Comparisons) -> Iterator[str]:
     pod = template.object
     at = template.path.child("metadata")
     yield from misspelt_annotations(annotations_of(pod), labels_of(pod), at, names)
@@ -198,7 +198,9 @@ def _mistakes(template: Template, names: Comparisons) -> Iterator[str]:
         yield unknown_scheduler(scheduler, template.path.child("spec.schedulerName"))
 
 
-async def _injection(template: Template, kind: OwnerKind, facts: TemplateFacts | None) -> Injection:
+async def _injection(
+    template: PodTemplate, kind: OwnerKind, facts: TemplateFacts | None
+) -> Injection:
     """Return the injection that a Pod of a template needs."""
     workload = template.above[0]
     of_workload = map_at(workload, "metadata")

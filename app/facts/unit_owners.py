@@ -192,14 +192,14 @@ NO_KIND = OwnerKind("Pod", (), "", (UnitScope("", ""),))
 """The kind of a Pod that names no owner."""
 
 
-def is_label(key: str) -> bool:
+def is_label_key(key: str) -> bool:
     """Return whether a key is a label instead of a field of the spec."""
     return not key.startswith(_SPEC)
 
 
-def path_of(key: str) -> FieldPath:
+def path_of_key(key: str) -> FieldPath:
     """Return the path of the value at a key of a Pod."""
-    return FieldPath("metadata.labels").key(key) if is_label(key) else FieldPath(key)
+    return FieldPath("metadata.labels").key(key) if is_label_key(key) else FieldPath(key)
 
 
 def read_owner(pod: JsonMap) -> NamedOwner:
@@ -236,7 +236,7 @@ def _values(pod: JsonMap) -> dict[str, str]:
 LABELLED = (_DISAGGREGATED, *_LABELLED, _JOBS)
 """The kinds that a label of a Pod names."""
 
-_LABEL_KEYS = [key for kind in OWNER_KINDS for key in kind.keys if is_label(key)]
+_LABEL_KEYS = [key for kind in OWNER_KINDS for key in kind.keys if is_label_key(key)]
 
 
 class UnitSize(Value):

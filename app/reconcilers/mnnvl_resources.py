@@ -38,7 +38,7 @@ from app.kube.store import WatchStore
 from app.objects.owners import controller_of
 from app.objects.resource import Resource
 from app.objects.time import Clock
-from app.reconcilers.writing import Writing, named, regarding_set, soonest
+from app.reconcilers.writing import Writing, names_of, regarding_set, soonest
 from app.rules.mnnvl.claim_holders import ClaimedMember, demands_in, plan_for
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan
 from app.stores.stores import Stores
@@ -155,7 +155,7 @@ class MnnvlResourcesReconciler(Struct):
             changed = await self.owners.give_back(resource, pcs)
             if changed is not None:
                 previous = ", ".join(f"PodGang {gang.name}" for gang in resource.owning_gangs)
-                note = f"now owns {named([changed])} (previous owner: {previous or 'none'})"
+                note = f"now owns {names_of([changed])} (previous owner: {previous or 'none'})"
                 self.writing.events.record(
                     regarding_set(pcs), "Normal", "MnnvlResourcesGivenBack", note
                 )
@@ -197,7 +197,7 @@ class MnnvlResourcesReconciler(Struct):
         if created:
             self.writing.rewrites.count(key)
             users = "Pods" if plan.is_of_pods else "PodCliques"
-            note = f"created {named(created)}, used by {users} and missing"
+            note = f"created {names_of(created)}, used by {users} and missing"
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesRestored", note)
 
         return None
@@ -340,7 +340,7 @@ class MnnvlResourcesReconciler(Struct):
     def _report_collected(self, deleted: list[Object]) -> None:
         owner = controller_of(deleted[0])
         if owner is not None:
-            note = f"deleted {named(deleted)}, because nothing needs them and no pod uses them"
+            note = f"deleted {names_of(deleted)}, because nothing needs them and no pod uses them"
             namespace = deleted[0]["metadata"]["namespace"]
             regarding = Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesCollected", note)

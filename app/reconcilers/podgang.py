@@ -29,7 +29,7 @@ from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
-from app.reconcilers.writing import Writing, named
+from app.reconcilers.writing import Writing, names_of
 from app.rules.dialects.dialect import State
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.stores.stores import Stores
@@ -123,7 +123,7 @@ class PodGangReconciler(Struct):
     async def _adopt(self, gang: SlimPodGang) -> None:
         adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
-            note = f"now owns {named(adopted)}"
+            note = f"now owns {names_of(adopted)}"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
 
     async def _give_back(self, gang: SlimPodGang) -> None:
@@ -134,7 +134,7 @@ class PodGangReconciler(Struct):
         """
         changed = await self.owners.give_back_all_of(gang)
         if changed:
-            note = f"gave {named(changed)} to its PodCliqueSet, which now owns them"
+            note = f"gave {names_of(changed)} to its PodCliqueSet, which now owns them"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesGivenBack", note)
 
     def _report_foreign(self, gang: SlimPodGang, foreign: list[MnnvlResource]) -> None:

@@ -34,7 +34,7 @@ def soonest(*seconds: float | None) -> float | None:
     return min((pause for pause in seconds if pause is not None), default=None)
 
 
-def named(objects: Iterable[Object]) -> str:
+def names_of(objects: Iterable[Object]) -> str:
     """Return the kinds and names of `objects`, for the note of an Event."""
     return ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in objects)
 

@@ -33,8 +33,8 @@ from app.server.listener import Listener, authority, bind
 from app.server.metrics import Metrics
 from app.server.process import allow_files, drain, settle_garbage_collector, signalled
 from app.server.readiness import Readiness
+from app.server.review_tokens import ReviewTokens
 from app.server.tools import ToolsListener
-from app.server.trust import ReviewTokens
 from app.server.verdict_log import VerdictLog
 from app.stores import stores
 from app.webhooks.registry import served_routes

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from app.admission.review import BadReview, Request, encode, one_line, parse, parser, salvage_uid
+from app.admission.review import BadReview, Request, encode, header_line, parse, parser, salvage_uid
 from app.admission.verdict import (
     ALLOWED,
     FAILED,
@@ -351,7 +351,7 @@ def test_outcomes_are_a_small_fixed_set(verdict: Verdict, outcome: str) -> None:
     ],
 )
 def test_a_warning_fits_into_a_header(warning: str, shown: str) -> None:
-    assert one_line(warning) == shown
+    assert header_line(warning) == shown
 
 
 def test_only_the_beginning_of_a_long_warning_is_read() -> None:
@@ -359,7 +359,7 @@ def test_only_the_beginning_of_a_long_warning_is_read() -> None:
     text = "\u00e9" * 5_000_000
     tracemalloc.start()
     try:
-        assert len(one_line(text)) == 256
+        assert len(header_line(text)) == 256
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from app.console.playground import EXAMPLE
-from app.console.source import difference, line_of, masked, roots
+from app.console.source import difference, line_in_source, masked, roots
 from scripts.apiserver.command import default_configuration
 from tests.console.fake import HOST, Lists, console
 from tests.console.objects import objects
@@ -138,7 +138,7 @@ items:
     ],
 )
 def test_the_line_of_a_field(document: int, path: str, line: int) -> None:
-    assert line_of(roots(LINES)[document], path) == line
+    assert line_in_source(roots(LINES)[document], path) == line
 
 
 def test_documents_are_counted_as_they_are_judged() -> None:

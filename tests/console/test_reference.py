@@ -5,7 +5,7 @@ Tests `app/console/page.py`.
 
 import pytest
 
-from app.console.page import named, reference
+from app.console.page import ref_in_address, reference
 from app.facts.identity import Ref
 from app.facts.kinds import QUEUE
 from app.objects.resource import POD
@@ -36,4 +36,4 @@ def test_an_object_is_named_by_its_kind_namespace_and_name(text: str, ref: Ref |
 def test_what_names_an_object_is_read_back(text: str) -> None:
     ref = reference(text, KINDS)
     assert ref is not None
-    assert named(ref) == text
+    assert ref_in_address(ref) == text

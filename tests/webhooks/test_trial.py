@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.admission.review import one_line
+from app.admission.review import header_line
 from app.admission.verdict import Verdict
 from app.config.schema import Configuration, Enforcement, WebhookModes
 from app.webhooks.registry import WEBHOOKS, warning_paths
@@ -90,7 +90,7 @@ async def test_500_recorded_and_mutated_reviews_in_both_modes() -> None:
         assert (warned.outcome, warned.code) == ("warned", refused.code)
         assert answer["allowed"] is True
         assert set(answer) == {"allowed", "warnings"}
-        assert answer["warnings"][: len(told)] == [one_line(text) for text in told[:100]]
+        assert answer["warnings"][: len(told)] == [header_line(text) for text in told[:100]]
         outcomes["warned"] += 1
 
     assert (

@@ -15,7 +15,7 @@ from app.explain.answers.answer import Answer, explain
 from app.explain.answers.branch import State
 from app.explain.answers.positions import InLine
 from app.explain.reasons.reason import Who
-from app.explain.state.amounts import is_gpu
+from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.index import Index
 from app.explain.state.makers import without_pods
 from app.facts.identity import Ref
@@ -91,7 +91,7 @@ def _waits_alone(index: Index, pod: Pod) -> bool:
         return False
     if pod.is_helper:
         return False
-    has_gpus = any(is_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
+    has_gpus = any(counts_as_gpu(name) for name, _ in pod.shape.requests) or bool(pod.claims)
     return has_gpus and (pod.namespace, pod.group) not in index.pod_groups
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.explain.state.amounts import gpus_of, is_gpu
+from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.explain.state.domains import Domains, Path
 from app.explain.state.gpu_sharing import Shares, capacity_for, choice_of, without_shares
 from app.facts.kubernetes.gpu_sharing import GpuPart
@@ -91,7 +91,9 @@ class Demand(Value, dict=True):
 
     def asks(self, resource: str) -> int:
         """Return the total request in thousandths. For a kind of GPUs, count all kinds together."""
-        measure = gpus_of if is_gpu(resource) else (lambda requests: requests.get(resource, 0))
+        measure = (
+            gpus_of if counts_as_gpu(resource) else (lambda requests: requests.get(resource, 0))
+        )
         return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.explain.state.amounts import PREFIX, is_gpu
+from app.explain.state.amounts import PREFIX, counts_as_gpu
 from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
@@ -39,7 +39,7 @@ def is_selected(shape: Shape, node: Node) -> bool:
 
 def asks_gpus(shape: Shape) -> bool:
     """Return whether pods of this shape request GPUs of any kind."""
-    return bool(shape.part) or any(is_gpu(name) for name, _ in shape.requests)
+    return bool(shape.part) or any(counts_as_gpu(name) for name, _ in shape.requests)
 
 
 def refused_by(shape: Shape, node: Node) -> str:

@@ -17,7 +17,7 @@ from app.explain.placing.demand import (
     capacity_of,
     sum_of,
 )
-from app.explain.state.amounts import is_gpu
+from app.explain.state.amounts import counts_as_gpu
 from app.explain.state.domains import Domains, Path
 from app.explain.state.gpu_sharing import Shares, attracts, choice_of, fitting, postponed
 from app.facts.kubernetes.gpu_sharing import GpuPart
@@ -193,7 +193,7 @@ class Trial(Board):
         names = ground.names
         self._gpus = [at for at, name in enumerate(names) if name.endswith("gpu")]
         self._cpus = [position for position, name in enumerate(names) if name == "cpu"]
-        self._is_any_gpu = [is_gpu(name) for name in names]
+        self._is_any_gpu = [counts_as_gpu(name) for name in names]
         self._idle: dict[int, Vector] = {}
         for position, more in ground.coming.items():
             have = self._free[position]

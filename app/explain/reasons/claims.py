@@ -164,7 +164,7 @@ def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
     return Ref("ResourceClaim", gang.namespace, claim.claim), (stored.classes if stored else ())
 
 
-def only(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
+def only_on(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
     """Return the assumption that pods can only be placed on these nodes."""
     nodes = enumerate(gang.index.nodes)
     return Assumption(only=frozenset(position for position, node in nodes if allowed(node)))
@@ -258,7 +258,7 @@ def channel_taken(gang: Gang) -> Reasons:
         return
 
     takers = _channel_takers(gang.index)
-    if not takers or placements.under(only(gang, lambda node: node.name not in takers)).fits:
+    if not takers or placements.under(only_on(gang, lambda node: node.name not in takers)).fits:
         return
 
     number = counted(gang.index.nodes, "node")
@@ -286,7 +286,7 @@ def _freeing(gang: Gang, takers: Mapping[str, ResourceClaim]) -> str:
     """Return the remedy for claims that hold the channels of these nodes."""
     own = {claim.claim for pod in gang.pods for claim in pod.claims}
     others = {name for name, claim in takers.items() if claim.name not in own}
-    if gang.placements.under(only(gang, lambda node: node.name not in others)).fits:
+    if gang.placements.under(only_on(gang, lambda node: node.name not in others)).fits:
         return "Run only one pod with such a claim per node"
     users = [
         pod

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import tolerates
-from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
+from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
 from app.explain.reasons.reason import Evidence, Reasons, Who, about, counted, plain
 from app.explain.reasons.scaling import autoscaler_speaks
 from app.explain.state.amounts import gpus_of
@@ -32,7 +32,7 @@ def gpu_memory_unknown(gang: Gang) -> Reasons:
     `pkg/scheduler/plugins/predicates/predicates.go`.
     """
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.GPU_MEMORY_UNKNOWN not in obstacle.causes:
+    if not obstacle or Barrier.GPU_MEMORY_UNKNOWN not in obstacle.barriers:
         return
     if autoscaler_speaks(gang) and not any(gpus_of(node.allocatable) for node in obstacle.nodes):
         return  # the nodes that have it are still to be added

@@ -21,7 +21,7 @@ from app.explain.placing.placements import (
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.missing_queue import into_pool, queue_missing
 from app.explain.reasons.obstacle import (
-    Cause,
+    Barrier,
     Obstacle,
     closed_because,
     obstacle_of,
@@ -111,7 +111,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
     if not obstacle:
         yield from _tolerated_cordons(gang)
         return
-    if Cause.CLOSED_NODES not in obstacle.causes:
+    if Barrier.CLOSED_NODES not in obstacle.barriers:
         return
 
     like = [part for part in gang.demand.flat() if part.profile == obstacle.short.profile]
@@ -354,7 +354,7 @@ _CHOSEN_WITHIN = 60.0
 def outside_pool(gang: Gang) -> Reasons:
     """Only nodes outside its node pool have room for the gang."""
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.OTHER_POOL not in obstacle.causes or any(queue_missing(gang)):
+    if not obstacle or Barrier.OTHER_POOL not in obstacle.barriers or any(queue_missing(gang)):
         return
 
     ref = gang.pod_group.ref if gang.pod_group else gang.ref

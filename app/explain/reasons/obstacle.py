@@ -30,7 +30,7 @@ from app.facts.kubernetes.pod import Pod, Shape
 from app.facts.kubernetes.selectors import Requirement
 
 
-class Cause(Enum):
+class Barrier(Enum):
     """What keeps a gang from fitting now. Several may be true of a gang."""
 
     NO_NODE_MATCHES = "pods select no node"
@@ -53,7 +53,7 @@ class Obstacle(Value, dict=True):
     gang: Gang
     placements: Placements
     """The placements of the gang, which equal gangs may share."""
-    causes: frozenset[Cause]
+    barriers: frozenset[Barrier]
     short: Demand
     """The innermost part that does not fit now."""
     lacking: Demand
@@ -76,7 +76,7 @@ class Obstacle(Value, dict=True):
     @cached_property
     def nodes(self) -> list[Node]:
         """The nodes in its node pool."""
-        return nodes_of(self.placements)
+        return nodes_in_pool(self.placements)
 
     @cached_property
     def open(self) -> list[int]:
@@ -124,35 +124,35 @@ def _decide(gang: Gang) -> Obstacle:
     empty = placements.under(EMPTY)
     short = gang.short or gang.demand
     shapes = [shape for shape, _ in short.shapes]
-    nodes = nodes_of(placements)
+    nodes = nodes_in_pool(placements)
 
-    causes = set()
+    barriers = set()
     unmatched = _unmatched(shapes, nodes)
     if unmatched:
-        causes.add(Cause.NO_NODE_MATCHES)
+        barriers.add(Barrier.NO_NODE_MATCHES)
     if _lacks_gpu_memory(shapes, nodes):
-        causes.add(Cause.GPU_MEMORY_UNKNOWN)
+        barriers.add(Barrier.GPU_MEMORY_UNKNOWN)
     if _is_of_pool(gang, nodes):
-        causes.add(Cause.OTHER_POOL)
+        barriers.add(Barrier.OTHER_POOL)
     supposed = AS_IT_IS if empty.fits else EMPTY
     if not empty.fits and placements.under(replace(supposed, rules=Rules(shared=False))).fits:
-        causes.add(Cause.SHARED_DOMAIN)
+        barriers.add(Barrier.SHARED_DOMAIN)
     elif placements.under(replace(supposed, rules=Rules(sizes=False))).fits:
-        causes.add(Cause.SIZES)
+        barriers.add(Barrier.SIZES)
 
     missing = ""
     lacking = short
     if empty.fits:
         missing = _missing_resource(placements, shapes)
-        causes.update(_now(placements, short, missing))
+        barriers.update(_now(placements, short, missing))
     else:
         lacking = empty.short_of(gang.demand) or gang.demand
-        causes.update(_for_ever(gang, short, causes))
+        barriers.update(_for_ever(gang, short, barriers))
 
     return Obstacle(
         gang=gang,
         placements=placements,
-        causes=frozenset(causes),
+        barriers=frozenset(barriers),
         short=short,
         lacking=lacking,
         unmatched=unmatched,
@@ -160,34 +160,34 @@ def _decide(gang: Gang) -> Obstacle:
     )
 
 
-def _for_ever(gang: Gang, short: Demand, known: Collection[Cause]) -> Iterator[Cause]:
-    """Yield why a gang would not fit even without other pods, besides the `known` causes."""
+def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
+    """Yield why a gang would not fit even without other pods, besides the `known` barriers."""
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
     if not (known or is_bound or prefers_broader or gang.whole.is_satisfied):
-        yield Cause.TOO_LARGE
-    if gang.whole.is_satisfied and not is_bound and Cause.NO_NODE_MATCHES not in known:
-        yield Cause.REST
-    if is_bound and short.key and Cause.OTHER_POOL not in known:
-        yield Cause.BOUND
+        yield Barrier.TOO_LARGE
+    if gang.whole.is_satisfied and not is_bound and Barrier.NO_NODE_MATCHES not in known:
+        yield Barrier.REST
+    if is_bound and short.key and Barrier.OTHER_POOL not in known:
+        yield Barrier.BOUND
 
 
-def _now(placements: Placements, short: Demand, missing: str) -> Iterator[Cause]:
+def _now(placements: Placements, short: Demand, missing: str) -> Iterator[Barrier]:
     """Yield why a gang does not fit that would fit without other pods, with all nodes open."""
     fits_without_others = placements.under(EMPTIED).fits
     if placements.under(OPENED).fits or not fits_without_others:
-        yield Cause.CLOSED_NODES
+        yield Barrier.CLOSED_NODES
     if missing:
-        yield Cause.OTHER_RESOURCE
+        yield Barrier.OTHER_RESOURCE
     if short.occupied and short.key:
-        yield Cause.BOUND
+        yield Barrier.BOUND
     elif placements.now.waits_for_ending:
-        yield Cause.ENDING
+        yield Barrier.ENDING
     elif fits_without_others and not missing:
-        yield Cause.OTHER_PODS
+        yield Barrier.OTHER_PODS
 
 
-def nodes_of(placements: Placements) -> list[Node]:
+def nodes_in_pool(placements: Placements) -> list[Node]:
     """Return the nodes in the node pool of some placements."""
     domains = placements.domains
     return domains.nodes_at(domains.everywhere.nodes)
@@ -196,7 +196,7 @@ def nodes_of(placements: Placements) -> list[Node]:
 def _unmatched(shapes: Sequence[Shape], nodes: Sequence[Node]) -> Shape | None:
     """Return the first shape whose selector matches no node."""
     for shape in shapes:
-        if selects(shape) and not any(is_selected(shape, node) for node in nodes):
+        if has_selector(shape) and not any(is_selected(shape, node) for node in nodes):
             return shape
     return None
 
@@ -243,7 +243,7 @@ def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
     return next(alone, next(iter(plain), ""))
 
 
-def selects(shape: Shape) -> bool:
+def has_selector(shape: Shape) -> bool:
     """Return whether pods select nodes."""
     return bool(shape.selector or shape.affinity)
 
@@ -276,7 +276,7 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
     """Return how many nodes match selectors: ` (3 of 16 nodes match pool=h100)`, or ""."""
     matches = []
     for shape, _ in demand.shapes:
-        if selects(shape):
+        if has_selector(shape):
             matching = sum(is_selected(shape, node) for node in obstacle.nodes)
             number = counted(obstacle.nodes, "node")
             matches.append(f"{matching} of {number} match {selector_words(shape)}")

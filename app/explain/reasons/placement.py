@@ -16,12 +16,12 @@ from app.explain.reasons.gpu_sharing import part_too_large, part_words
 from app.explain.reasons.messages import did_you_mean
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
-    Cause,
+    Barrier,
     Obstacle,
+    has_selector,
     obstacle_of,
     selection_words,
     selector_words,
-    selects,
 )
 from app.explain.reasons.queue import evicting, fair_share, losing_against
 from app.explain.reasons.reason import (
@@ -38,7 +38,7 @@ from app.explain.reasons.reason import (
     pods_of,
 )
 from app.explain.reasons.scaling import autoscaler_speaks, nodes_are_added
-from app.explain.state.amounts import gpus_of, is_device, is_gpu
+from app.explain.state.amounts import counts_as_gpu, gpus_of, is_device
 from app.explain.state.domains import shared_depth
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
@@ -61,7 +61,7 @@ def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
 def never_fits(gang: Gang) -> Reasons:
     """No domain is large enough, even if it were empty."""
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.TOO_LARGE not in obstacle.causes or nodes_are_added(gang):
+    if not obstacle or Barrier.TOO_LARGE not in obstacle.barriers or nodes_are_added(gang):
         return
 
     short = obstacle.lacking
@@ -163,7 +163,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
             most = max((node.allocatable.get(name, 0) for node in nodes), default=0)
             if ask <= most:
                 continue
-            that = f" that matches {selector_words(shape)}" if selects(shape) else ""
+            that = f" that matches {selector_words(shape)}" if has_selector(shape) else ""
             if not most and is_device(name):
                 return _not_offered(name, that, nodes)
             text = (
@@ -230,7 +230,7 @@ def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str,
         return f"{text}{meant}", "Correct the name of the resource in the pod template.", "you"
 
     labelled = [node for node in nodes if any(key.startswith(_OF_GPUS) for key in node.labels)]
-    if labelled and is_gpu(name):
+    if labelled and counts_as_gpu(name):
         have = counted(labelled, "node has", "nodes have")
         text = f"{text}, although {have} GPUs according to the labels"
     remedy = (
@@ -245,11 +245,11 @@ def no_domain_fits(gang: Gang) -> Reasons:
     obstacle = obstacle_of(gang)
     if not obstacle:
         return
-    if Cause.REST in obstacle.causes:
+    if Barrier.REST in obstacle.barriers:
         yield _no_room_for_more(obstacle)
-    if Cause.ENDING in obstacle.causes:
+    if Barrier.ENDING in obstacle.barriers:
         yield _waits_for_ending(obstacle)
-    if Cause.OTHER_PODS not in obstacle.causes:
+    if Barrier.OTHER_PODS not in obstacle.barriers:
         return
 
     short = obstacle.short
@@ -403,7 +403,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
 
 def _unselected(obstacle: Obstacle) -> str:
     """Return advice about nodes that the pods don't select, if they would fit there; else ""."""
-    chosen = [selector_words(shape) for shape, _ in obstacle.demand.shapes if selects(shape)]
+    chosen = [selector_words(shape) for shape, _ in obstacle.demand.shapes if has_selector(shape)]
     if not chosen or obstacle.gang.placed:
         return ""
 
@@ -505,7 +505,7 @@ def replaced(demand: Demand, short: Demand, **changes: str) -> Demand:
 def bound_to_domain(gang: Gang) -> Reasons:
     """Part of the gang runs, and its domain has no room for the rest, which must join it."""
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.BOUND not in obstacle.causes:
+    if not obstacle or Barrier.BOUND not in obstacle.barriers:
         return
 
     short = obstacle.short

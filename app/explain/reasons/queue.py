@@ -42,7 +42,7 @@ from app.explain.reasons.reason import (
     listed,
     plain,
 )
-from app.explain.state.amounts import gpus_of, is_gpu
+from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.explain.state.index import Index
 from app.explain.state.queues import (
     NOT_PREEMPTIBLE,
@@ -301,7 +301,9 @@ def _holders(gang: Gang, over: Excess) -> Iterator[str]:
 def _uses(index: Index, pod: Pod, resource: str) -> bool:
     if resource in dict(pod.shape.requests):
         return True
-    return is_gpu(resource) and bool(quantities_of_pod(pod.shape)[0] + gpus_of_claims(index, pod))
+    return counts_as_gpu(resource) and bool(
+        quantities_of_pod(pod.shape)[0] + gpus_of_claims(index, pod)
+    )
 
 
 def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reasons:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Run
-from app.explain.state.amounts import gpus_of, is_gpu
+from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.facts.identity import Ref
 
 Who = Literal["you", "platform", "wait"]
@@ -120,7 +120,7 @@ def amount(resource: str, thousandths: int) -> str:
             size /= 1024
 
     number = plain(thousandths)
-    if is_gpu(resource):
+    if counts_as_gpu(resource):
         return f"{number} GPU" if thousandths == 1000 else f"{number} GPUs"
 
     names = {"cpu": "CPU", "pods": "pod"}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Demand
 from app.explain.placing.placements import EMPTIED, EMPTY, OPENED
-from app.explain.reasons.obstacle import Cause, Obstacle, obstacle_of
+from app.explain.reasons.obstacle import Barrier, Obstacle, obstacle_of
 from app.explain.reasons.placement import level_of, parts, replaced
 from app.explain.reasons.reason import Evidence, Reason, Reasons, about, counted, listed, plain
 from app.explain.reasons.topology import named_topologies
@@ -70,7 +70,7 @@ def shared_narrower_domain(gang: Gang) -> Reasons:
     domain, and the domains above then seem to have no room.
     """
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.SHARED_DOMAIN not in obstacle.causes:
+    if not obstacle or Barrier.SHARED_DOMAIN not in obstacle.barriers:
         return
 
     short, remedy = _culprit(obstacle)
@@ -126,7 +126,7 @@ def _preferring(demand: Demand, key: str) -> Demand:
 def sizes_differ(gang: Gang) -> Reasons:
     """KAI looks for room as if all pods of a part were as large as the largest."""
     obstacle = obstacle_of(gang)
-    if not obstacle or Cause.SIZES not in obstacle.causes:
+    if not obstacle or Barrier.SIZES not in obstacle.barriers:
         return
 
     short = obstacle.lacking

@@ -6,7 +6,7 @@ from functools import partial
 
 from app.explain.gangs.gang import Gang
 from app.explain.placing.fitness import matches_any
-from app.explain.reasons.claims import only
+from app.explain.reasons.claims import only_on
 from app.explain.reasons.gates import grouped, refs
 from app.explain.reasons.reason import (
     Evidence,
@@ -73,7 +73,7 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         if not claim.allocated or not claim.nodes:
             continue
         allowed = [node for node in gang.index.nodes if matches_any(claim.nodes, node)]
-        if gang.placements.under(only(gang, partial(matches_any, claim.nodes))).fits:
+        if gang.placements.under(only_on(gang, partial(matches_any, claim.nodes))).fits:
             continue
         where = listed(node.name for node in allowed) or "a node that is gone"
         text = (

@@ -28,7 +28,7 @@ from app.facts.identity import Ref
 from app.facts.kai.topology import KaiTopology
 from app.facts.kubernetes.node import Labels, Node
 from app.objects.owners import OwnerRef
-from app.rules.topology.coverage import broadest_first
+from app.rules.topology.coverage import right_order
 from app.rules.topology.levels import instead, pasted, suggested_levels
 
 
@@ -219,7 +219,7 @@ def not_a_tree(gang: Gang) -> Reasons:
     one note for the level.
     """
     for topology, of in named_topologies(gang):
-        order = broadest_first(topology.levels, [node.labels for node in topology.index.nodes])
+        order = right_order(topology.levels, [node.labels for node in topology.index.nodes])
         if order is not None:
             yield _swapped(topology, order)
         else:

@@ -21,7 +21,7 @@ PREFIX = "gpu."
 """The prefix that vendors give to the DRA drivers of GPUs, such as gpu.nvidia.com."""
 
 
-def is_gpu(resource: str) -> bool:
+def counts_as_gpu(resource: str) -> bool:
     return resource.endswith("/gpu") or "/mig-" in resource
 
 
@@ -32,10 +32,10 @@ def is_device(resource: str) -> bool:
 
 def gpus_of(amounts: Amounts) -> int:
     """Return the sum of all kinds of GPUs, in thousandths."""
-    return sum(value for name, value in amounts.items() if is_gpu(name))
+    return sum(value for name, value in amounts.items() if counts_as_gpu(name))
 
 
-def resource_of(driver: str) -> str:
+def gpu_resource_of(driver: str) -> str:
     return f"{driver}/gpu"
 
 
@@ -57,7 +57,7 @@ def with_gpus(nodes: Iterable[Node], slices: Iterable[ResourceSlice]) -> Iterato
     gpus: dict[str, Counter[str]] = defaultdict(Counter)
     for part in slices:
         if part.gpus:
-            gpus[part.node][resource_of(part.driver)] += 1000 * len(part.gpus)
+            gpus[part.node][gpu_resource_of(part.driver)] += 1000 * len(part.gpus)
 
     maps: dict[object, Amounts] = {}
     for node in nodes:
@@ -79,7 +79,7 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
         for device in claim.devices:
             node = nodes.get((device.driver, device.pool, device.device))
             if node is not None:
-                taken[node][resource_of(device.driver)] += 1000
+                taken[node][gpu_resource_of(device.driver)] += 1000
     return taken
 
 
@@ -90,7 +90,11 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
-        {resource_of(driver): 1000 * count for driver, count in Counter(drivers).items() if driver}
+        {
+            gpu_resource_of(driver): 1000 * count
+            for driver, count in Counter(drivers).items()
+            if driver
+        }
     )
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TypeVar, cast
 
 from app.explain.state import amounts
-from app.explain.state.amounts import ByNode, current, is_gpu, taken_gpus, with_gpus
+from app.explain.state.amounts import ByNode, counts_as_gpu, current, taken_gpus, with_gpus
 from app.explain.state.domains import Domains
 from app.explain.state.gpu_sharing import Shares, shares_of
 from app.explain.state.lookup import change
@@ -129,7 +129,7 @@ class Index(Belongings):
         # Nodes of one kind share one map, so there are few maps to look at.
         kinds = {id(node.allocatable): node.allocatable for node in self.nodes}
         names = {name for allocatable in kinds.values() for name in allocatable}
-        return tuple(sorted(filter(is_gpu, names)))
+        return tuple(sorted(filter(counts_as_gpu, names)))
 
     @cached_property
     def gpus(self) -> list[int]:

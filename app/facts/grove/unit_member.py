@@ -197,7 +197,7 @@ def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None 
         at=at,
         replicas=replicas,
         claims=claims,
-        claim=named(claims, CLAIM),
+        claim=claim_named(claims, CLAIM),
         containers=containers,
         findings=findings,
     )
@@ -228,7 +228,7 @@ def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[Gp
     return containers
 
 
-def named(claims: Any, name: str) -> Entry | None:
+def claim_named(claims: Any, name: str) -> Entry | None:
     """Return the first of the `claims` of a pod or container that has this name, or None."""
     for claim in maps_of(claims):
         if claim.get("name") == name:
@@ -244,5 +244,5 @@ def _foreign_group(group: str | None, claims: Any) -> str:
     if group is not None:
         return group
 
-    claim = named(claims, GROVE_CLAIM)
+    claim = claim_named(claims, GROVE_CLAIM)
     return "" if claim is None else str(claim.get("resourceClaimTemplateName") or "")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.base.value import Value
 from app.facts.grove.mnnvl import MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
-from app.facts.grove.unit_member import CLAIM, Carrier, Entry, named
+from app.facts.grove.unit_member import CLAIM, Carrier, Entry, claim_named
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, quote
@@ -161,7 +161,7 @@ def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
         pointer = f"{carrier.at.pointer}/resourceClaims"
         added.append(_append(pointer, carrier.claims, plan.entry))
     for container in carrier.containers:
-        if named(container.claims, CLAIM) is None:
+        if claim_named(container.claims, CLAIM) is None:
             pointer = f"{container.pointer}/resources/claims"
             added.append(_append(pointer, container.claims, {"name": CLAIM}))
     return added

@@ -27,7 +27,7 @@ from app.facts.labels import (
     PCSG_REPLICA,
 )
 from app.facts.nvidia.computedomain import DOMAIN_SUFFIX, TEMPLATE_SUFFIX
-from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label, path_of
+from app.facts.unit_owners import OWNER_KINDS, NamedOwner, is_label_key, path_of_key
 from app.objects.fields import (
     FieldError,
     FieldPath,
@@ -74,7 +74,7 @@ class NvlinkUnit(Value):
         labels = dict(zip(_PLACE_LABELS, self._place, strict=True))
         if owner is not None:
             # the labels with which the owner marks the pods of the unit
-            keys = [*filter(is_label, (owner.kind.key, *owner.kind.scope(self.scope).keys))]
+            keys = [*filter(is_label_key, (owner.kind.key, *owner.kind.scope(self.scope).keys))]
             labels |= zip(keys, owner.values_at(keys), strict=True)
         elif self.scope == "clique":
             labels[CLIQUE_NAME] = _clique_name(self.member)
@@ -267,7 +267,7 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
         yield required(_LABELS, detail)
         return
 
-    path = path_of(owner.kind.key)
+    path = path_of_key(owner.kind.key)
     if owner.second:
         detail = (
             f'the Pod has labels of {owner.kind.title} "{owner.name}" and of a {owner.second}:'
@@ -283,7 +283,7 @@ def _owner_problems(owner: NamedOwner, scope: Scope) -> Iterator[FieldError]:
             f'the scope "{scope}" of a {owner.kind.title} needs this label, which its controller or'
             f" webhook writes: check that both run, or choose another {MNNVL_SCOPE}"
         )
-        yield required(path_of(key), detail)
+        yield required(path_of_key(key), detail)
 
     name = _name_of_unit(owner, scope)
     if name and not is_subdomain(name):

@@ -11,7 +11,7 @@ from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
 from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
-from app.facts.unit_owners import NamedOwner, UnitSize, is_label
+from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.topology.coverage import Nodes
@@ -103,7 +103,7 @@ def unit_warnings(
         )
 
     # A group of the Workload API has its constraints in the group and in its Workload.
-    is_known = bounds.is_known and is_label(named.kind.key)
+    is_known = bounds.is_known and is_label_key(named.kind.key)
     if is_known and not any(_is_inside(level, nodes) for level in levels):
         keys = ", ".join(level.key for level in levels)
         broader = f" (a domain of {keys} has several)" if levels else ""

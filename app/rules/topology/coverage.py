@@ -169,7 +169,7 @@ def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[Le
             )
             problems.append(LevelProblem("NodesLackLevel", text))
 
-    order = broadest_first(levels, [labels for labels, _ in nodes])
+    order = right_order(levels, [labels for labels, _ in nodes])
     right = f": {pasted(order)}" if order is not None else ""
     for broader, narrower in itertools.pairwise(shared):
         problems += _order_problems(broader, narrower, nodes, right)
@@ -209,9 +209,7 @@ def _without_nodes(level: Level, nodes: Nodes) -> LevelProblem:
     return LevelProblem("NoNodeHasLevel", text)
 
 
-def broadest_first(
-    levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]
-) -> list[Level] | None:
+def right_order(levels: Sequence[Level], nodes: Iterable[Mapping[str, str]]) -> list[Level] | None:
     """Return the levels in the right order, or None if the order is right or cannot be derived.
 
     It cannot be derived if the labels do not form a tree in any order, or if no node has the label

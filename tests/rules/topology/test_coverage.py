@@ -10,9 +10,9 @@ from app.objects.conditions import Condition
 from app.rules.topology.coverage import (
     Nodes,
     Room,
-    broadest_first,
     coverage_condition,
     coverage_problems,
+    right_order,
 )
 
 ZONE = Level("zone", "k/zone")
@@ -238,9 +238,9 @@ def test_the_right_order(levels: str, labels: list[dict[str, str]], right: str |
         host = Level("host", "kubernetes.io/hostname")
         return [*(Level(name, f"{AWS}{layer}") for name, layer in pairs), host]
 
-    assert broadest_first(read(levels), labels) == (None if right is None else read(right))
+    assert right_order(read(levels), labels) == (None if right is None else read(right))
 
 
 def test_one_name_of_a_rack_in_two_zones_is_no_order() -> None:
     labels = [{"k/zone": zone, "k/rack": "r1"} for zone in ("a", "b")]
-    assert broadest_first([ZONE, RACK], labels) is None
+    assert right_order([ZONE, RACK], labels) is None

@@ -22,7 +22,7 @@ from app.objects.resource import MUTATING_WEBHOOKS, POD, VALIDATING_WEBHOOKS
 from app.objects.tokens import LIFE_SECONDS, new_token, split_token
 from app.server.endpoints import Reports, build_app
 from app.server.metrics import Metrics
-from app.server.trust import (
+from app.server.review_tokens import (
     BARE_SECONDS,
     FORMER_SECONDS,
     FRESH_SECONDS,
