@@ -85,8 +85,8 @@ def _print_no_more() -> None:
 def _load(name: str) -> Command:
     """Return a command.
 
-    What its modules define is no garbage. The collector, which would look at it again and again,
-    rests meanwhile and never examines it.
+    The definitions of its modules are never garbage, so the garbage collector is paused during the
+    import, and leaves them out afterwards.
     """
     path = f"app.commands.{name}"
     if path not in sys.modules:

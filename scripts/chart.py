@@ -382,7 +382,7 @@ def _properties() -> dict[str, Any]:
         "pullPolicy": {"enum": ["", "Always", "IfNotPresent", "Never"]},
         "pullSecrets": objects,
     }
-    selector = {**objects, "description": "matchExpressions, beside ours"}
+    selector = {**objects, "description": "matchExpressions, in addition to ours"}
 
     return {
         "config": {"$ref": "#/$defs/Configuration"},

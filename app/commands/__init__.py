@@ -12,7 +12,7 @@ COMMANDS = {
     "doctor": "examine an installation, and say what to repair",
     "explain": "say why a workload is pending, and how to fix it",
     "topology": "show topology levels, free capacity, and inconsistent labels",
-    "queues": "show what each queue of KAI may have and has, and which gangs wait in it",
+    "queues": "show quota, limit and usage of each KAI queue, and its pending gangs",
     "console": "show all of these in a local, read-only web page",
     "schema": "print the JSON Schema of a command's JSON output",
     "mcp": "answer AI assistants over the Model Context Protocol",

@@ -229,7 +229,7 @@ class Cause(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """`webhook` is null if none is for the document. What is empty is left out."""
+    """`webhook` is null if none judges the document. Empty fields are left out."""
 
     file: str
     object: JudgedObject

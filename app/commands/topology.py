@@ -177,7 +177,7 @@ def levels_of(path: str, name: str) -> ClusterTopology:
 
 
 class _Report(Value):
-    """The answer to one call: room and changed levels come first if they were asked for."""
+    """The answer to one call: room and changed levels come first if they were requested."""
 
     topology: Topology
     examined: Survey
@@ -185,7 +185,7 @@ class _Report(Value):
     room: RoomSearch | None
     changes: Preview | None
     is_of_domain: bool = False
-    """Whether somebody asked for one domain."""
+    """Was one domain requested?"""
 
     def document(self) -> Object:
         answer: Object = survey_document(self.examined, self.topology.index.facts, self.inside)
@@ -328,7 +328,7 @@ def _report_effects(
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,
 ) -> int:
-    """Print the effects of edits, and what else was asked for, as it would be after them."""
+    """Print the effects of edits, and other requested facts as they would be afterwards."""
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")
     index = Index(facts)

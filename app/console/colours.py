@@ -70,7 +70,7 @@ class Colours:
 
 
 def used_words(used: Mapping[str, int]) -> str:
-    """Return who uses GPUs: `used by research 8, in no queue 4`."""
+    """Return the users of GPUs: `used by research 8, in no queue 4`."""
     named = [f"{queue or 'pods in no queue'} {plain(amount)}" for queue, amount in used.items()]
     return f"used by {', '.join(named)}" if named else ""
 

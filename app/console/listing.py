@@ -75,7 +75,7 @@ class WaitingList:
 
     @property
     def rows(self) -> list[WorkloadRow]:
-        """Return all rows, pending workloads first, in the order of KAI's line."""
+        """Return all rows, pending workloads first, in KAI's order."""
         return [kept.row for kept in sorted(self._kept.values(), key=attrgetter("place"))]
 
     @property
@@ -173,7 +173,7 @@ def _parts(index: Index) -> Iterator[tuple[Ref, Parts]]:
 
 
 def _order(index: Index, ref: Ref) -> float:
-    """Return the first position of a workload in KAI's line."""
+    """Return the first position of a workload in KAI's order."""
     gangs = [gang.ref for gang in index.gangs_of_set.get(ref.key, ())]
     line = line_of(index)
     own = gangs if ref.kind == "PodCliqueSet" else [ref]

@@ -266,7 +266,7 @@ def _read(index: Index, query: Query) -> Values:
     text = EXAMPLE if "example" in query else ""
     return {
         **_unjudged({"cluster": ""}, text),
-        "headline": "What would the webhooks say?",
+        "headline": "Judge documents by the rules of the webhooks",
         "unread": [],
         "operations": OPERATIONS,
         "options": {"example": True},

@@ -153,7 +153,7 @@ def _values(row: WorkloadRow) -> Mapping[str, Collection[str]]:
 
 
 def _of_object(index: Index, ref: Ref | None, asked: str) -> Values:
-    """Return the explanation of `ref`. `asked` is "" if nobody has asked for one."""
+    """Return the explanation of `ref`. `asked` is "" if no object was requested."""
     answer = answered(index, ref) if ref else None
     return {
         "object": asked or (ref_in_address(ref) if ref else ""),

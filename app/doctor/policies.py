@@ -302,7 +302,7 @@ def _differs(stored: Any, desired: Any) -> bool:
 def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
     """Return whether two lists of a rule of a webhook or policy have something in common.
 
-    They list groups, resources or operations, or "*" for all; see
+    They are lists of groups, resources or operations, or "*" for all; see
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
 
     A resource may have a subresource: `*` stands for all resources without these, `pods/*` for Pods
@@ -396,7 +396,7 @@ async def _check_names(client: Client, namespace: str) -> Checks:
 
 
 def _kai_namespaces(stored: Policies, configuration: Configuration) -> list[str]:
-    """Return the namespaces of KAI and of what assigns its queues, as in the stored policies."""
+    """Return the namespaces of KAI and of the program that assigns queues, as stored."""
     exempt = exempt_namespaces(configuration)
     return sorted(set(_trusted(stored)).difference(exempt)) or [KAI_SCHEDULER]
 
@@ -413,10 +413,10 @@ def _print_again(mode: Mode, namespaces: Iterable[str]) -> str:
 async def _writers(
     client: Client, configuration: Configuration, mode: Mode, namespaces: list[str]
 ) -> Checks:
-    """Return a warning about accounts that may write PodGroups, and that the guard asks.
+    """Return a warning about accounts that may write PodGroups and that the guard checks.
 
-    One of them may be what assigns queues, such as that of KAI Resource Management: it runs in a
-    namespace of its own. Without the right to read roles, nothing is said.
+    One of them may assign queues, such as KAI Resource Management, which runs in its own namespace.
+    Without permission to read roles, there is no warning.
     """
     try:
         roles = await every(client, Selection(CLUSTER_ROLE))

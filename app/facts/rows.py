@@ -46,7 +46,7 @@ TOO_LARGE = "TooLargeToRead"
 
 
 class Row(Value, Generic[T], dict=True, eq=False):
-    """What is kept of a kind.
+    """The reader of a kind, and its limits.
 
     `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
     under which that is found. `labels` is a label selector and `fields` a field selector of the
@@ -57,7 +57,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     `title` is for people, and `name` that of the kind in the facts of explain, where two kinds may
     share one.
 
-    mypy finds the type of a row in `read`, but not beside lambdas: there it is stated.
+    mypy infers the type of a row from `read`, but not if there are lambdas: there it is stated.
     """
 
     resource: Resource

@@ -89,7 +89,7 @@ def _token_after(configuration: Object) -> float:
 
 
 def takes_tokens(pod: Object) -> bool:
-    """Return whether `pod` knows tokens in all paths, or has ended."""
+    """Return whether `pod` accepts tokens in all paths, or has ended."""
     if map_at(pod, "status").get("phase") in ("Succeeded", "Failed"):
         return True
     return annotations_of(pod).get(TAKES_TOKENS) == "all"

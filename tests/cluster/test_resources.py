@@ -104,7 +104,7 @@ async def test_twenty_at_once_make_one_of_each() -> None:
         pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
         pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),
-        pytest.param(changed(owner_uid="invented"), "former", id="an invented uid"),
+        pytest.param(changed(owner_uid="invented"), "previous", id="an invented uid"),
         pytest.param(
             changed(place=Place("gone", "0"), owner_uid="invented"), "exist", id="an invented set"
         ),
@@ -199,7 +199,7 @@ async def test_a_scaling_group_s_resources_are_not_shared_with_a_clique_of_such_
         await cluster.resources.ensure(plan(), dry_run=False)
 
 
-FORMER = {**BY_SET, "uid": "former"}
+FORMER = {**BY_SET, "uid": "previous"}
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ async def test_a_read_of_an_owner_that_fails_is_no_absence(which: Any) -> None:
 async def test_a_clique_of_a_former_set_makes_nothing(dry_run: bool) -> None:
     cluster = OfflineCluster([SET])
     with pytest.raises(Unavailable, match='belongs to a previous PodCliqueSet "pcs"'):
-        await cluster.resources.ensure(plan(owner="former"), dry_run=dry_run)
+        await cluster.resources.ensure(plan(owner="previous"), dry_run=dry_run)
     assert cluster.client.writes() == []
     assert len(await cluster.resources.ensure(plan(owner="u"), dry_run=dry_run)) == 2
 
@@ -462,7 +462,7 @@ async def test_a_clique_of_a_former_set_makes_nothing(dry_run: bool) -> None:
 async def test_the_owner_is_the_set_that_is_stored_and_not_a_former_one(owner: str | None) -> None:
     """The set was deleted and created again, and the cache still has the former one."""
     cluster = OfflineCluster([SET])
-    former = {**SET["metadata"], "uid": "former"}  # type: ignore[dict-item]
+    former = {**SET["metadata"], "uid": "previous"}  # type: ignore[dict-item]
     fill(cluster.stores[SETS], [{**SET, "metadata": former}])
     created = await cluster.resources.ensure(plan(owner=owner), dry_run=False)
     owners = [obj["metadata"]["ownerReferences"][0]["uid"] for obj in created]

@@ -69,7 +69,7 @@ class Member(Value, dict=True):
 
     @property
     def rank(self) -> "Rank":
-        """Its place in the order in which KAI takes up the parts of a gang."""
+        """Its place in the order in which KAI considers the parts of a gang."""
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:
@@ -196,7 +196,7 @@ class Unit(Value, dict=True):
 
     @property
     def rank(self) -> Rank:
-        """Its place in the order in which KAI takes up the parts of a gang."""
+        """Its place in the order in which KAI considers the parts of a gang."""
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:

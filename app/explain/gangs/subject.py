@@ -188,7 +188,7 @@ def _of_users(place: Place, pods: Collection[Pod]) -> _Match:
 
 
 USED = {"ResourceClaim", "ComputeDomain"}
-"""The kinds of objects that pods use, whatever they were made for."""
+"""The kinds of objects that pods use, whatever they were created for."""
 
 _FINDERS: Mapping[str, Callable[[Index, Ref], _Match | None]] = {
     "PodCliqueSet": _of_set,

@@ -106,7 +106,7 @@ def domains_text(topology: Topology, parents: Sequence[DomainReport], *, everyth
 
 
 def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool) -> tuple[str, ...]:
-    """Return a domain, what is inside, its nodes, what is free and closed, and where most is."""
+    """Return the cells of a domain: inner domains, nodes, free, closed, the freest inside."""
     depth = len(report.path)
     inside: list[DomainReport] = []
     within = ""

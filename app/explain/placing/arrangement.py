@@ -39,7 +39,7 @@ _MOST_TAKERS = 300
 """The most nodes that are tried for pods of one shape. If more have room, the fullest are tried."""
 
 _ONE_SEARCH = 2_000_000
-"""The most nodes that one search looks at, which takes about half a second."""
+"""The most nodes that one search examines, which takes about half a second."""
 
 Placing = tuple[Ground, Demand]
 """A demand, and the ground on which it is to be placed."""
@@ -71,7 +71,7 @@ class ToFill(Value):
 
 
 class ToLook(Value):
-    """Pods of one shape, for which nodes must be looked at first."""
+    """Pods of one shape, for which nodes must be examined first."""
 
     ground: Ground
     shape: Shape
@@ -90,13 +90,13 @@ class Exhausted(Exception):
 class Search(Board):
     """A search for places of all demands at once, each on its ground.
 
-    All grounds have the same free amounts. The search looks at `most` nodes at most.
+    All grounds have the same free amounts. The search examines at most `most` nodes.
     """
 
     def __init__(self, pairs: Sequence[Placing], most: int) -> None:
         super().__init__(pairs[0][0])
         self.looked = 0
-        """The number of nodes that were looked at."""
+        """The number of nodes that were examined."""
         self._most = min(most, _ONE_SEARCH)
         self._is_cut = False
         """Whether nodes with room were left out because there were too many."""
@@ -198,7 +198,7 @@ class Search(Board):
         return fullest_first(able, self._free)[:_MOST_TAKERS]
 
     def _look(self, count: int) -> None:
-        """Count nodes that are looked at. Raise Exhausted if they are too many."""
+        """Count examined nodes. Raise Exhausted if they are too many."""
         self.looked += count
         if self.looked > self._most:
             raise Exhausted

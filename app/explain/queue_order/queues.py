@@ -1,8 +1,8 @@
-"""The order in which KAI takes up the pending gangs in the queues of a node pool.
+"""The order in which KAI considers the pending gangs in the queues of a node pool.
 
 See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
 `plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
-KAI only sorts in the first queue of a heap again, and only when it next looks at that heap. Until
+KAI only sorts in the first queue of a heap again, and only when it next uses that heap. Until
 then, a parent queue is compared by the gang that was best in it before.
 """
 
@@ -173,7 +173,7 @@ class Queues:
         )
 
     def pop(self) -> Waiter | None:
-        """Remove and return the gang that KAI takes up next. None if no gang is left."""
+        """Remove and return the gang that KAI considers next. None if no gang is left."""
         heap = self._top
         if not heap.items:
             return None

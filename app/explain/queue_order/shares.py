@@ -168,7 +168,7 @@ class Account:
     def comes_before(
         self, asked: Quantities, other: "Account", others: Quantities, total: Quantities
     ) -> bool:
-        """Return whether KAI takes up this queue before the sibling `other`.
+        """Return whether KAI considers this queue before the sibling `other`.
 
         `asked` and `others` are the requests of the next gang of each. See `GetQueueOrderResult` in
         `plugins/proportion/queue_order/queue_order.go` of KAI.

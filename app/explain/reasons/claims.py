@@ -171,7 +171,7 @@ def only_on(gang: Gang, allowed: Callable[[Node], bool]) -> Assumption:
 
 
 def not_in_pods_of_units(gang: Gang) -> Reasons:
-    """Pods outside of PodCliques ask for MNNVL and have no claim."""
+    """Pods outside of PodCliques request MNNVL but have no claim."""
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
@@ -180,7 +180,7 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
 
 
 def claim_not_injected(gang: Gang) -> Reasons:
-    """A PodClique asks for MNNVL and has no claim: no webhook answered when it was written."""
+    """A PodClique requests MNNVL but has no claim: no webhook answered when it was written."""
     pcs = gang.pcs
     if not pcs:
         return

@@ -35,7 +35,7 @@ _LATE = 60.0
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"
-"""What Kueue says of a Workload that it has not looked at since."""
+"""Kueue's message about a Workload that it has not evaluated yet."""
 _DEACTIVATED = "Deactivated"
 """The start of Kueue's reasons for evicting what is not active: DeactivatedDueToCAUSE, or alone."""
 
@@ -215,7 +215,7 @@ def _not_active(
 
 
 def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> tuple[str, Help]:
-    """Return the words for a Workload that is evicted, and was not admitted again."""
+    """Return the text for a Workload that is evicted, and was not admitted again."""
     now = index.facts.now
     often = _times(workload.requeues)
     often = f", put back {often}" if often else ""
@@ -267,14 +267,14 @@ def _next_try(workload: KueueWorkload, now: float) -> str:
 
 
 def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
-    """Return the words for a Workload without quota.
+    """Return the text for a Workload without quota.
 
     If its ClusterQueue is not active, they are those of the ClusterQueue too.
     """
     now = index.facts.now
     reserved = workload.condition("QuotaReserved")
     if reserved is None or not reserved.message:
-        return "Kueue has not looked at it yet", Help(
+        return "Kueue has not evaluated it yet", Help(
             "Wait a minute. If it lasts, ask the platform team to read the log of Kueue's"
             " controller.",
             "wait",
@@ -297,7 +297,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
 
 
 def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
-    """Return the words for a Workload with quota whose AdmissionChecks are not done."""
+    """Return the text for a Workload with quota whose AdmissionChecks are not done."""
     checks = [check for check in workload.checks if check.state != READY]
     if not checks:
         admitted = workload.condition("Admitted")

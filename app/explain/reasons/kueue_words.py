@@ -16,7 +16,7 @@ from app.facts.kubernetes.kueue import ClusterQueue, KueueWorkload
 
 
 class Help(Value):
-    """What helps, who can do it, and the commands for it.
+    """A remedy, who can act, and the commands for it.
 
     `of_quota` says whether a lack of quota is the cause.
     """
@@ -57,7 +57,7 @@ _MAKE_CLUSTER_QUEUE = (
 _TURN_ON_DRA = (
     "Ask the platform team to turn on KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
-_NEXT_CYCLE = "Wait a minute: Kueue looks at it in its next cycle."
+_NEXT_CYCLE = "Wait a minute: Kueue evaluates it in its next cycle."
 _AGAIN = "Wait until Kueue admits it again."
 
 _OF_EVICTIONS = (
@@ -217,7 +217,7 @@ _UNNAMED: Mapping[str, str] = {
     "level": "this one",
     "gate": "the gate",
 }
-"""What a remedy says instead of a value that the message lacks."""
+"""The text of a remedy in place of a value that the message lacks."""
 _OTHERWISE = (
     "Request less, or ask the platform team for more quota in {behind}: `kubectl describe"
     " localqueue {queue} -n {namespace}`." + _SAME_SCHEDULER

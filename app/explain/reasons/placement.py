@@ -45,7 +45,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import NODE_POOL
 
 _PLACE = (("pods", 1000),)
-"""What a pod without requests asks for."""
+"""The requests of a pod that sets none."""
 
 
 def level_of(gang: Gang, demand: Demand) -> str:

@@ -26,7 +26,7 @@ _LATE = 900.0
 def nodes_coming(gang: Gang) -> Reasons:
     """The newest message of an autoscaler says that it adds nodes for pods.
 
-    Or KAI has asked for a node with a scaling pod, and no autoscaler has said anything.
+    Or KAI has requested a node with a scaling pod, and no autoscaler has answered.
     """
     told = _told(gang, _COMING)
     times = [event.time for _, event in told if event.time is not None]
@@ -55,7 +55,7 @@ def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
 
 
 def _unanswered(gang: Gang) -> Reasons:
-    """Yield a note if KAI has asked for a node, and no autoscaler has said anything about it."""
+    """Yield a note if KAI has requested a node and no autoscaler has answered."""
     asking = [pod for pod in _scaling_pods(gang) if not pod.node and pod.is_alive]
     if not asking or any(_latest(gang, pod) for pod in (*gang.waiting, *asking)):
         return
@@ -100,7 +100,7 @@ def _latest(gang: Gang, pod: Pod) -> Event | None:
 
 
 def _scaling_pods(gang: Gang) -> list[Pod]:
-    """Return the pods with which KAI asks for nodes for pending pods that share GPUs.
+    """Return the pods with which KAI requests nodes for pending pods that share GPUs.
 
     One of another pod counts too: KAI makes no more of them than the pods need GPUs together
     (`pkg/nodescaleadjuster/scale_adjuster` of KAI).

@@ -110,7 +110,7 @@ ROOMS = (*EMPTY, ROOM)
 QUEUES = ("pod_groups", "queues", "priorities")
 
 EFFECTS = {"GateBaseGang"}
-"""What a gang waits for has reasons of its own, which are examined too."""
+"""The gangs that a gang waits for have their own reasons, which are examined too."""
 
 MOOT: Mapping[str, frozenset[str]] = {
     "DomainDeadlock": frozenset({"GateOpens"}),
@@ -119,7 +119,7 @@ MOOT: Mapping[str, frozenset[str]] = {
         {"NeverFits", "NoDomainFits", "NoNodeMatches", "OutsidePool", "QueueMissing"}
     ),
 }
-"""What a reason says better: these reasons are left out if they are about its objects only."""
+"""For each reason, the reasons that are left out if they concern only its objects."""
 
 RULES: tuple[Rule, ...] = (
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
@@ -245,7 +245,7 @@ class Unknown(Value):
 
 
 class Examined(Value):
-    """`skipped` are ids whose facts were not asked for, and `lacking` are these facts."""
+    """`skipped` are ids of reasons whose facts were not requested, `lacking` these facts."""
 
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]

@@ -1,4 +1,4 @@
-"""Facts by key: lookup tables of an index that are made at first use and then updated in place.
+"""Facts by key: lookup tables of an index, created at first use and then updated in place.
 
 Why they are updated: making the tables again after each change of a pod would add about 100 ms to
 each page of the console at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an

@@ -109,7 +109,7 @@ def _workload_of(ref: Ref) -> Ref:
 
 
 def _makes_pods(ref: Ref, workloads: set[Ref]) -> bool:
-    """Return whether an object was made for a workload that has pods, and is listed with it."""
+    """Return whether an object was created for a listed workload that has pods."""
     return any(is_made_by(ref, workload) for workload in workloads if workload.kind != ref.kind)
 
 

@@ -1,1 +1,1 @@
-"""What is kept of Grove's objects, in the form of the designs and in that of each release."""
+"""The fields that are kept of Grove's objects, in the form of the designs and of each release."""

@@ -97,7 +97,7 @@ class Clique(Value, Constrained):
 
     @property
     def has_gpus(self) -> bool:
-        """Whether its pods ask for GPUs or MIG devices."""
+        """Do its pods request GPUs or MIG devices?"""
         return any(is_gpu(name) for name, _ in self.requests)
 
 
@@ -199,12 +199,12 @@ class SetWithStatus(PodCliqueSet, dict=True):
     errors: tuple[LastError, ...] = ()
     """Grove's lastErrors."""
     deleted_at: float | None = None
-    """When its deletion was asked for, None if it was not."""
+    """When its deletion was requested, None if it was not."""
     finalizers: tuple[str, ...] = ()
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
-        """Every topologyConstraint, with the part that asks for it: "" for the set itself.
+        """Every topologyConstraint, with the part that has it: "" for the set itself.
 
         `field` is a whole path.
         """

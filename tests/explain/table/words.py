@@ -451,7 +451,7 @@ WORDS = (
         "KueueHolds",
         "Kueue has not looked at it",
         kueue(),
-        "Kueue holds 4 pods in queue lab: Kueue has not looked at it yet",
+        "Kueue holds 4 pods in queue lab: Kueue has not evaluated it yet",
         "wait",
         GROUPED,
     ),
