@@ -17,10 +17,11 @@ def gang_split(gang: Gang) -> Reasons:
         if not member.is_satisfied or any(pod.gates for pod in member.pods if not pod.node):
             continue
         minimum = f"{_field(gang)} {member.minimum} of {member.expected}"
+        others = "pod" if rest == 1 else f"{rest} pods one by one"
         text = (
             f"KAI started {member.name} with its minimum only ({minimum}):"
-            f" {counted(member.placed, 'runs', 'run')}, and it places the other"
-            f" {counted(rest, 'pod')} one by one where there is room"
+            f" {counted(member.placed, 'runs', 'run')}, and it places the other {others} where"
+            " there is room"
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"
@@ -70,4 +71,4 @@ def _fits_whole(gang: Gang) -> str:
     )
     places = listed(where(placements.domains, demand, positions))
     count = counted(gang.pods, "pod")
-    return f", and restart it: {places} has room for all {count} now" if places else ""
+    return f", and restart it: all {count} fit in {places} now" if places else ""

@@ -284,7 +284,8 @@ def _waits_for_ending(obstacle: Obstacle) -> Reason:
     text = f"KAI chose {where}, whose terminating pods it counts as free, and waits until {pods}"
     names = listed(sorted(f"{pod.namespace}/{pod.name}" for pod in ending), 3)
     evidence = Evidence(gang.ref, "the next cycle of KAI", where)
-    return about(evidence, "NoDomainFits", text, f"Wait until {names} have ended", "wait")
+    have = "has" if len(ending) == 1 else "have"
+    return about(evidence, "NoDomainFits", text, f"Wait until {names} {have} ended", "wait")
 
 
 def _no_room_for_more(obstacle: Obstacle) -> Reason:
