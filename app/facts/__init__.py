@@ -16,4 +16,8 @@ The set of a request has the path of each part, for findings. MnnvlResource has 
 ComputeDomains and ResourceClaims, and not their devices. Of Queues, PriorityClasses and
 DeviceClasses, a server keeps only names, and of ResourceSlices the number of GPUs. Of Workloads and
 PodGroups, the leader keeps JSON, because it makes PodGroups of KAI from their metadata.
+
+Lists and reviews are decoded by TypedDicts (`review_fields`, `pod_fields`), which only choose
+fields. They are not decoded as structs: anybody may write these objects, and a struct refuses the
+whole object if one field has another type.
 """

@@ -48,30 +48,32 @@ TOO_LARGE = "TooLargeToRead"
 class Row(Value, Generic[T], dict=True, eq=False):
     """The reader of a kind, and its limits.
 
-    `read` returns what is kept of an object, or None to keep nothing. A lookup returns the keys
-    under which that is found. `labels` is a label selector and `fields` a field selector of the
-    objects that are read; if `metadata_only` is true, only their metadata is. `form` is a TypedDict
-    with all fields that `read` needs, None for a whole object. An object of which `form` has more
-    than `most_decoded` bytes of JSON is not read. What is kept of an object has at most `most`
-    bytes of JSON; `is_cut` tells whether `read` has left out a part of it for its size.
-    `title` is for people, and `name` that of the kind in the facts of explain, where two kinds may
-    share one.
-
     mypy infers the type of a row from `read`, but not if there are lambdas: there it is stated.
     """
 
     resource: Resource
     read: Callable[[Any], T | None]
+    """Returns what is kept of an object, or None to keep nothing."""
     lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
+    """Return the keys under which what is kept is found."""
     labels: str = ""
+    """A label selector of the objects that are read."""
     fields: str = ""
+    """A field selector of the objects that are read."""
     metadata_only: bool = False
+    """Whether only the metadata of objects is read."""
     name: str = ""
+    """The name of the kind in the facts of explain, where two kinds may share one."""
     title: str = ""
+    """The name of the kind for people."""
     form: Any = None
+    """A TypedDict with all fields that `read` needs, None for a whole object."""
     most: int = MOST_KEPT
+    """The most bytes of JSON that are kept of an object."""
     most_decoded: int | None = None
+    """An object of which `form` has more bytes of JSON is not read."""
     is_cut: Callable[[T], bool] = lambda value: False
+    """Returns whether `read` has left out a part of an object for its size."""
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:

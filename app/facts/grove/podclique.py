@@ -22,6 +22,7 @@ class PodClique(Namespaced):
     kind = "PodClique"
     uid: str = ""
     place: Place = NOWHERE
+    """What its labels say about its PodCliqueSet and PodGang."""
     replicas: int = 1
     scheduled: int = 0
     """The number of its scheduled pods, from its status."""
@@ -30,6 +31,7 @@ class PodClique(Namespaced):
     claims: tuple[PodClaim, ...] = ()
     """The claims of its pod template."""
     errors: tuple[LastError, ...] = ()
+    """Grove's lastErrors."""
     unclaimed: Unclaimed | None = None
     """The facts that decide whether it lacks an MNNVL claim; None if it has one or needs none."""
 

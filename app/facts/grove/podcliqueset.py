@@ -122,6 +122,7 @@ class PodCliqueSet(Namespaced, Constrained):
     uid: str = ""
     generation: int = 0
     deleting: bool = False
+    """Whether its deletion was asked for."""
     constraint: StoredConstraint = UNCONSTRAINED
     """The constraint of the whole set."""
     cliques: tuple[Clique, ...] = ()
@@ -196,6 +197,7 @@ class SetWithStatus(PodCliqueSet, dict=True):
 
     conditions: tuple[StatusCondition, ...] = ()
     created: float | None = None
+    """When it was created."""
     errors: tuple[LastError, ...] = ()
     """Grove's lastErrors."""
     deleted_at: float | None = None

@@ -66,13 +66,17 @@ class PodGang(Namespaced):
     kind = "PodGang"
     uid: str = ""
     place: Place = NOWHERE
+    """What its labels say about its PodCliqueSet."""
     topology: str = ""
     """The name of the topology in its annotations, or ""."""
     told: SchedulerConstraint = UNBOUND
     """The constraint of the whole PodGang."""
     parts: tuple[GangPart, ...] = ()
+    """Its podgroups, one for each PodClique."""
     groups: tuple[GangGroup, ...] = ()
+    """Its topologyConstraintGroupConfigs, one for each replica of a scaling group."""
     created: float | None = None
+    """When it was created."""
     role: str = ""
     """Its role in a release with epochs, "" in earlier ones."""
     epoch: str = ""
@@ -156,7 +160,9 @@ class GangIdentity(Value):
     uid: str
     """Its uid, "" while it is being created."""
     place: Place
+    """What its labels say about its PodCliqueSet."""
     deleting: bool = False
+    """Whether its deletion was asked for."""
     set_uid: str = ""
     """The uid of the PodCliqueSet that controls it, or ""."""
     role: str = ""

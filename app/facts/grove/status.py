@@ -18,7 +18,9 @@ class LastError(Value):
     """An entry of Grove's `status.lastErrors`. Grove keeps it after the error is over."""
 
     text: str
+    """Its description."""
     time: float | None
+    """When Grove observed it."""
 
 
 def read_conditions(status: JsonMap) -> tuple[StatusCondition, ...]:

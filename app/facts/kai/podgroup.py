@@ -52,7 +52,9 @@ class Said(Value):
     queue: str = ""
     """The queue that it is about, or ""."""
     quota: Amounts = field(default_factory=dict)
+    """What that queue may use."""
     allocated: Amounts = field(default_factory=dict)
+    """What that queue uses."""
     time: float | None = None
     """When KAI gave the reason."""
 
@@ -68,6 +70,7 @@ class KaiPodGroup(Namespaced):
     """Its minMember."""
     queue: str = ""
     preemptibility: str = ""
+    """Its own preemptibility, or ""."""
     delay: float = 0.0
     """Its preemptionDelay in seconds."""
     evicted: float | None = None
@@ -82,6 +85,7 @@ class KaiPodGroup(Namespaced):
     said: tuple[Said, ...] = ()
     """The reasons of the last condition of each node pool."""
     created: float | None = None
+    """When it was created."""
     needed: int | None = None
     """How many of its SubGroups are needed, None for all."""
     unnamed: SchedulerConstraint = UNBOUND

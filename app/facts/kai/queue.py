@@ -24,14 +24,19 @@ MEGABYTE = 1_000_000 * 1000
 class Share(Value):
     """What a queue may use of one resource and what it uses, in thousandths.
 
-    A bound of None is unlimited. Capacity beyond all quotas is divided by `weight`.
+    A bound of None is unlimited.
     """
 
     quota: int | None = None
+    """What it gets before capacity is shared."""
     limit: int | None = None
+    """The most that it gets."""
     allocated: int = 0
+    """What its pods use, by its status."""
     allocated_fixed: int = 0
+    """What its pods use that can't be preempted, by its status."""
     weight: float = 1.0
+    """The weight by which capacity beyond all quotas is divided."""
     unset: tuple[str, ...] = ()
     """The bounds (`quota`, `limit`) that the queue does not set. KAI reads them as 0."""
 
@@ -40,16 +45,13 @@ NO_SHARE = Share()
 
 
 class Queue(ClusterScoped):
-    """A queue of KAI.
-
-    The bounds and amounts are those of GPUs, in thousandths: `allocated` is what the status of the
-    queue says. `pool` is the node pool whose scheduler knows the queue, "" for the scheduler of the
-    nodes without a pool.
-    """
+    """A queue of KAI. Its own bounds and amounts are those of GPUs, in thousandths."""
 
     kind = "Queue"
     parent: str = ""
+    """The queue above it, or ""."""
     quota: int | None = None
+    """As in `Share`, like the next three and `weight`."""
     limit: int | None = None
     allocated: int = 0
     allocated_fixed: int = 0
@@ -57,9 +59,13 @@ class Queue(ClusterScoped):
     memory: Share = NO_SHARE
     weight: float = 1.0
     priority: int = 100
+    """A queue with a higher one gets capacity beyond quotas first."""
     created: float | None = None
+    """When it was created."""
     pool: str = ""
+    """The node pool whose scheduler knows it, "" for the scheduler of the nodes without a pool."""
     unset: tuple[str, ...] = ()
+    """The bounds of GPUs that it does not set."""
 
     @property
     def shares(self) -> Mapping[str, Share]:

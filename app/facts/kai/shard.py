@@ -51,15 +51,16 @@ _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
 
 
 class Shard(ClusterScoped):
-    """A SchedulingShard. `pool` is its node pool, "" for the nodes without one.
-
-    `sets` are the settings that may change the order of its gangs or their nodes: explanations know
-    KAI's own plugins and actions, with the settings that they have by default.
-    """
+    """A SchedulingShard."""
 
     kind = "SchedulingShard"
     pool: str = ""
+    """Its node pool, "" for the nodes without one."""
     sets: tuple[str, ...] = ()
+    """The settings that may change the order of its gangs or their nodes.
+
+    Explanations know KAI's own plugins and actions, with the settings that they have by default.
+    """
 
 
 def read_shard(obj: JsonMap) -> Shard:

@@ -6,16 +6,14 @@ from app.objects.shape import JsonMap, Object, map_at, maps_at, text_at
 
 
 class KaiTopology(ClusterScoped):
-    """A KAI Topology.
-
-    `keys` are the node labels of its levels, broadest first. `aliases` are the second names of
-    levels, with their node labels.
-    """
+    """A KAI Topology."""
 
     kind = "Topology"
     keys: tuple[str, ...] = ()
+    """The node labels of its levels, broadest first."""
     owners: tuple[OwnerRef, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
+    """The second names of levels, with their node labels."""
     deleting: bool = False
 
     @property

@@ -51,6 +51,7 @@ class ResourceClaim(Namespaced):
     classes: tuple[str, ...] = ()
     """The DeviceClass of each device that it requests."""
     allocated: bool = False
+    """Whether it has its devices."""
     devices: tuple[Device, ...] = ()
     """The devices that are allocated to it."""
     nodes: tuple[Term, ...] = ()
@@ -58,6 +59,7 @@ class ResourceClaim(Namespaced):
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve it."""
     place: Place = NOWHERE
+    """What its labels say about its PodCliqueSet."""
     deleting: float | None = None
     """When its deletion was requested."""
     queue: str = ""
@@ -187,6 +189,7 @@ class ResourceSlice(Value):
     driver: str
     pool: str
     generation: int
+    """Only the newest generation of a pool counts."""
     node: str
     """The node of all its devices, or ""."""
     gpus: tuple[str, ...]
@@ -226,8 +229,11 @@ class SliceGpus(Value):
 
     node: str
     pool: str
+    """The pool of devices."""
     generation: int
+    """Only the newest generation of a pool counts."""
     count: int
+    """The number of GPUs."""
 
 
 def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:

@@ -32,39 +32,40 @@ class KueueCondition(Value):
 
 
 class KueueCheck(Value):
-    """The state of an AdmissionCheck for a Workload: Pending, Ready, Retry or Rejected.
-
-    `retries` is how often it asked Kueue to try again.
-    """
+    """The state of an AdmissionCheck for a Workload."""
 
     name: str
     state: str = "Pending"
+    """Pending, Ready, Retry or Rejected."""
     message: str = ""
     time: float | None = None
+    """Since when it is in this state."""
     retries: int = 0
+    """How often it asked Kueue to try again."""
 
 
 class KueueWorkload(Namespaced):
-    """A Workload of Kueue.
-
-    `queue` is its LocalQueue, and `cluster_queue` the ClusterQueue that has admitted it, "" for
-    none, with the `flavors` of its resources. `owners` are uids. If it is not `active`, Kueue does
-    not admit it. `requeues` is how often Kueue has put it back into its queue after its pods were
-    not ready in time, and before `again` it does not try it again. `evictions` are all evictions,
-    whatever their reason.
-    """
+    """A Workload of Kueue."""
 
     kind = "Workload"
     queue: str = ""
+    """Its LocalQueue."""
     cluster_queue: str = ""
+    """The ClusterQueue that has admitted it, or ""."""
     owners: tuple[str, ...] = ()
+    """The uids of its owners."""
     conditions: tuple[KueueCondition, ...] = ()
     active: bool = True
+    """If False, Kueue does not admit it."""
     requeues: int = 0
+    """How often Kueue has put it back into its queue because its pods were not ready in time."""
     again: float | None = None
+    """The time before which Kueue does not try it again."""
     flavors: tuple[str, ...] = ()
+    """The flavors of its resources in that ClusterQueue."""
     checks: tuple[KueueCheck, ...] = ()
     evictions: int = 0
+    """The number of all evictions, whatever their reason."""
     uid: str = ""
     controller: Ref | None = None
     """The workload that Kueue created it for."""
@@ -83,18 +84,21 @@ class KueueWorkload(Namespaced):
 
 
 class KueueQueue(Namespaced):
-    """A LocalQueue of Kueue: what workloads name. `cluster_queue` has its quota."""
+    """A LocalQueue of Kueue, which workloads name."""
 
     kind = "LocalQueue"
     cluster_queue: str = ""
+    """The ClusterQueue that has its quota."""
 
 
 class ClusterQueue(ClusterScoped):
-    """A ClusterQueue of Kueue. If it is not active, `inactive` says why."""
+    """A ClusterQueue of Kueue."""
 
     kind = "ClusterQueue"
     cohort: str = ""
+    """The cohort whose quota it shares, or ""."""
     inactive: KueueCondition | None = None
+    """The condition that says why it is not active, or None."""
 
 
 def is_of_kueue(names: Iterable[Any]) -> bool:

@@ -106,11 +106,13 @@ class Node(ClusterScoped):
     kind = "Node"
     labels: Labels = field(default_factory=dict)
     allocatable: Amounts = field(default_factory=dict)
+    """Resources with their amounts in thousandths."""
     taints: tuple[Taint, ...] = ()
     """Its taints that keep pods away."""
     unschedulable: bool = False
     """Whether it is cordoned."""
     ready: bool = True
+    """Whether its condition Ready is true."""
     pressure: str = ""
     """A condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None

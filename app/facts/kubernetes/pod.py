@@ -209,8 +209,11 @@ class Pod(Namespaced):
     owner: str = ""
     """The uid of its controller."""
     node: str = ""
+    """The node that it is bound to, or ""."""
     scheduler: str = "default-scheduler"
+    """The name of its scheduler."""
     gates: tuple[str, ...] = ()
+    """The names of its scheduling gates."""
     shape: Shape = ONLY_A_POD
     """Its requirements on a node."""
     phase: str = "Pending"
@@ -219,6 +222,7 @@ class Pod(Namespaced):
     waiting: tuple[str, ...] = ()
     """The reasons why its containers are waiting."""
     claims: tuple[PodClaim, ...] = ()
+    """Its entries of `spec.resourceClaims`."""
     group: str = ""
     """The name of its KAI PodGroup, from its annotation."""
     subgroup: str = ""
@@ -234,6 +238,7 @@ class Pod(Namespaced):
     """When its deletion was requested."""
     finalizers: tuple[str, ...] = ()
     created: float | None = None
+    """When it was created."""
     volumes: tuple[str, ...] = ()
     """The names of its PersistentVolumeClaims."""
     bound: float | None = None

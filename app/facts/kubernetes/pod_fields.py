@@ -1,7 +1,7 @@
 """The fields of a Pod that are decoded, whoever reads it. The others are most of its bytes.
 
 All readers of Pods share them: `pod` for explanations, `facts/grove/unit_member` for webhooks, and
-`cluster/leader_rows` for the leader. Why only these are decoded stands in `kube/decoders`.
+`cluster/leader_rows` for the leader. `kube/decoders` says why only these are decoded.
 """
 
 from typing import Any, TypedDict

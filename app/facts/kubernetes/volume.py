@@ -27,6 +27,7 @@ class StorageClass(ClusterScoped):
     waits: bool = False
     """Does it bind a volume only once a pod is placed?"""
     is_default: bool = False
+    """Whether claims that name none get it."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:

@@ -41,7 +41,7 @@ class Workload(Namespaced):
     groups: Mapping[str, int | None] = field(default_factory=dict)
     """The names of its groups, or of its templates, with the `minCount` of each.
 
-    None for a group with the basic policy, which is no gang.
+    None for a group with the basic policy, whose pods don't wait for each other.
     """
 
 

@@ -39,8 +39,11 @@ class ComputeDomain(Namespaced):
     template: str = ""
     """The name of its ResourceClaimTemplate."""
     ready: bool = False
+    """Whether its status is Ready."""
     nodes: tuple[DomainNode, ...] = ()
+    """The nodes that its daemons run on."""
     place: Place = NOWHERE
+    """What its labels say about its PodCliqueSet."""
     held_by: tuple[str, ...] = ()
     """Its finalizers while it is being deleted."""
 
@@ -66,6 +69,7 @@ class DomainClique(Namespaced):
     """A ComputeDomainClique, which lists the daemons of one NVLink clique."""
 
     nodes: tuple[DomainNode, ...] = ()
+    """The nodes of the clique."""
 
 
 def read_domain_clique(obj: JsonMap) -> DomainClique:
