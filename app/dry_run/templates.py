@@ -65,7 +65,7 @@ class Maker(Value):
 
     `spec` is the path of their spec in a part of the document. The part is the document itself, or
     each item of the list at `spec.<each>`. An empty path means that the spec is not in the
-    document.
+    document. `metadata` is the path of their labels and annotations in a part.
     """
 
     group: str
@@ -73,20 +73,34 @@ class Maker(Value):
     makes: Resource
     spec: tuple[str, ...] = ()
     each: str = ""
+    metadata: tuple[str, ...] = ("metadata",)
+
+    @property
+    def labelled_at(self) -> str:
+        """The path of their labels and annotations in the document."""
+        part = ("spec", f"{self.each}[]") if self.each else ()
+        return ".".join((*part, *self.metadata))
 
 
 MAKERS = (
     Maker("ray.io", "RayService", RAY_CLUSTER, ("spec", "rayClusterConfig")),
     Maker("ray.io", "RayJob", RAY_CLUSTER, ("spec", "rayClusterSpec")),
-    Maker("batch", "CronJob", JOB, ("spec", "jobTemplate", "spec")),
+    Maker(
+        "batch",
+        "CronJob",
+        JOB,
+        ("spec", "jobTemplate", "spec"),
+        metadata=("spec", "jobTemplate", "metadata"),
+    ),
     Maker("disaggregatedset.x-k8s.io", "DisaggregatedSet", LEADER_WORKER_SET, ("spec",), "roles"),
     Maker("trainer.kubeflow.org", "TrainJob", JOB_SET),
     Maker("nvidia.com", "DynamoGraphDeployment", POD_CLIQUE_SET),
 )
 """The kinds that no webhook judges, but whose controllers create a workload that webhooks judge.
 
-Sources: https://github.com/ray-project/kuberay/tree/feeaf72f,
-https://github.com/kubernetes-sigs/lws (api/disaggregatedset/v1) and
+Sources: https://github.com/ray-project/kuberay/tree/feeaf72f (its functions that construct
+RayClusters), https://github.com/kubernetes-sigs/lws (api/disaggregatedset/v1, lws_manager.go),
+https://github.com/kubernetes/kubernetes (pkg/controller/cronjob/utils.go) and
 https://github.com/kubeflow/trainer.
 """
 
@@ -269,14 +283,18 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
         name = "-".join(filter(None, (text_at(metadata, "name"), text_at(part, "name"))))
         for step in maker.spec:
             path = path.child(step)
+        given = {"metadata": map_at(part, *maker.metadata)}
         made = {
             "apiVersion": maker.makes.api_version(),
             "kind": maker.makes.kind,
             "metadata": {
                 "name": name,
                 "namespace": text_at(metadata, "namespace"),
-                "annotations": annotations_of(part) if maker.each else {},
-                "labels": _labels_of_role(metadata, part) if maker.each else {},
+                "annotations": annotations_of(given),
+                "labels": {
+                    **labels_of(given),
+                    **(_labels_of_role(metadata, part) if maker.each else {}),
+                },
             },
             "spec": spec,
         }
@@ -299,7 +317,10 @@ def about(maker: Maker, *, is_judged: bool) -> str:
     """Return which objects are judged for an object of a maker, as text."""
     made = maker.makes.kind
     if is_judged:
-        return f"the {made} that this {maker.kind} makes is judged"
+        return (
+            f"the {made} that this {maker.kind} makes is judged, with the labels and annotations of"
+            f" {maker.labelled_at}"
+        )
     if maker.spec:
         return (
             f"the {made} that it makes is judged, if a Pod template in it has the annotation"

@@ -155,6 +155,11 @@ DISAGGREGATED = (
     + "]}\n"
 )
 
+CRON_JOB = (
+    "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: c}\nspec: {jobTemplate: {metadata:"
+    f" {{annotations: {{ANNOTATIONS}}}}, spec: {{parallelism: 2, template: {TEMPLATE}}}}}}}\n"
+)
+
 CASES: list[Any] = [
     # what is not among the documents
     (
@@ -531,6 +536,29 @@ CASES: list[Any] = [
         0,
         ["the RayCluster that this RayJob makes is judged", "3 pods need 3 nodes"],
         ["would create"],
+    ),
+    (
+        "a RayJob whose annotations its RayCluster gets",
+        [CLIQUES_OF_2, ray(("g", 2, 1), kind="RayJob", at="rayClusterSpec")],
+        0,
+        [
+            "the RayCluster that this RayJob makes is judged, with the labels and annotations of metadata"
+        ],
+        ["nothing keeps its pods"],
+    ),
+    (
+        "a CronJob whose template annotates its Jobs",
+        [CLIQUES_OF_2, CRON_JOB.replace("ANNOTATIONS", f"{REQUIRED}: nvidia.com/gpu.clique")],
+        0,
+        ["is judged, with the labels and annotations of spec.jobTemplate.metadata"],
+        ["nothing keeps its pods"],
+    ),
+    (
+        "a CronJob whose Jobs have no annotations",
+        [CLIQUES_OF_2, CRON_JOB.replace("ANNOTATIONS", "x: y")],
+        0,
+        ["nothing keeps its pods"],
+        [],
     ),
     (
         "a RayService without the annotation",
