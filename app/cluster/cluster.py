@@ -155,7 +155,7 @@ class ForTemplates(Value):
     """The facts for verdicts on the Pod templates of workloads (`dry_run/templates`)."""
 
     facts: ClusterView
-    """The nodes."""
+    """The facts about nodes."""
     units: UnitOwners
     """Finds rival claims and PodGroups."""
 

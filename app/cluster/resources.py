@@ -333,7 +333,7 @@ def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
 
 
 def _former(plan: Plan, problem: str) -> Exception:
-    """Return the error about an existing resource that won't stay.
+    """Return the error about an existing resource that will be deleted.
 
     The claims of a Pod never change, so a Pod must not be created while the template of the old
     ComputeDomain exists. The Pods of a PodClique are created later than the PodClique.

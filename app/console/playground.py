@@ -245,7 +245,7 @@ def _headline(verdicts: Sequence[Values]) -> str:
     if undecided:
         return f"Not decided: {undecided} of {count}"
     if not any(verdict["judged"] for verdict in verdicts):
-        return f"No webhook looks at {'it' if len(verdicts) == 1 else 'any of them'}"
+        return f"No webhook judges {'it' if len(verdicts) == 1 else 'any of them'}"
     return f"Allowed: {count}"
 
 

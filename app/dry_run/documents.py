@@ -106,7 +106,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """
 
     def number_of(self, node: yaml.ScalarNode) -> Any:
-        """Return the number in a scalar, or its text if it is not a number here."""
+        """Return the number in a scalar, or its text if Kubernetes does not read it as a number."""
         text = str(self.construct_scalar(node))
         if ":" in text:
             return text

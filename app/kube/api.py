@@ -78,7 +78,7 @@ class Rejected(ClusterError):
 
     @property
     def passes(self) -> bool:
-        """Whether the call may succeed later.
+        """May the call succeed later?
 
         An expired token is replaced, a namespace that is being deleted can be created again, and an
         API server looks for the kind of a new CRD in owner references only every 30 s.

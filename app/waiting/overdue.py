@@ -34,7 +34,7 @@ _LAST = (True, len(RULES))
 _HELPERS: Mapping[Who, str] = {
     "you": "the owner of the workload can do that",
     "platform": "the platform team can do that",
-    "wait": "nobody has to do anything",
+    "wait": "it resolves by itself",
 }
 
 
@@ -192,7 +192,7 @@ def message(reason: Reason) -> str:
     words, remedy = reason.text, reason.remedy
     if reason.id == "AfterOthers" and reason.who == "wait":
         words, remedy = ALONE, "Wait: it comes after other gangs in KAI's order"
-    text = f"{words}. Helps: {remedy} ({_HELPERS[reason.who]})"
+    text = f"{words}. Fix: {remedy} ({_HELPERS[reason.who]})"
     text = _AGE.sub("", text)
     return text if len(text) <= MOST_MESSAGE else f"{text[: MOST_MESSAGE - 1]}…"
 

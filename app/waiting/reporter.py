@@ -162,7 +162,7 @@ class Teller(Struct):
         time.
         """
         if not self._backoffs and not isinstance(error, Conflict):
-            logger.warning("%s is not told why it waits: %s", ref, error.message)
+            logger.warning("could not report why %s is pending: %s", ref, error.message)
         backoff = self._backoffs.setdefault(ref, Backoff(random.random))
         again = self.clock() + backoff.next(error.retry_after)
         self._next[ref] = max(again, self._next.get(ref, again))
@@ -219,7 +219,7 @@ class Teller(Struct):
             note = f"{blocked.reason}: {blocked.message}"
             self.events.record(regarding, "Warning", BLOCKED, note)
         else:
-            self.events.record(regarding, "Normal", UNBLOCKED, "It does not wait any more")
+            self.events.record(regarding, "Normal", UNBLOCKED, "It is no longer pending")
 
     def _count(self, ref: Ref) -> None:
         self.writes += 1

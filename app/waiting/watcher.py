@@ -109,7 +109,7 @@ class WaitingDuty:
                 looked = Looker()
                 self._found = Overdue()
                 wait = backoff.next()
-                logger.exception("why gangs wait can't be told; again in %.1f s", wait)
+                logger.exception("could not report why gangs are pending; retrying in %.1f s", wait)
                 await asyncio.sleep(wait)
 
     async def _look(self, live: Live, looked: "Looker") -> None:
@@ -148,27 +148,27 @@ class WaitingDuty:
             self._unseen = dict(facts.unseen)
             if self._unseen:
                 kinds = ", ".join(sorted(self._unseen))
-                logger.warning("why gangs wait is not told: %s can't be read", kinds)
+                logger.warning("not reporting why gangs are pending: could not read %s", kinds)
 
     def samples(self) -> Iterator[Sample]:
         """Yield how many gangs are pending and for how long, and how much was written."""
         yield from self._counted_gangs()
 
-        text = "How long the oldest of these gangs has waited, by who can act."
+        text = "Seconds for which the oldest of these gangs has been pending, by who can act."
         now = self._clock()
         for who in ("you", "platform", "wait", ""):
             since = [blocked.since for blocked in self._found.gangs if blocked.who == who]
             oldest = max(0.0, now - min(since, default=now))
             yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
 
-        text = "Workloads that were told why they wait, or that they don't any more."
+        text = "Reports written to workloads: why they are pending, or that they no longer are."
         yield counter("waiting_writes_total", text, self._teller.writes)
-        text = "Gangs that KAI has taken from their place, by its action."
+        text = "Gangs whose pods KAI evicted, by KAI's action."
         for cause, count in self._losses.counts.items():
             yield counter("waiting_placements_lost_total", text, count, cause=cause)
-        text = "Changes that had to wait for a limit of writes, or after a write that failed."
+        text = "Reports delayed by the limit of writes, or after a failed write."
         yield counter("waiting_writes_held_total", text, self._teller.held_back)
-        text = "CPU time of the last look at what waits."
+        text = "CPU time of the last check for pending gangs, in seconds."
         yield gauge("waiting_look_seconds", text, self._seconds)
 
     def _counted_gangs(self) -> Iterator[Sample]:
@@ -176,7 +176,7 @@ class WaitingDuty:
         pairs = [(blocked.reason, blocked.queue) for blocked in self._found.gangs]
         shown = dict(Counter(pairs).most_common(MOST_SERIES))
         counts = Counter(pair if pair in shown else (pair[0], "other") for pair in pairs)
-        text = "Gangs that have waited for more than waiting.afterSeconds, on the leader."
+        text = "Gangs pending for more than waiting.afterSeconds, as seen by the leader."
         for (reason, queue), count in counts.items():
             yield gauge("waiting_gangs", text, count, reason=reason, queue=queue)
 

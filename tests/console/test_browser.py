@@ -245,7 +245,7 @@ async def test_everything_can_be_done_with_the_keyboard(
             await page.wait_for_url(f"{console.url}{path}")
         await page.locator("textarea").fill("kind: Nothing\napiVersion: v1")
         await page.keyboard.press("Control+Enter")
-        await page.get_by_role("heading", name="No webhook looks at it").wait_for()
+        await page.get_by_role("heading", name="No webhook judges it").wait_for()
 
 
 async def test_the_text_that_is_copied_is_the_command_s(

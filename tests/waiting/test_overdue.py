@@ -52,7 +52,7 @@ def test_a_gang_that_waits_long_is_told_with_what_helps_and_who_can_do_it() -> N
         NOW - 840,
     )
     assert blocked.message.startswith("No rack has room for any of 3 pods of 8 GPUs")
-    assert blocked.message.endswith("(nobody has to do anything)")
+    assert blocked.message.endswith("(it resolves by itself)")
 
 
 def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
@@ -60,8 +60,8 @@ def test_a_message_does_not_name_gangs_that_are_before_another() -> None:
     (blocked,) = [each for each in overdue_of(**rival(3600)).workloads if each.ref == SET_REF]
     assert (blocked.reason, blocked.message) == (
         "AfterOthers",
-        "It would fit by itself, but not after the gangs ahead of it. Helps: Wait: it comes after"
-        " other gangs in KAI's order (nobody has to do anything)",
+        "It would fit by itself, but not after the gangs ahead of it. Fix: Wait: it comes after"
+        " other gangs in KAI's order (it resolves by itself)",
     )
 
 

@@ -196,7 +196,7 @@ def claim_not_injected(gang: Gang) -> Reasons:
 
 def _not_injected(member: Member, clique: PodClique) -> Reason:
     running = [pod for pod in member.pods if pod.node and not _has_our_claim(pod)]
-    text = f"PodClique {clique.name} asks for MNNVL and has no claim"
+    text = f"PodClique {clique.name} requests MNNVL but has no claim"
     if running:
         run = counted(running, "of its pods runs", "of its pods run")
         text = f"{text}; {run} outside the NVLink domain"

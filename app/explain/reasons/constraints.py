@@ -114,7 +114,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 
     others = sorted(kai.name for kai in gang.facts.kai_topologies if set(unknown) <= {*kai.keys})
     elsewhere = f", or name Topology {listed(others)}, which has it" if others else ""
-    return f"Ask for one of them{elsewhere}", "you"
+    return f"Request one of them{elsewhere}", "you"
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:

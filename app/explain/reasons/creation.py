@@ -84,7 +84,7 @@ def _nothing_of_set(gang: Gang, pcs: SetWithStatus) -> Reasons:
 def _refused_by_us(gang: Gang, pcs: SetWithStatus) -> Reason:
     """Return the reason for a set whose PodCliques our webhook rejects."""
     text = (
-        f"{pcs.name} asks for MNNVL, and NVIDIA's ComputeDomain API is not installed:"
+        f"{pcs.name} requests MNNVL, but NVIDIA's ComputeDomain API is not installed:"
         " grove-admission rejects its PodCliques, so Grove cannot create anything for it"
     )
     remedy = (

@@ -160,9 +160,9 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """A pod names a Workload, or a group of one, that doesn't exist.
+    """A pod names a Workload, or a group of one, that does not exist.
 
-    A pod that has a PodGroup doesn't need it: the Workload was deleted, or the top owner opts out.
+    A pod with a PodGroup does not need it: the Workload was deleted, or the top owner opts out.
     """
     named = (
         (_missing_workload(gang.index, pod), pod)

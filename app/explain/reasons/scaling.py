@@ -102,7 +102,7 @@ def _latest(gang: Gang, pod: Pod) -> Event | None:
 def _scaling_pods(gang: Gang) -> list[Pod]:
     """Return the pods with which KAI requests nodes for pending pods that share GPUs.
 
-    One of another pod counts too: KAI makes no more of them than the pods need GPUs together
+    Such a pod of another pod counts too: KAI creates only as many as the pods need GPUs in total
     (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
     """
     sharing = {pod.key for pod in gang.waiting if pod.shape.part}

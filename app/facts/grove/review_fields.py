@@ -1,4 +1,4 @@
-"""The fields of a PodCliqueSet, a PodClique and a Pod that asks for MNNVL, that verdicts read.
+"""The fields of a PodCliqueSet, a PodClique and a Pod that requests MNNVL, that verdicts read.
 
 The others, such as the environment of containers, are most of its bytes. A field that a rule reads
 must be here, else the rule never sees it. A field of the type Any is read whole.

@@ -101,7 +101,7 @@ CLAIMS = (
             "cliques": (cliques()[0], replace(cliques()[1], unclaimed=written(WORKERS))),
             "pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-02"),
         },
-        "PodClique llm-0-pool-0-workers asks for MNNVL and has no claim; 3 of its pods run outside the NVLink domain",
+        "PodClique llm-0-pool-0-workers requests MNNVL but has no claim; 3 of its pods run outside the NVLink domain",
         "platform",
         {
             "sets": (pcs(mnnvl=STORED.mnnvl),),

@@ -70,7 +70,7 @@ MADE = (
             "sets": (pcs(mnnvl=MnnvlAnnotations("true")),),
             "absent": frozenset({"compute_domains"}),
         },
-        "llm asks for MNNVL, and NVIDIA's ComputeDomain API is not installed: grove-admission rejects its PodCliques, so Grove cannot create anything for it",
+        "llm requests MNNVL, but NVIDIA's ComputeDomain API is not installed: grove-admission rejects its PodCliques, so Grove cannot create anything for it",
         "platform",
         {
             **NOTHING,

@@ -34,7 +34,7 @@ SAYS = {
     "lost": {
         "audit": "must have an MNNVL claim and has none",
         "doctor": "PodCliques must have an MNNVL claim and have none",
-        "explain": "asks for MNNVL and has no claim",
+        "explain": "requests MNNVL but has no claim",
     },
     "outside": {
         "audit": "run without its claim, outside of their NVLink domain",
