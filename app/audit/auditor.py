@@ -246,7 +246,7 @@ class Auditor:
             return [f"{_NEXT_RELEASES}: {text}" for text in EPOCHS.set_warnings(template)]
         if resource is POD_GANG:
             pcs = facts.cached_set(metadata.get("namespace") or "", read_place(labels_of(obj)).pcs)
-            return [] if pcs is None else facts.dialect().drifted(metadata["name"], obj, pcs, facts)
+            return [] if pcs is None else facts.dialect().drifted(obj, pcs, facts)
         return []
 
     # Owners of MNNVL resources.

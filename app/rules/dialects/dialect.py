@@ -241,10 +241,8 @@ class Dialect(ABC):
         """Return warnings about the constraints of a PodGang that this program does not write."""
         return []
 
-    def drifted(
-        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
-    ) -> list[str]:
-        """Return the constraints of the stored PodGang `name` that differ from those of its set.
+    def drifted(self, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
+        """Return the constraints of the stored PodGang `gang` that differ from those of its set.
 
         Nothing corrects them.
         """

@@ -62,11 +62,9 @@ class Bindings(Dialect):
     def podgang_warnings(self, gang: JsonMap, facts: TopologyFacts) -> list[str]:
         return gang_warnings(gang, facts.kai_topology)
 
-    def drifted(
-        self, name: str, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts
-    ) -> list[str]:
+    def drifted(self, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
         levels = facts.bindings().get(pcs.topology_name)
-        return [] if levels is None else drifted_constraints(name, gang, pcs, levels)
+        return [] if levels is None else drifted_constraints(gang, pcs, levels)
 
 
 BINDINGS = Bindings()

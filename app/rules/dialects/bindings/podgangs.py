@@ -12,35 +12,31 @@ from typing import Any
 
 from app.facts.constraint import UNBOUND, SchedulerConstraint
 from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
-from app.facts.grove.podgang import read_told
+from app.facts.grove.podgang import PodGang, read_pod_gang, read_told
 from app.facts.grove.topology import Level
-from app.facts.labels import POD_GANG_ROLE, TOPOLOGY_NAME
+from app.facts.labels import TOPOLOGY_NAME
 from app.objects.fields import MOST_ITEMS, FieldPath
 from app.objects.shape import (
     JsonMap,
     annotations_of,
-    labels_of,
     list_of,
     map_at,
     map_of,
-    maps_at,
     text_of,
 )
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 from app.rules.topology.unsatisfiable import WHOLE, PartLevels, TopologyOf, placing_warnings
 
 
-def drifted_constraints(
-    name: str, gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]
-) -> list[str]:
-    """Return one message for each constraint of the PodGang `name` that Grove would change.
+def drifted_constraints(gang: JsonMap, pcs: PodCliqueSet, levels: Sequence[Level]) -> list[str]:
+    """Return one message for each constraint of the PodGang `gang` that Grove would change.
 
     The constraints of `pcs` are the desired ones. `levels` are the levels of its binding.
     """
     keys = {level.domain: level.key for level in levels}
     return [
         f"{path}: is {_shown(current)}, but Grove would write {_shown(desired)}"
-        for path, current, desired in _pairs(name, gang, pcs, keys)
+        for path, current, desired in _pairs(read_pod_gang(gang), pcs, keys)
         if current != desired
     ]
 
@@ -90,39 +86,38 @@ Pair = tuple[str, SchedulerConstraint, SchedulerConstraint]
 """The path, the current value and the desired value of a constraint."""
 
 
-def _pairs(name: str, gang: JsonMap, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Pair]:
-    podgroups = maps_at(gang, "spec", "podgroups")
+def _pairs(gang: PodGang, pcs: PodCliqueSet, keys: Mapping[str, str]) -> Iterator[Pair]:
     known = PodGroupCliques(pcs)
-    members = [known.find(str(podgroup.get("name"))) for podgroup in podgroups]
+    members = [known.find(part.name) for part in gang.parts]
     found = [member for member in members if member is not None]
 
-    owner = _owner_of_whole(name, gang, pcs, found)
+    owner = _owner_of_whole(gang, pcs, found)
     if owner is not None:
-        yield "spec.topologyConstraint", read_told(map_at(gang, "spec")), _desired(owner, keys)
+        yield "spec.topologyConstraint", gang.told, _desired(owner, keys)
     if owner is pcs:
         yield from _group_pairs(gang, found, keys)
 
-    for position, (podgroup, member) in enumerate(zip(podgroups, members, strict=True)):
+    for position, (part, member) in enumerate(zip(gang.parts, members, strict=True)):
         if member is not None and member.clique is not None:
             path = f"spec.podgroups[{position}].topologyConstraint"
-            yield path, read_told(podgroup), _desired(member.clique, keys)
+            yield path, part.told, _desired(member.clique, keys)
 
 
 def _owner_of_whole(
-    name: str, gang: JsonMap, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
+    gang: PodGang, pcs: PodCliqueSet, members: Sequence[PodGroupClique]
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
     Only scaled PodGangs of releases without PodGangMaps have the constraint of their group.
     """
-    is_base = any(name == f"{pcs.name}-{member.replica}" for member in members)
-    if members and (is_base or POD_GANG_ROLE in labels_of(gang)):
+    is_base = any(gang.name == f"{pcs.name}-{member.replica}" for member in members)
+    if members and (is_base or gang.role):
         return pcs
     return next((member.group for member in members if member.group), None)
 
 
 def _group_pairs(
-    gang: JsonMap, members: Sequence[PodGroupClique], keys: Mapping[str, str]
+    gang: PodGang, members: Sequence[PodGroupClique], keys: Mapping[str, str]
 ) -> Iterator[Pair]:
     """Yield the constraints of the scaling group replicas in a PodGang, by their names."""
     desired = {
@@ -130,8 +125,7 @@ def _group_pairs(
         for member in members
         if member.group is not None
     }
-    entries = maps_at(gang, "spec", "topologyConstraintGroupConfigs")
-    current = {str(entry.get("name")): read_told(entry) for entry in entries}
+    current = {group.name: group.told for group in gang.groups}
 
     for name in {**desired, **current}:
         path = f"spec.topologyConstraintGroupConfigs[{name}].topologyConstraint"

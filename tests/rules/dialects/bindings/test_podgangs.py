@@ -25,7 +25,7 @@ def gang(name: str, operator: str = "grove-fcc3b3bb") -> Any:
 
 
 def drifted(obj: Any, around: Around = AROUND) -> list[str]:
-    return BINDINGS.drifted(obj["metadata"]["name"], obj, SET, around)
+    return BINDINGS.drifted(obj, SET, around)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_what_can_not_be_told() -> None:
     foreign = {"metadata": {"name": "other"}, "spec": {"podgroups": [{"name": "other-0-x"}, 3]}}
     assert drifted(foreign) == []
     assert drifted({"metadata": {"name": "empty"}}) == []
-    assert DESIGN.drifted("infer-0", gang("create-base"), SET, AROUND) == []
+    assert DESIGN.drifted(gang("create-base"), SET, AROUND) == []
