@@ -35,6 +35,7 @@ from tests.explain.table.queues import QUEUES
 from tests.explain.table.rejected_constraints import REFUSED
 from tests.explain.table.row import Changes, Row, changed
 from tests.explain.table.scaling import SCALING
+from tests.explain.table.severities import severity_of
 from tests.explain.table.topology import TOPOLOGY
 from tests.explain.table.volumes import VOLUMES
 from tests.explain.table.words import WORDS
@@ -83,6 +84,7 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
     }
     assert hit.evidence
     assert hit.remedy
+    assert hit.severity == severity_of(row)
 
 
 @pytest.mark.untraced

@@ -1,7 +1,4 @@
-"""Paths with tokens in stored webhook configurations.
-
-Tests `app/webhooks/configurations.py`.
-"""
+"""Paths with tokens in stored webhook configurations."""
 
 from typing import Any
 
