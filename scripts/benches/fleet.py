@@ -11,7 +11,7 @@ import functools
 import re
 import ssl
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from app.certificates.source import ensure_development_certificate
+from app.kube.api import INITIAL_EVENTS_END
 from benches import cluster as bench_cluster
 from benches import memory as bench_memory
 
@@ -241,6 +242,7 @@ EMPTY = (
     "/apis/scheduling.run.ai/v2alpha2/podgroups",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "/api/v1/persistentvolumeclaims",
     "/apis/storage.k8s.io/v1/storageclasses",
 )
@@ -276,6 +278,19 @@ class Api:
             return self._one(kind, namespace, name)
         numbers = numbers_of(kind, namespace, query.get("labelSelector", ""))
         return 200, self._page(kind, numbers, query, only)
+
+    def streamed(self, url: str, only: Sequence[str]) -> Iterator[bytes]:
+        """Yield the lines of a streaming list, without the wait for changes after it."""
+        parts = urlsplit(url)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        path, namespace, _ = bench_cluster.split(parts.path)
+        kind = self._lists[path]
+        for number in numbers_of(kind, namespace, query.get("labelSelector", "")):
+            obj = encoded(kind.make(number), kind.size, only)
+            yield b'{"type":"ADDED","object":%b}\n' % obj
+        annotations = {INITIAL_EVENTS_END: "true"}
+        end = {"metadata": {"resourceVersion": "1", "annotations": annotations}}
+        yield b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(end)
 
     def _is_version(self, path: str) -> bool:
         return any(listed.rpartition("/")[0] == path for listed in self._lists)
@@ -348,7 +363,7 @@ def encoded(obj: Object, size: int, only: Sequence[str] = ()) -> bytes:
     return msgspec.json.encode({field: obj[field] for field in only or obj})
 
 
-async def serve(directory: Path, nodes: int) -> None:
+async def serve(directory: Path, nodes: int, *, streams: bool) -> None:
     """HTTP/1.1 over TLS, with keep-alive."""
     api = Api(Fleet(nodes))
     names = ("127.0.0.1", "localhost")
@@ -362,10 +377,11 @@ async def serve(directory: Path, nodes: int) -> None:
                 method, url, _ = head.decode().split(" ", 2)
                 length = re.search(rb"(?i)content-length: (\d+)", head)
                 body = await reader.readexactly(int(length[1]) if length else 0)
-                if "watch=true" in url:
-                    await watch(writer)
-                    return
                 only = ("metadata",) if b"PartialObjectMetadata" in head else ()
+                if "watch=true" in url:
+                    is_list = streams and "sendInitialEvents=true" in url
+                    await watch(writer, api.streamed(url, only) if is_list else ())
+                    return
                 code, answered = await asyncio.to_thread(api.answer, method, url, body, only)
                 said = (
                     b"HTTP/1.1 %d x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -383,11 +399,14 @@ async def serve(directory: Path, nodes: int) -> None:
         await server.serve_forever()
 
 
-async def watch(writer: asyncio.StreamWriter) -> None:
-    """Send bookmarks until the connection ends."""
+async def watch(writer: asyncio.StreamWriter, listed: Iterable[bytes]) -> None:
+    """Send the lines of `listed`, and then bookmarks until the connection ends."""
     writer.write(
         b"HTTP/1.1 200 x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     )
+    for line in listed:
+        writer.write(b"%x\r\n%b\r\n" % (len(line), line))
+        await writer.drain()
     line = b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}\n'
     while True:
         writer.write(b"%x\r\n%b\r\n" % (len(line), line))
@@ -414,4 +433,4 @@ def write_files(directory: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(serve(Path(sys.argv[1]), int(sys.argv[2]), streams="--pages" not in sys.argv))

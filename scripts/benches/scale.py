@@ -2,7 +2,7 @@
 
 For each node, there are 4 pods, 4/3 PodCliques, 2/3 PodGangs, each with a ComputeDomain and a
 ResourceClaim, and 2/15 PodCliqueSets. The API server is `fleet.py`, a process of its own, which
-makes each page when it is asked for. Every server and every command is another process. Servers
+makes each object when it is asked for. It streams lists, or not (`--pages`). Every server and every command is another process. Servers
 take their credentials from the files of a service account, as in a Pod.
 
 Times are CPU times, which other programs disturb little. Only what is said to be seconds is not.
@@ -74,13 +74,14 @@ sys.exit(main())
 class Served:
     """A server beside the cluster.
 
-    Seconds to `/readyz`, CPU seconds by then, the longest turn of the event loop by then, resident
-    bytes, objects in caches, and CPU seconds of a verdict by path.
+    Seconds to `/readyz`, CPU seconds by then, the longest turn of the event loop by then, peak and
+    resident bytes, objects in caches, and CPU seconds of a verdict by path.
     """
 
     seconds: float
     cpu: float
     longest: float
+    peak: int
     resident: int
     objects: int
     verdicts: dict[str, float]
@@ -109,23 +110,25 @@ def main() -> int:
     parser.add_argument(
         "nodes", nargs="*", type=int, default=list(SIZES), help="(default: 0 1000 15000 65000)"
     )
+    parser.add_argument("--pages", action="store_true", help="the API server streams no lists")
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.read:
         asyncio.run(read(arguments.read))
         return 0
 
-    columns = [column(nodes) for nodes in arguments.nodes]
+    columns = [column(nodes, pages=arguments.pages) for nodes in arguments.nodes]
     print("\n".join(table(columns)))
     print(f"\nLoad of the machine at the end: {os.getloadavg()[0]:.1f}.")
     return 0
 
 
-def column(nodes: int) -> Column:
+def column(nodes: int, *, pages: bool) -> Column:
     fleet = Fleet(nodes)
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         api = [sys.executable, str(ROOT / "scripts" / "benches" / "fleet.py"), name, str(nodes)]
+        api += ["--pages"] if pages else []
         with process(api):
             until((directory / "kubeconfig").exists)
             kubeconfig = ["--kubeconfig", str(directory / "kubeconfig")]
@@ -149,11 +152,12 @@ def served(directory: Path) -> Served:
         cpu = cpu_seconds(server.pid)
         longest = float((directory / "longest").read_text())
         objects = cached_objects(server.client.get("/metrics").text)
+        peak = memory(server.pid, "VmHWM")
         time.sleep(SETTLE_SECONDS)
         resident = memory(server.pid, "VmRSS")
         verdicts = asyncio.run(costs(server.pid, server.port, server.context))
 
-    return Served(seconds, cpu, longest, resident, objects, verdicts)
+    return Served(seconds, cpu, longest, peak, resident, objects, verdicts)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -242,6 +246,7 @@ def table(columns: list[Column]) -> list[str]:
         ("nodes", [f"{each.fleet.nodes:,}" for each in columns]),
         ("objects in the cluster", [f"{each.fleet.count:,}" for each in columns]),
         ("objects in caches of a server", [f"{each.served.objects:,}" for each in columns]),
+        ("peak memory until it is ready, MiB", [mebibytes(each.served.peak) for each in columns]),
         ("resident memory, MiB", [mebibytes(each.served.resident) for each in columns]),
         ("bytes for each object more", ["", *growth(columns)]),
         ("ready after, s", [f"{each.served.seconds:.1f}" for each in columns]),

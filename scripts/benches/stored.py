@@ -6,6 +6,9 @@ them take little memory. The server has at most `--memory` MiB of data, and is l
 
 - at its start beside the objects, until it has led for some seconds
 - running: the objects are stored while it leads, and then all watches are cut and must list again.
+
+`leads` tells at the end whether it leads, and how many of its caches, also those of the leader, have
+no list yet.
 """
 
 import argparse
@@ -49,7 +52,6 @@ mnnvl: {collectAfterSeconds: 1}
 LARGE = 1_400_000
 """Bytes of an object: an API server stores at most 1.5 MiB."""
 
-LEADING_SECONDS = 40.0
 PATIENCE = 600.0
 
 
@@ -171,15 +173,24 @@ def main() -> int:
     parser.add_argument("--pages", action="store_true", help="the API server streams no lists")
     parser.add_argument("--memory", type=int, default=512, metavar="MIB", help="(default: 512)")
     parser.add_argument("--tree", type=Path, default=ROOT, help="the checkout of the server")
+    parser.add_argument(
+        "--seconds", type=float, default=40.0, help="of leading next to the objects (default: 40)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=300.0, help="until it is ready (default: 300 s)"
+    )
+    parser.add_argument(
+        "--when", nargs="*", default=["starts", "running"], choices=["starts", "running"]
+    )
     arguments = parser.parse_args()
     if arguments.api:
         asyncio.run(run_api(arguments.api, arguments.attacks[0], pages=arguments.pages))
         return 0
 
-    print(f"{'stored':20} {'server':8} {'ready, s':>9} {'peak, MiB':>10}  ")
+    print(f"{'stored':20} {'server':8} {'ready, s':>9} {'peak, MiB':>10} {'CPU, s':>7}  leads")
     for name in arguments.attacks or ATTACKS:
-        for running in (False, True):
-            print(row(name, arguments, running=running), flush=True)
+        for when in arguments.when:
+            print(row(name, arguments, running=when == "running"), flush=True)
     return 0
 
 
@@ -197,13 +208,14 @@ def row(name: str, arguments: argparse.Namespace, *, running: bool) -> str:
             watching = threading.Thread(target=watch, args=(server, peaks), daemon=True)
             watching.start()
             try:
-                seconds = ready(server, directory)
+                seconds = ready(server, directory, arguments.patience)
                 if running and seconds:
                     store(directory)
                     wait_for(directory / "cut")
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    server.wait(LEADING_SECONDS)
-                fate = "lives" if server.poll() is None else f"ended with {server.returncode}"
+                    server.wait(arguments.seconds)
+                spent = cpu_seconds(server)
+                fate = leads(directory) if server.poll() is None else f"ended: {server.returncode}"
                 if not seconds and server.poll() is None:
                     fate = "never ready"
             finally:
@@ -212,7 +224,30 @@ def row(name: str, arguments: argparse.Namespace, *, running: bool) -> str:
                 serving.kill()
     took = f"{seconds:9.1f}" if seconds else f"{'-':>9}"
     when = "running" if running else "starts"
-    return f"{name:20} {when:8} {took} {max(peaks) / 2**20:10.0f}  {fate}"
+    return f"{name:20} {when:8} {took} {max(peaks) / 2**20:10.0f} {spent:7.1f}  {fate}"
+
+
+def cpu_seconds(server: subprocess.Popen[bytes]) -> float:
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def leads(directory: Path) -> str:
+    """Whether the server leads, from its metrics, and how many caches have no list yet."""
+    url = f"https://localhost:{(directory / 'tools-port').read_text()}/metrics"
+    unverified = ssl._create_unverified_context()
+    try:
+        with httpx.Client(verify=unverified, timeout=30) as client:
+            lines = client.get(url).text.splitlines()
+    except httpx.HTTPError as problem:
+        return f"does not answer: {problem!r}"
+    unsynced = sum(
+        line.startswith("grove_admission_cache_synced{") and line.endswith(" 0.0") for line in lines
+    )
+    is_leader = "grove_admission_leader 1.0" in lines
+    return f"{'yes' if is_leader else 'no'}, {unsynced} caches to read"
 
 
 def watch(server: subprocess.Popen[bytes], peaks: list[int]) -> None:
@@ -238,10 +273,15 @@ def store(directory: Path) -> None:
 
 def started(directory: Path, tree: Path, most: int) -> subprocess.Popen[bytes]:
     (directory / "config.yaml").write_text(CONFIGURATION)
-    port = free_port()
+    port, tools_port = free_port(), free_port()
     (directory / "port").write_text(str(port))
+    (directory / "tools-port").write_text(str(tools_port))
     options = ["--config", str(directory / "config.yaml"), "--certs", str(directory / "webhook")]
     options += ["--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"]
+    if (tree / "app" / "server" / "tools.py").exists():  # since 0.10.0
+        options += ["--tools-port", str(tools_port)]
+    else:
+        (directory / "tools-port").write_text(str(port))
     command = [sys.executable, "-c", IN_A_POD, str(directory), "serve", *options]
     environment = {**ENVIRONMENT, **service_account(directory), "PYTHONPATH": str(tree)}
 
@@ -254,13 +294,13 @@ def started(directory: Path, tree: Path, most: int) -> subprocess.Popen[bytes]:
         )
 
 
-def ready(server: subprocess.Popen[bytes], directory: Path) -> float:
+def ready(server: subprocess.Popen[bytes], directory: Path, patience: float) -> float:
     """The seconds until the server is ready, 0 if it has ended before or never is."""
     begin = time.monotonic()
     url = f"https://localhost:{(directory / 'port').read_text()}/readyz"
     unverified = ssl._create_unverified_context()
     with httpx.Client(verify=unverified) as client:
-        while server.poll() is None and time.monotonic() < begin + PATIENCE / 2:
+        while server.poll() is None and time.monotonic() < begin + patience:
             try:
                 if client.get(url, timeout=5).status_code == 200:
                     return time.monotonic() - begin
