@@ -3,7 +3,9 @@
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
+from operator import itemgetter
 
 import uvloop
 
@@ -25,10 +27,13 @@ from app.commands.options import (
 )
 from app.config.read import configuration_or_defaults
 from app.config.schema import Configuration
-from app.dry_run.judge import Asker, Judgement, describe, judge, may_be_misspelt
+from app.dry_run.judge import Asker, Judgement, describe, identify, judge, may_be_misspelt
 from app.facts.kinds import ALL
 from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
+
+_MOST_ALIKE = 3
+"""More documents in a row of which the same is said have one line."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -139,12 +144,10 @@ def _document(
 def _lines(
     names: Sequence[str], judged: Sequence[Judgement], outcomes: Mapping[str, int]
 ) -> Iterator[str]:
-    before = ""
-    for name, judgement in zip(names, judged, strict=True):
-        if name != before:
-            yield visible(name)
-            before = name
-        yield from (f"  {line}" for line in describe(judgement))
+    for name, of_file in groupby(zip(names, judged, strict=True), key=itemgetter(0)):
+        yield visible(name)
+        for _, alike in groupby(map(itemgetter(1), of_file), key=_alike):
+            yield from (f"  {line}" for line in _described(list(alike)))
 
     judged_count = outcomes["allowed"] + outcomes["patched"] + outcomes["refused"]
     yield ""
@@ -155,6 +158,20 @@ def _lines(
         yield "nothing was judged: check apiVersion and kind"
     elif not judged_count:
         yield "nothing was judged"
+
+
+def _alike(judgement: Judgement) -> object:
+    """Return a value that is equal for documents of which the same is said, such as many nodes."""
+    if judgement.verdict or judgement.note:
+        return id(judgement)
+    return identify(judgement.document)[:2], judgement.operation
+
+
+def _described(judged: Sequence[Judgement]) -> Iterable[str]:
+    if len(judged) <= _MOST_ALIKE:
+        return chain.from_iterable(map(describe, judged))
+    api_version, kind, *_ = identify(judged[0].document)
+    return [visible(f"-        {len(judged)} of {api_version} {kind}: no webhook judges these")]
 
 
 COMMAND = Command(

@@ -620,6 +620,16 @@ CASES: list[Any] = [
         ["check apiVersion"],
     ),
     (
+        "many nodes",
+        [nodes((4, "x: y")), lws(worker=PLAIN), nodes((3, "x: y"))],
+        0,
+        [
+            "-        4 of v1 Node: no webhook judges these",
+            "-        Node n2: no webhook judges v1 Node",
+        ],
+        ["Node n3"],
+    ),
+    (
         "a kind of a stranger",
         ["apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: c}\n"],
         0,
