@@ -185,7 +185,14 @@ def _alike(row: WorkloadRow) -> str:
         return f"more {NOT_EXAMINED}"
     if not row.reason:
         return f"more {STATES[row.state]}"
-    return "more with the same reason" if row.id else "more like it"
+    if row.id:
+        return "more with the same reason"
+    return "more that KAI should place next" if _is_next(row) else "more like it"
+
+
+def _is_next(row: WorkloadRow) -> bool:
+    """Return whether KAI should place a workload in its next cycle."""
+    return bool(row.turn and row.turn.next == "next" and not row.id)
 
 
 def _groups(
@@ -218,14 +225,13 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
     """Return the cells of a row by the column of the command."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
-    # Its turn says already that KAI should place it next, and where.
-    is_next = bool(row.turn and row.turn.next == "next" and not row.id)
     return {
         "columns": values,
         "glyph": row.state,
         "ref": ref_in_address(row.ref),
         "turn": turn,
-        "is_next": is_next,
+        # Then its turn says so already, and where.
+        "is_next": _is_next(row),
     }
 
 

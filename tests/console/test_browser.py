@@ -159,7 +159,7 @@ async def test_every_page_is_readable(
     async with tab(browser, console.url, PAGES[name], scheme, width) as opened_tab:
         page = opened_tab.page
         if name == "findings":
-            await page.get_by_role("button", name=re.compile("Examine|again")).click()
+            await page.get_by_role("button", name=re.compile("Check")).click()
             await page.get_by_text("Audit and doctor looked at").wait_for()
         if name == "playground":
             await page.get_by_role("button", name="Judge", exact=True).click()
