@@ -36,6 +36,8 @@ _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"
 """Kueue's message about a Workload that it has not evaluated yet."""
+_PREVIOUSLY = "Previously: "
+"""How Kueue's message about an eviction begins that is over."""
 _DEACTIVATED = "Deactivated"
 """The start of Kueue's reasons for evicting what is not active: DeactivatedDueToCAUSE, or alone."""
 
@@ -313,6 +315,9 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
         f"its quota is reserved, and it waits for {listed(_check(each, now) for each in checks)}"
     )
     words += f" (flavor {listed(workload.flavors)})" if workload.flavors else ""
+    evicted = workload.condition("Evicted")
+    if evicted and evicted.message.startswith(_PREVIOUSLY):
+        words += f"; before, it said: {one_line(evicted.message.removeprefix(_PREVIOUSLY))}"
     if at := _next_try(workload, now):
         words += f"; Kueue does not try it again before {at}"
     return words, Help(
@@ -328,9 +333,13 @@ def _unchecked(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 
 def _check(check: KueueCheck, now: float) -> str:
     told = one_line(check.message)
-    words = f"AdmissionCheck {check.name}, which is {check.state or 'Pending'}"
+    state = check.state or "Pending"
+    is_state = f"is {state}"
+    if check.time is not None and now:
+        is_state = f"has been {state} for {ago(now - check.time)}"
+    words = f"AdmissionCheck {check.name}, which {is_state}"
     words += f" after {counted(check.retries, 'retry')}" if check.retries else ""
-    return with_age(f"{words}: {told}" if told else words, check.time, now)
+    return f"{words}: {told}" if told else words
 
 
 def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:

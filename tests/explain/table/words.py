@@ -416,6 +416,12 @@ WORDS = (
         kueue(
             RESERVED,
             replace(ADMITTED, holds=False),
+            KueueCondition(
+                "Evicted",
+                False,
+                "QuotaReserved",
+                "Previously: Evicted due to AdmissionCheck in Retry state",
+            ),
             cluster_queue="team-a",
             flavors=("h100",),
             checks=(
@@ -424,7 +430,7 @@ WORDS = (
             ),
             again=NOW + 90,
         ),
-        f"Kueue holds 4 pods in queue lab (ClusterQueue team-a): its quota is reserved, and it waits for AdmissionCheck prov, which is Retry after 2 retries: no capacity in zone-a (60 seconds ago) (flavor h100); Kueue does not try it again before {clock(NOW + 90)}",
+        f"Kueue holds 4 pods in queue lab (ClusterQueue team-a): its quota is reserved, and it waits for AdmissionCheck prov, which has been Retry for 60 seconds after 2 retries: no capacity in zone-a (flavor h100); before, it said: Evicted due to AdmissionCheck in Retry state; Kueue does not try it again before {clock(NOW + 90)}",
         "platform",
         GROUPED,
     ),
