@@ -6,9 +6,15 @@ from msgspec.structs import replace
 from app.explain.reasons.kueue import state_of
 from app.explain.reasons.kueue_words import help_for, inactive_help
 from app.explain.state.index import Index
-from app.facts.kubernetes.kueue import ClusterQueue, KueueCondition, KueueQueue, KueueWorkload
-from tests.explain.fleet import NAMESPACE, NOW, answer, facts
-from tests.explain.table.words import LATE, NOT_READY, RESERVED, opened
+from app.facts.kubernetes.kueue import (
+    ClusterQueue,
+    KueueCheck,
+    KueueCondition,
+    KueueQueue,
+    KueueWorkload,
+)
+from tests.explain.fleet import NAMESPACE, NOW, answer, facts, nodes
+from tests.explain.table.words import ADMITTED, LATE, NOT_READY, RESERVED, kueue, opened
 
 WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
 QUEUES = (
@@ -211,3 +217,18 @@ def test_what_a_flavor_makes_pods_select_is_said(flavors: tuple[str, ...], words
         each.remedy for each in answer(facts(**state)).reasons if each.id == "KueueMayEvict"
     ]
     assert [remedy.partition("first.")[2].partition(" If its")[0] for remedy in remedies] == [words]
+
+
+@pytest.mark.parametrize(
+    ("state", "ids"),
+    [
+        pytest.param("Pending", {"KueueHolds"}, id="a check may bring nodes"),
+        pytest.param("Ready", {"KueueHolds", "NeverFits"}, id="no check is left"),
+    ],
+)
+def test_nodes_that_a_check_may_bring_are_not_missed(state: str, ids: set[str]) -> None:
+    conditions = (RESERVED, replace(ADMITTED, holds=False))
+    waits = kueue(*conditions, checks=(KueueCheck("prov", state),))
+    empty = tuple(replace(node, allocatable={"cpu": 64000, "pods": 110_000}) for node in nodes())
+    reasons = answer(facts(**waits, nodes=empty)).reasons
+    assert {each.id for each in reasons if each.id in ("KueueHolds", "NeverFits")} == ids

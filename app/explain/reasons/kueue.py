@@ -111,6 +111,17 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
     )
 
 
+def waits_for_checks(gang: Gang) -> bool:
+    """Return whether a gang has quota of Kueue, and waits for AdmissionChecks.
+
+    One of them may ask an autoscaler for its nodes.
+    """
+    workload = _workload_of(gang)
+    if workload is None or not workload.holds("QuotaReserved") or workload.holds("Admitted"):
+        return False
+    return any(check.state != READY for check in workload.checks)
+
+
 def kueue_may_evict(gang: Gang) -> Reasons:
     """Kueue has admitted a gang, and evicts it if its pods are not ready in time."""
     workload = _workload_of(gang)

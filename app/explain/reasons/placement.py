@@ -13,6 +13,7 @@ from app.explain.placing.placements import EMPTIED, EMPTY, OPENED, SOON, Assumpt
 from app.explain.placing.room import DomainRoom
 from app.explain.reasons.blocking_workloads import together, what_frees
 from app.explain.reasons.gpu_sharing import part_too_large, part_words
+from app.explain.reasons.kueue import waits_for_checks
 from app.explain.reasons.messages import did_you_mean
 from app.explain.reasons.missing_queue import into_pool
 from app.explain.reasons.obstacle import (
@@ -65,8 +66,8 @@ def never_fits(gang: Gang) -> Reasons:
         return
 
     short = obstacle.lacking
-    if autoscaler_speaks(gang) and _is_offered_nowhere(obstacle, short):
-        return  # its node groups are empty, and it says why they stay so
+    if _is_offered_nowhere(obstacle, short) and (autoscaler_speaks(gang) or waits_for_checks(gang)):
+        return  # its node groups are empty, and it or Kueue says why they stay so
     evidence = Evidence(gang.ref, "spec.topologyConstraint", short.key or "none")
     text, remedy, who = _too_large(obstacle, short)
     yield about(evidence, "NeverFits", text, remedy, who, parts=parts(obstacle.demand, short))
