@@ -146,3 +146,18 @@ def test_the_kubelet_is_quoted_with_the_cause_and_not_with_its_last_words() -> N
     assert reason.text.startswith("kubelet says: Failed to pull image x:1 (90 seconds ago)")
     [reason] = asked(pod, events=(repeated,)).reasons
     assert reason.text.startswith("kubelet says: Error: ImagePullBackOff (60 seconds ago)")
+
+
+def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits() -> None:
+    pod = replace(POD, owner="uid-job", unscheduled="1 Insufficient cpu")
+    failed = replace(
+        pod, name="late-1", uid="uid-1", node="gpu-03", phase="Failed", failure="OutOfcpu: no"
+    )
+    for age, ids in (
+        (4000, ["SchedulerRefuses", "KubeletRefuses"]),
+        (90_000, ["SchedulerRefuses"]),
+    ):
+        answer = asked(pod, others=(replace(failed, created=NOW - age),))
+        assert [reason.id for reason in answer.reasons] == ids
+    without_cause = replace(failed, failure="", created=NOW - 4000)
+    assert len(asked(pod, others=(without_cause,)).reasons) == 1

@@ -29,6 +29,7 @@ from app.explain.reasons.reason import (
     ago,
     counted,
     listed,
+    with_age,
 )
 from app.facts.kubernetes.pod import RUNS, Pod
 
@@ -177,13 +178,13 @@ def kubelet_rejects(gang: Gang) -> Reasons:
     failed = [pod for pod in failed_pods(gang) if (pod.created or 0.0) >= since]
     for pods in by_key(((pod.failure, pod.node), pod) for pod in failed).values():
         first = max(pods, key=lambda pod: pod.created or 0.0)
-        made = ""
-        if first.created is not None and gang.facts.now:
-            made = f" (pod created {ago(gang.facts.now - first.created)} ago)"
-        rejected = "evicted" if first.failure.startswith("Evicted") else "rejected"
         on = f" on {first.node}" if first.node else ""
         names = listed(sorted(pod.name for pod in pods))
-        text = f"The kubelet {rejected} {names}{on}: {one_line(first.failure)}{made}"
+        if first.failure.startswith("Evicted"):
+            text = f"The kubelet evicted {names}{on}: {one_line(first.failure)}"
+        else:  # a pod is rejected as soon as it is there
+            text = f"The kubelet rejected {names}{on}: {one_line(first.failure)}"
+            text = with_age(text, first.created, gang.facts.now)
         remedy, who = _what_admits(first)
         see = f"kubectl describe node {shlex.quote(first.node)}"
         evidence = Evidence(first.ref, "status.reason", first.failure)
