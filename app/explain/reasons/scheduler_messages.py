@@ -236,17 +236,27 @@ def scheduler_silent(gang: Gang) -> Reasons:
 
 
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
-    """Yield each other scheduler that has been silent for a minute, its pods, and how long."""
+    """Yield each other scheduler that has been silent for a minute, its pods, and how long.
+
+    One that is not here, and has nearly the name of one that is, is named at once.
+    """
     now = gang.facts.now
     silent = (
         (pod.scheduler, pod)
         for pod in gang.waiting
         if pod.scheduler != KAI_SCHEDULER and not pod.gates
         if not scheduler_words(gang.index, pod)
-        if now and pod.created is not None and now - pod.created >= SOON
+        if now and pod.created is not None
+        if now - pod.created >= SOON or _is_misspelt(gang, pod.scheduler)
     )
     for name, pods in grouped(silent):
         yield name, pods, ago(now - min(pod.created or now for pod in pods))
+
+
+def _is_misspelt(gang: Gang, name: str) -> bool:
+    if name in schedulers(gang.index):
+        return False
+    return bool(did_you_mean(name, usual_schedulers(gang.index)))
 
 
 # KAI, where no other rule explains why.

@@ -188,7 +188,7 @@ WORDS = (
         {**UNBOUND, "pods": pods(group="", scheduler="kai-schedular")},
         '4 pods use scheduler "kai-schedular", and no scheduler of that name has acted for 14 minutes. Did you mean kai-scheduler?',
         "you",
-        {**UNBOUND, "pods": pods(group="", scheduler="kai-schedular", created=NOW - 20)},
+        {**UNBOUND, "pods": pods(group="", scheduler="our-own", created=NOW - 20)},
     ),
     Row(
         "SchedulerSilent",
