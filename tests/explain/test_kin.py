@@ -25,6 +25,7 @@ OF_KAI = {
     "KaiSilent",
     "LowerPriority",
     "NotGrouped",
+    "OutsidePool",
     "QueueLimit",
     "QueueMissing",
     "QueueQuota",
@@ -49,8 +50,14 @@ def faults(unit: Unit, ref: Ref, answer: Answer) -> Iterator[str]:
         yield f"it does not say {unit.said}"
     if waits and answer.exit_code == 0:
         yield "it waits, and the exit code is 0"
-    if unit.by not in ("kai", "ungrouped") and problems & OF_KAI:
+    if unit.by not in ("kai", "ungrouped", "kueue") and problems & OF_KAI:
         yield f"KAI does not place it: {problems & OF_KAI}"
+    others = (each for each in answer.reasons if unit.by in ("default-scheduler", "volcano"))
+    yield from (
+        f"it speaks of KAI: {each.text}; {each.remedy}"
+        for each in others
+        if "KAI" in f"{each.text} {each.remedy}"
+    )
     if waits and unit.by == "kueue" and "KueueHolds" not in problems:
         yield "Kueue holds it"
     if waits and unit.by == "kai-schedular" and "Did you mean kai-scheduler" not in shown:

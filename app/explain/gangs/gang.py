@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.placing.demand import Demand, Run
-from app.explain.placing.placements import Own, Placements
+from app.explain.placing.placements import ANY_POOL, Own, Placements
 from app.explain.state.amounts import PREFIX, resources_of
 from app.explain.state.domains import Domains
 from app.explain.state.index import Index
@@ -25,6 +25,7 @@ from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
+from app.facts.labels import KAI_SCHEDULER
 
 Pods = tuple[Pod, ...]
 
@@ -360,8 +361,19 @@ class Gang(Value, dict=True):
 
     @property
     def pool(self) -> str:
-        """The node pool of the gang, "" for nodes without a pool."""
-        return self.pod_group.pool if self.pod_group else ""
+        """The node pool of the gang, "" for nodes without a pool.
+
+        Schedulers other than KAI know no pools: it is ANY_POOL if KAI places none of its pods.
+        """
+        if self.pod_group:
+            return self.pod_group.pool
+        return "" if self.is_of_kai else ANY_POOL
+
+    @cached_property
+    def is_of_kai(self) -> bool:
+        """Whether KAI places some of its pods, or will place those that do not exist yet."""
+        schedulers = {pod.scheduler for pod in self.pods}
+        return not schedulers or KAI_SCHEDULER in schedulers
 
     def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
         """Return the placements of a demand of this gang.

@@ -47,7 +47,7 @@ def silence(gangs: Sequence[Gang], asked: float | None) -> str:
 
 
 def _serves_pools(waiting: Sequence[Gang]) -> str:
-    pools = sorted({gang.pool for gang in waiting if gang.pool})
+    pools = sorted({gang.pool for gang in waiting if gang.pool and gang.is_of_kai})
     return f"serves node pool {listed(pools)}" if pools else ""
 
 

@@ -144,7 +144,7 @@ def _decide(gang: Gang) -> Obstacle:
     lacking = short
     if empty.fits:
         missing = _missing_resource(placements, shapes)
-        barriers.update(_now(placements, short, missing))
+        barriers.update(_now(gang, short, missing))
     else:
         lacking = empty.short_of(gang.demand) or gang.demand
         barriers.update(_for_ever(gang, short, barriers))
@@ -172,8 +172,10 @@ def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator
         yield Barrier.BOUND
 
 
-def _now(placements: Placements, short: Demand, missing: str) -> Iterator[Barrier]:
+def _now(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
     """Yield why a gang does not fit that would fit without other pods, with all nodes open."""
+    placements = gang.placements
+    may_be_chosen = gang.is_of_kai and not any(pod.gates for pod in gang.waiting)
     fits_without_others = placements.under(EMPTIED).fits
     if placements.under(OPENED).fits or not fits_without_others:
         yield Barrier.CLOSED_NODES
@@ -181,7 +183,7 @@ def _now(placements: Placements, short: Demand, missing: str) -> Iterator[Barrie
         yield Barrier.OTHER_RESOURCE
     if short.occupied and short.key:
         yield Barrier.BOUND
-    elif placements.now.waits_for_ending:
+    elif placements.now.waits_for_ending and may_be_chosen:
         yield Barrier.ENDING
     elif fits_without_others and not missing:
         yield Barrier.OTHER_PODS
