@@ -35,6 +35,8 @@ MOST_CAUSES = 6
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256
+MOST_NAMED = 32
+LONGEST_NAME = 14
 _DETAILED = 60
 """If a tree has more rows, it is shown without pods."""
 _WORDS = {
@@ -251,6 +253,7 @@ def _shown(answer: Answer) -> Values:
         "explained": ASKED,
         "kinds": stored.KINDS,
         "rooms": _rooms(answer.room),
+        "rooms_named": _are_named(answer.room),
         "unseen": [f"{TITLES[kind]} ({cause})" for kind, cause in answer.unseen.items()],
         "unknown": listed((unknown.id for unknown in answer.unknown), 40),
     }
@@ -283,6 +286,12 @@ def _numbers(branch: Branch) -> Sequence[int]:
 
 
 # Room.
+
+
+def _are_named(rooms: Sequence[DomainRoom]) -> bool:
+    """Return whether there are few domains with short names, so that cells can have them."""
+    names = [room.domain.path[-1] if room.domain.path else "" for room in rooms]
+    return len(names) <= MOST_NAMED and max(map(len, names), default=0) <= LONGEST_NAME
 
 
 def _rooms(rooms: Sequence[DomainRoom]) -> Mapping[str, Sequence[DomainRoom]]:
