@@ -119,6 +119,33 @@ NAMED: list[Any] = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_wrong"), [("StatefulSet", True), ("RayCluster", False), ("Job", True)]
+)
+def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
+    kind: str, is_wrong: bool
+) -> None:
+    """A RayCluster has minReplicas; KAI's pod-grouper gives the others the minimum 1."""
+    pods = [
+        pod(
+            f"w-{number}",
+            RAY if kind == "RayCluster" else {},
+            controller=f"{kind}/w",
+            node="n0" if number == 0 else "",
+            phase="Running" if number == 0 else "Pending",
+            annotations={"pod-group-name": "pg"},
+            scheduler="kai-scheduler",
+        )
+        for number in range(3)
+    ]
+    answer = explain(index_of(*pods, group("pg")), Ref("PodGroup", "ns", "pg"))
+    assert answer
+    [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
+    assert ("with its minimum only" in note.text) is is_wrong
+    assert note.remedy.startswith("Nothing is wrong with an elastic workload") is not is_wrong
+    assert note.severity == "note"
+
+
 def asked(index: Index, text: str) -> Answer | None:
     kind, _, name = text.partition("/")
     return explain(index, Ref(KINDS[kind], "ns", name))

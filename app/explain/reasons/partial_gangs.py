@@ -25,9 +25,25 @@ def gang_split(gang: Gang) -> Reasons:
         )
         evidence = Evidence(gang.ref, _field(gang), str(member.minimum))
         remedy = f"If all must start together, {_who_sets(gang, member)}{_fits_whole(gang)}"
+        if _is_elastic(gang, member):
+            text = (
+                f"{member.name} has its minimum ({minimum}):"
+                f" {counted(member.placed, 'runs', 'run')}, and KAI places the other {others}"
+                " where there is room"
+            )
+            remedy = f"Nothing is wrong with an elastic workload. {remedy}"
         yield about(
             evidence, "GangSplit", text, remedy, "you", severity="note", parts=(member.name,)
         )
+
+
+def _is_elastic(gang: Gang, member: Member) -> bool:
+    """Return whether a user, or an autoscaler, has chosen a minimum below the number of pods.
+
+    KAI's pod-grouper gives other workloads the minimum 1, unless they ask for more.
+    """
+    controllers = {pod.controller.kind for pod in member.pods if pod.controller}
+    return gang.is_of_grove or "RayCluster" in controllers
 
 
 def _field(gang: Gang) -> str:

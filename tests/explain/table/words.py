@@ -323,7 +323,7 @@ WORDS = (
                 pod_group(subgroups=(SubGroup(ROUTER, minimum=1), SubGroup(WORKERS, minimum=1))),
             ),
         },
-        "KAI started llm-0-pool-0-workers with its minimum only (minAvailable 1 of 3): 2 run, and it places the other pod where there is room",
+        "llm-0-pool-0-workers has its minimum (minAvailable 1 of 3): 2 run, and KAI places the other pod where there is room",
         "you",
         {
             "pods": (*placed("gpu-00", "gpu-00", "gpu-01"), pods()[3]),
