@@ -68,7 +68,9 @@ SAMPLES: dict[str, str] = {
     "explain/reasons/kueue_words.py 5": "resource a.b/c unavailable in ClusterQueue",
     "explain/reasons/kueue_words.py 6": "requested topology level for slices: a.b/c",
     "explain/reasons/kueue_words.py 7": 'topology "a" allows',
-    "explain/reasons/kueue_words.py 8": "gated by: a.b/c,d",
+    "explain/reasons/kueue_words.py 8": 'Flavor "a" does not contain',
+    "explain/reasons/kueue_words.py 9": 'Flavor "a" does not support',
+    "explain/reasons/kueue_words.py 10": "gated by: a.b/c,d",
     "base/wrapping.py _HEAD": "  warning  a node",
     "base/safe_text.py _IN_JSON": "a\x00\u202eb\n",
 }

@@ -300,7 +300,7 @@ def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
         said += f" ({behind.inactive.reason}: {one_line(behind.inactive.message)})"
         helps = inactive_help(behind)
     else:
-        helps = help_for(index, workload, reserved.message)
+        helps = help_for(index, workload, f"{reserved.message} ({reserved.reason})")
 
     # its time says since when it is so, and not since when Kueue says this
     lasts = f" for {ago(now - reserved.time)}" if reserved.time is not None and now else ""

@@ -57,6 +57,8 @@ _MAKE_CLUSTER_QUEUE = (
 _TURN_ON_DRA = (
     "Ask the platform team to turn on KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
+_STOPS_OTHERS = "Wait: Kueue stops other workloads for it."
+_OTHERS_FIRST = "Wait until workloads that Kueue has admitted end, or request less."
 _NEXT_CYCLE = "Wait a minute: Kueue evaluates it in its next cycle."
 _AGAIN = "Wait until Kueue admits it again."
 
@@ -91,7 +93,11 @@ _OF_EVICTIONS = (
 )
 _OF_QUOTA = (
     # pkg/scheduler/scheduler.go
-    _Row("Pending the preemption of", "Wait: Kueue stops other workloads for it.", "wait", True),
+    _Row("Pending the preemption of", _STOPS_OTHERS, "wait", True),
+    _Row("Pending the migration of", _STOPS_OTHERS, "wait", True),
+    _Row("overlapping preemption targets", _STOPS_OTHERS, "wait", True),
+    _Row("failed, will retry", "Wait: Kueue tries again to stop other workloads.", "wait", True),
+    _Row("no longer fits after processing another workload", _OTHERS_FIRST, "wait", True),
     _Row(
         "waiting for all admitted workloads to be in PodsReady condition",
         "Wait until the workloads that Kueue admitted before are ready: it admits one after the"
@@ -170,6 +176,21 @@ _OF_FLAVORS = (
         "you",
         values=re.compile(r'topology "(?P<topology>[^"]+)"'),
     ),
+    # pkg/scheduler/flavorassigner/tas_flavorassigner.go
+    _Row(
+        "does not contain the requested level",
+        "Name a level that the Topology of flavor {flavor} has: `kubectl get"
+        " topologies.kueue.x-k8s.io -o yaml`.",
+        "you",
+        values=re.compile(r'Flavor "(?P<flavor>[^"]+)" does not contain'),
+    ),
+    _Row(
+        "does not support TopologyAwareScheduling",
+        "Remove the annotations kueue.x-k8s.io/podset-*-topology, or ask the platform team to set"
+        " spec.topologyName of flavor {flavor}.",
+        "you",
+        values=re.compile(r'Flavor "(?P<flavor>[^"]+)" does not support'),
+    ),
 )
 _OF_QUEUES = (
     # pkg/controller/core/workload_controller.go and pkg/scheduler/scheduler.go
@@ -205,7 +226,27 @@ _OF_QUEUES = (
     _Row("The workload has failed admission checks", _NEXT_CYCLE, "wait"),
     _Row("Job is on hold", "Scale it up: its workload has no replicas.", "you"),
 )
-_ROWS = (*_OF_EVICTIONS, *_OF_QUOTA, *_OF_FLAVORS, *_OF_QUEUES)
+_OF_REASONS = (
+    # of the condition QuotaReserved, from 0.19 on: apis/kueue/v1beta2/workload_types.go
+    _Row("(WaitingForQuota)", _OTHERS_FIRST, "wait", True),
+    _Row("(WaitingForPreemptedWorkloads)", _STOPS_OTHERS, "wait", True),
+    _Row(
+        "(NoMatchingFlavor)",
+        "Compare nodeSelector, node affinity, tolerations and topology annotations of the pod"
+        " templates with the flavors of {behind}: `kubectl get resourceflavors -o yaml`.",
+        "you",
+    ),
+    _Row(
+        "(TopologyPlacementFailed)",
+        "Wait until one domain of Kueue's Topology has room for all of them, or name a broader"
+        " level in the annotation kueue.x-k8s.io/podset-required-topology.",
+        "you",
+    ),
+    _Row("(Misconfigured)", "Ask the platform team to correct what Kueue says.", "platform"),
+    _Row("(Suspended)", "Ask the platform team to start its queue again.", "platform"),
+    _Row("(PendingEvaluation)", _NEXT_CYCLE, "wait"),
+)
+_ROWS = (*_OF_EVICTIONS, *_OF_QUOTA, *_OF_FLAVORS, *_OF_QUEUES, *_OF_REASONS)
 
 _CLUSTER_QUEUE = re.compile(r"ClusterQueue (\S+) (?:doesn't|not|is) ")
 _UNNAMED: Mapping[str, str] = {
@@ -225,7 +266,7 @@ _OTHERWISE = (
 
 
 def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
-    """Return the remedy for a Workload about which Kueue says `message`."""
+    """Return the remedy for a Workload about which Kueue says `message`, with its (reason)."""
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     named = _CLUSTER_QUEUE.search(message)
     cluster = (named and named[1]) or workload.cluster_queue or (queue and queue.cluster_queue)
