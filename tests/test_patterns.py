@@ -52,7 +52,6 @@ SAMPLES: dict[str, str] = {
     "objects/names.py _SUBDOMAIN": "ab-c.d0.e",
     "facts/quantity.py _QUANTITY": "-1.5e-3",
     "rules/dialects/bindings/levels.py _DOMAIN": "ab-c0",
-    "server/tools.py _END": "\n\r\n",
     "waiting/overdue.py _AGE": " (2 minutes ago)",
     "explain/reasons/scheduler_messages.py _INSUFFICIENT": "1 Insufficient nvidia.com/gpu",
     "explain/reasons/scheduler_messages.py _TAINT": "1 node(s) had untolerated taint(s) {a.b/c: d}",
