@@ -9,7 +9,7 @@ class UnusableInput(ValueError):
 
 
 class NoDocument(UnusableInput):
-    """The text has no document. If it `has_text`, that are Lists without items, or comments."""
+    """The text has no document. If it `has_text`, it has only Lists without items, or comments."""
 
     def __init__(self, *, has_text: bool) -> None:
         super().__init__("there is no document in it")

@@ -85,11 +85,11 @@ LIMITS = [
         "w0",
         [
             (
-                "Queue q1: limit 24 GPUs, 33 used, 6 asked",
+                "Queue q1: limit 24 GPUs, 33 used, 6 requested",
                 f"Wait until default/run0, default/run1, default/run10 and 6 more end, or {RAISE[:1].lower()}{RAISE[1:]} q1",
             ),
             (
-                "Queue dep-b: limit 1 GPU, 33 used, 6 asked",
+                "Queue dep-b: limit 1 GPU, 33 used, 6 requested",
                 f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             ),
         ],
@@ -100,7 +100,7 @@ LIMITS = [
         "w1",
         [
             (
-                "Queue dep-a: limit 2 GPUs, 8 used, 4 asked",
+                "Queue dep-a: limit 2 GPUs, 8 used, 4 requested",
                 f"Request at most 2 GPUs, or {RAISE[:1].lower()}{RAISE[1:]} dep-a",
             )
         ],
@@ -111,7 +111,7 @@ LIMITS = [
         "w11",
         [
             (
-                "Queue dep-b: limit 1 GPU, 14 used, 2 asked",
+                "Queue dep-b: limit 1 GPU, 14 used, 2 requested",
                 f"Request at most 1 GPU, or {RAISE[:1].lower()}{RAISE[1:]} dep-b",
             )
         ],
@@ -120,7 +120,7 @@ LIMITS = [
     pytest.param(
         192,
         "run1",
-        [("Queue q1: limit 8 GPUs, 16 used, 4 asked", f"{RAISE} q1")],
+        [("Queue q1: limit 8 GPUs, 16 used, 4 requested", f"{RAISE} q1")],
         id="its own pods leave too little of it",
     ),
     pytest.param(232, "w3", [], id="whatever KAI reclaims, it has no place"),

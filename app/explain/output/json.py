@@ -18,7 +18,7 @@ from app.objects.shape import Object
 
 
 def document(answer: Answer) -> Object:
-    """One answer. `placed` and `total` are null if they are not known."""
+    """Return an answer as a map. `placed` and `total` are null if they are not known."""
     rooms = [{"domain": room.domain.path, "pods": room.pods} for room in answer.room]
     return {**to_builtins(replace(answer, room=())), "room": rooms}
 

@@ -291,7 +291,7 @@ _GROUPED_WITHIN = 120.0
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
-    """Return what KAI's pod-grouper says of a pod, the latest first."""
+    """Return the messages of KAI's pod-grouper about a pod, the latest first."""
     return [
         event.message
         for event in index.events.get(pod.uid, ())

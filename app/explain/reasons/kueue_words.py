@@ -322,12 +322,12 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
     ),
     "Terminating": ("make it anew: it is being deleted", "kubectl describe clusterqueue {}"),
 }
-"""What makes a ClusterQueue active again, by the reason of its condition, and a command."""
+"""The remedy for an inactive ClusterQueue, by the reason of its condition, with a command."""
 _CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")
 
 
 def inactive_help(queue: ClusterQueue) -> Help:
-    """Return what makes a ClusterQueue active again."""
+    """Return the remedy for an inactive ClusterQueue."""
     reason = queue.inactive.reason if queue.inactive else ""
     what, command = _INACTIVE.get(reason, _CHECKS)
     return Help(

@@ -78,7 +78,7 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
 
 
 def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
-    """Return what the platform team has to do if no queue can be used."""
+    """Return the remedy for the platform team if no queue can be used."""
     if not queue or unusable_because(index, queue.name) == INNER:
         wanted = "a queue below it" if queue else f"queue {group.queue}"
         of_pool = f", with the label {NODE_POOL}={group.pool}" if group.pool else ""

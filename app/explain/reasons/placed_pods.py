@@ -87,7 +87,7 @@ def required_violated(gang: Gang) -> Reasons:
 def _labelling(
     gang: Gang, part: Unit | Member, key: str, domains: set[Path], unlabelled: set[str]
 ) -> Iterator[str]:
-    """Yield the commands that give nodes the labels that they lack of a level and those above it.
+    """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
     If pods of the part are in one domain, the nodes are in it too, because KAI placed all of them
     there. There is none if labels say that pods are in several.

@@ -78,10 +78,10 @@ class Excess(Value):
 
     @property
     def words(self) -> str:
-        """`8 GPUs, 2 used, 16 asked`."""
+        """`8 GPUs, 2 used, 16 requested`."""
         used = _number(self.resource, self.used)
         asked = _number(self.resource, self.asked)
-        return f"{amount(self.resource, self.bound)}, {used} used, {asked} asked"
+        return f"{amount(self.resource, self.bound)}, {used} used, {asked} requested"
 
     @property
     def is_exact(self) -> bool:
@@ -133,7 +133,7 @@ def _accounts(gang: Gang, name: str) -> Iterator[Account]:
 
 
 def _asked(gang: Gang) -> Quantities:
-    """Return what KAI places of a gang next, as it counts at limits and quotas."""
+    """Return the request of the pods that KAI places next, as it counts at limits and quotas."""
     return quantities_of(gang.demand.shapes, memory_in_pool(gang.index, gang.pool).most)
 
 

@@ -254,7 +254,7 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield the domains that KAI takes for one, so that nodes are in several of a level."""
+    """Yield the domains that KAI treats as one, so that its nodes are in several of a level."""
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)
     for first, others in joined_names(domains).items():

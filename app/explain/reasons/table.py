@@ -84,7 +84,7 @@ def _pods_wait(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """No pod waits: what the kubelet rejected was not created again."""
+    """No pod is pending: the pods that the kubelet rejected were not created again."""
     return not gang.waiting
 
 

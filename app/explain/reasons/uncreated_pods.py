@@ -105,10 +105,10 @@ def pods_not_created(gang: Gang) -> Reasons:
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:
-    """Yield what controllers said last about pods that they cannot create, the newest first.
+    """Yield the last messages of controllers about pods that they cannot create, the newest first.
 
-    What is older than the newest pod is over. GangIncomplete quotes what keeps a gang from its
-    minimum.
+    Messages that are older than the newest pod no longer apply. GangIncomplete quotes the messages
+    about a gang below its minimum.
     """
     if not gang.pods:
         yield from warnings_about(gang.index, gang.ref)

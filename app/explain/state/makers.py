@@ -1,6 +1,6 @@
-"""What the controllers of workloads say about pods that they cannot create.
+"""Messages of workloads' controllers about pods that they cannot create.
 
-The objects of workloads such as Jobs are not read. Their pods name them, and so do events.
+Objects of workloads such as Jobs are not read. They are known from their pods and events.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
-    """Return whether an object is a workload, or has the name of what it makes for its pods."""
+    """Return whether an object is a workload, or is named like one that it creates for its pods."""
     if ref == workload:
         return True
     fits = _NAMES.get((workload.kind, ref.kind))
@@ -67,7 +67,7 @@ def _is_refusal(reason: str) -> bool:
 
 
 def warnings_about(index: Index, workload: Ref) -> list[Event]:
-    """Return the warnings about a workload and what it makes for its pods, the newest first."""
+    """Return the warnings about a workload and the objects it creates for pods, newest first."""
     found = [
         event for event in index.facts.events if event.warns and is_made_by(event.about, workload)
     ]

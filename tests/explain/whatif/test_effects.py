@@ -138,7 +138,7 @@ CASES: dict[str, Case] = {
         [
             "if: add 3 like gpu-08: gpu-08-like-1, gpu-08-like-2 and gpu-08-like-3",
             "1 pending gang would fit:",
-            "inference/llm-0  4 pods  would fit in zone-b/rack-b1, but stays pending: Queue team-llm: limit 8 GPUs, 0 used, 24 asked (QueueLimit)",
+            "inference/llm-0  4 pods  would fit in zone-b/rack-b1, but stays pending: Queue team-llm: limit 8 GPUs, 0 used, 24 requested (QueueLimit)",
         ],
         0,
     ),

@@ -166,7 +166,7 @@ def _node(facts: Snapshot, name: str, topology: Topology | None = None) -> Node:
 
 
 def _meant(name: str, topology: Topology | None) -> str:
-    """Return what was probably meant by the name of a node that does not exist."""
+    """Return a hint about the name of a node that does not exist."""
     if name.lower() in ("node", "nodes"):
         return ": write only the names of nodes"
     like = value_of_level(topology, name) if topology else ""
