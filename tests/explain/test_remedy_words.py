@@ -647,10 +647,10 @@ GROUPED: Changes = {
 @pytest.mark.parametrize(
     ("others", "remedy"),
     [
-        ((), "Ask for one of them"),
+        ((), "Request one of them"),
         (
             (KaiTopology("other", ("k/block", ZONE)),),
-            "Ask for one of them, or name Topology other, which has it",
+            "Request one of them, or name Topology other, which has it",
         ),
     ],
 )
