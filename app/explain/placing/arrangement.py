@@ -80,7 +80,7 @@ class ToLook(Value):
 
 
 Agenda = tuple[ToPlace | ToLook | ToFill, "Agenda"] | None
-"""What still needs a place, the next first."""
+"""The steps that are still to be done, the next first."""
 
 
 class Exhausted(Exception):

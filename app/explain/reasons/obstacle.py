@@ -31,7 +31,7 @@ from app.facts.kubernetes.selectors import Requirement
 
 
 class Barrier(Enum):
-    """What keeps a gang from fitting now. Several may be true of a gang."""
+    """Something that keeps a gang from fitting now. A gang may have several barriers."""
 
     NO_NODE_MATCHES = "pods select no node"
     GPU_MEMORY_UNKNOWN = "pods request GPU memory, and no selected node has a label with its memory"
@@ -147,7 +147,7 @@ def _decide(gang: Gang) -> Obstacle:
         barriers.update(_now(gang, short, missing))
     else:
         lacking = empty.short_of(gang.demand) or gang.demand
-        barriers.update(_for_ever(gang, short, barriers))
+        barriers.update(_for_ever(gang, short, frozenset(barriers)))
 
     return Obstacle(
         gang=gang,
