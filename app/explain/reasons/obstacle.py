@@ -232,7 +232,9 @@ def _is_bound_for_ever(gang: Gang, short: Demand) -> bool:
     """
     if short.occupied and short.key and not gang.placements.now.best:
         return True
-    return bool(short.occupied) and gang.anew.under(EMPTY).fits
+    # without a required level, running pods bind the rest to nothing
+    is_bound = any(part.occupied and part.key for part in gang.demand.every())
+    return is_bound and gang.anew.under(EMPTY).fits
 
 
 def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:
