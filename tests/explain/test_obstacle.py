@@ -55,7 +55,9 @@ def beside(*others: Any, **asked: Any) -> dict[str, Any]:
 
 def in_pool(name: str, *labelled: str) -> dict[str, Any]:
     """The gang is in a node pool, which has these nodes."""
-    labels = {n.name: n.labels | ({NODE_POOL: name} if n.name in labelled else {}) for n in nodes()}
+    labels = {n.name: dict(n.labels) for n in nodes()}
+    for node in labelled:
+        labels[node][NODE_POOL] = name
     return {
         "pod_groups": (pod_group(pool=name),),
         "nodes": tuple(replace(n, labels=labels[n.name]) for n in nodes()),
@@ -113,6 +115,10 @@ CASES: dict[str, tuple[dict[str, Any], set[Barrier]]] = {
     ),
     "a part of it runs in a pool that is too small": (
         in_pool("blue", "gpu-00") | {"pods": running("gpu-00", "gpu-00")},
+        {Barrier.OTHER_POOL},
+    ),
+    "a part of it runs outside of its pool": (
+        in_pool("blue", "gpu-00") | {"pods": running("gpu-04", "gpu-04")},
         {Barrier.OTHER_POOL},
     ),
     "no level is required, and a part of it runs": (
