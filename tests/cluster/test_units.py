@@ -164,6 +164,36 @@ async def test_another_claim_for_the_channel_is_a_rival(
     assert field == (None if position is None else f"spec.resourceClaims[{position}]")
 
 
+def set_of(**claims: str) -> Object:
+    """A PodCliqueSet whose cliques have these claims of their own."""
+    cliques = [
+        {"name": name, "spec": {"podSpec": {"resourceClaims": [entry(resourceClaimName=of)]}}}
+        for name, of in claims.items()
+    ]
+    return {"spec": {"template": {"cliques": cliques}}}
+
+
+@pytest.mark.parametrize(
+    ("pcs", "names", "positions"),
+    [
+        pytest.param(set_of(a="theirs"), ["a"], [0], id="the only clique"),
+        pytest.param(set_of(a="none", b="theirs"), ["a", "b"], [1], id="the second clique"),
+        pytest.param(set_of(a="theirs", b="theirs"), ["b"], [1], id="one that asks for MNNVL"),
+        pytest.param(set_of(a="theirs", b="theirs"), ["a", "b"], [0, 1], id="both"),
+        pytest.param(set_of(a="theirs"), [], [], id="none asks for MNNVL"),
+        pytest.param({"spec": {}}, ["a"], [], id="no cliques"),
+    ],
+)
+async def test_claims_for_the_channel_in_cliques_that_ask_for_mnnvl(
+    pcs: Object, names: list[str], positions: list[int]
+) -> None:
+    found = await owners(claim()).find_rival_of_set(pcs, "ns", names)
+    cliques = "spec.template.cliques"
+    assert [each.field for each in found] == [
+        f"{cliques}[{at}].spec.podSpec.resourceClaims[0]" for at in positions
+    ]
+
+
 def domain(name: str, uid: str, **metadata: Any) -> Object:
     plan = plan_of(pod(name))
     resource = JOB_SET if name.startswith("jobset") else LEADER_WORKER_SET

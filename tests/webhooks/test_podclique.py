@@ -5,11 +5,14 @@ Tests `app/webhooks/mnnvl.py`.
 
 import asyncio
 import copy
+import json
 from typing import Any
 
 import pytest
 from jsonpatch import apply_patch
 
+from app.admission.review import parse
+from app.admission.verdict import Later
 from app.config.schema import Configuration, Mnnvl
 from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET
 from app.facts.rows import SETS
@@ -157,6 +160,17 @@ async def test_annotations_of_the_set_count_cached_or_read_once(cached: bool) ->
     assert claims_of(review, response) == [CLAIM]
     reads = [call for call in caller.cluster.client.calls if call.resource == POD_CLIQUE_SET]
     assert len(reads) == (1 if cached else 2), "the second one is before a write"
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_only_a_set_that_the_cache_lacks_lets_a_review_wait(cached: bool) -> None:
+    """A PodClique that asks for nothing: most reviews are of that kind."""
+    caller = Caller(cluster(annotated_set()))
+    if not cached:
+        forget_sets(caller)
+    asked = parse(json.dumps(bare(load(WORKER))).encode())
+    answer = caller.app.exchange.routes["/mutate/podclique"].handler(asked)
+    assert isinstance(answer, Later) is not cached
 
 
 async def test_annotations_of_a_former_set_do_not_count() -> None:
