@@ -1,5 +1,6 @@
 """The adoption of ComputeDomains and ResourceClaims by PodGangs, over a cluster in memory."""
 
+import contextlib
 from typing import Any, Literal
 
 import pytest
@@ -259,3 +260,128 @@ async def test_everything_is_given_back_by_the_replica_that_the_labels_name() ->
     assert given["metadata"]["name"] == "pcs-0-cd"
     (reference,) = given["metadata"]["ownerReferences"]
     assert (reference["kind"], reference["uid"]) == ("PodCliqueSet", "u")
+
+
+# Given back to the set, in a later dialect.
+
+
+def of_set(**metadata: Any) -> dict[str, Any]:
+    return {**SET, "metadata": {**SET["metadata"], **metadata}}  # type: ignore[dict-item]
+
+
+def of_gang(**metadata: Any) -> dict[str, Any]:
+    return {**GANG, "metadata": {**GANG["metadata"], **metadata}}  # type: ignore[dict-item]
+
+
+FORMER_SET = {**BY_SET, "uid": "former"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "is_given"),
+    [
+        pytest.param([SET, GANG, domain([BY_GANG])], True, id="a PodGang owns it"),
+        pytest.param([SET, domain([BY_GANG])], True, id="a PodGang that is gone"),
+        pytest.param([SET, GANG, domain([BY_SET])], False, id="the set owns it"),
+        pytest.param([GANG, domain([BY_GANG])], False, id="the set is not known"),
+        pytest.param([of_set(**DELETED), domain([BY_GANG])], False, id="the set is being deleted"),
+        pytest.param(
+            [SET, of_gang(ownerReferences=[FORMER_SET]), domain([BY_GANG])],
+            False,
+            id="a PodGang of a former set",
+        ),
+        pytest.param(
+            [SET, of_gang(ownerReferences=[FORMER_SET], uid="next"), domain([BY_GANG])],
+            True,
+            id="another PodGang of its name is of a former set",
+        ),
+    ],
+)
+async def test_a_resource_goes_back_to_its_set(objects: list[Any], is_given: bool) -> None:
+    cluster = OfflineCluster([BINDING, *objects])
+    stored = cluster.stores[DOMAINS].get("ns", "pcs-0-cd")
+    assert stored is not None
+    pcs = cluster.owners.set_of(stored)
+    assert (pcs is not None) is is_given
+    if pcs is not None:
+        changed = await cluster.owners.give_back(stored, pcs)
+        assert changed is not None
+        (owner,) = changed["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"]) == ("PodCliqueSet", "u")
+        assert cluster.owners.set_of(read_mnnvl_resource(changed)) is None
+
+
+CROSSED = Conflict("changed", code=409, reason="Conflict")
+
+
+@pytest.mark.parametrize(
+    ("times", "is_given"), [(1, True), (2, True), (3, False)], ids=["once", "twice", "for good"]
+)
+async def test_a_resource_that_changes_meanwhile_is_read_again(times: int, is_given: bool) -> None:
+    cluster = OfflineCluster([BINDING, SET, GANG, domain([BY_GANG])])
+    stored = cluster.stores[DOMAINS].get("ns", "pcs-0-cd")
+    pcs = cluster.facts.cached_set("ns", "pcs")
+    assert stored is not None
+    assert pcs is not None
+    cluster.client.fail_next("patch", COMPUTE_DOMAIN, CROSSED, times=times)
+    with contextlib.nullcontext() if is_given else pytest.raises(Conflict, match="keeps changing"):
+        assert await cluster.owners.give_back(stored, pcs) is not None
+    (now,) = cluster.client.objects(COMPUTE_DOMAIN)
+    (owner,) = now["metadata"]["ownerReferences"]
+    assert owner["kind"] == ("PodCliqueSet" if is_given else "PodGang")
+
+
+@pytest.mark.parametrize("meanwhile", ["gone", "created again", "given back"])
+async def test_what_another_has_done_meanwhile_is_left_alone(meanwhile: str) -> None:
+    cluster = OfflineCluster([BINDING, SET, GANG, domain([BY_GANG])])
+    stored = cluster.stores[DOMAINS].get("ns", "pcs-0-cd")
+    pcs = cluster.facts.cached_set("ns", "pcs")
+    assert stored is not None
+    assert pcs is not None
+    ref = ObjectRef(COMPUTE_DOMAIN, "pcs-0-cd", "ns")
+    if meanwhile == "given back":
+        await cluster.client.patch(ref, {"metadata": {"ownerReferences": [BY_SET]}})
+    else:
+        await cluster.client.delete(ref)
+    if meanwhile == "created again":
+        await cluster.client.create(COMPUTE_DOMAIN, domain([BY_GANG]), "ns")
+    before = cluster.client.objects(COMPUTE_DOMAIN)
+    assert await cluster.owners.give_back(stored, pcs) is None
+    assert cluster.client.objects(COMPUTE_DOMAIN) == before
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_what_has_no_owner_is_given_only_to_a_set_that_lives(lives: bool) -> None:
+    """A set that is deleted with --cascade=orphan leaves it without an owner."""
+    cluster = OfflineCluster([BINDING, SET, domain([])])
+    stored = cluster.stores[DOMAINS].get("ns", "pcs-0-cd")
+    pcs = cluster.facts.cached_set("ns", "pcs")
+    assert stored is not None
+    assert pcs is not None
+    if not lives:
+        await cluster.client.delete(ObjectRef(POD_CLIQUE_SET, "pcs", "ns"))
+    assert (await cluster.owners.give_back(stored, pcs) is not None) is lives
+
+
+@pytest.mark.parametrize(
+    ("objects", "lives"),
+    [
+        pytest.param([SET, GANG], True, id="both are there"),
+        pytest.param([SET, of_gang(uid="next")], False, id="another PodGang of its name"),
+        pytest.param([SET], False, id="the PodGang is gone"),
+        pytest.param([GANG], False, id="the set is gone"),
+        pytest.param([of_set(**DELETED), GANG], False, id="the set is being deleted"),
+        pytest.param(
+            [SET, of_gang(ownerReferences=[FORMER_SET])], False, id="it was of a former set"
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_the_set_of_a_stored_podgang(
+    objects: list[Any], lives: bool, is_cached: bool
+) -> None:
+    cluster = OfflineCluster([BINDING, *objects] if is_cached else [BINDING])
+    if not is_cached:
+        cluster.client.load(objects)
+    assert (await cluster.owners.living_set_of(gang()) is not None) is lives
+    given = await cluster.owners.give_back_all_of(gang())
+    assert given == []

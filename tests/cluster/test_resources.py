@@ -11,13 +11,23 @@ import pytest
 from msgspec.structs import replace
 
 from app.cluster.resources import NotOurs
+from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.identity import Place
-from app.facts.kinds import COMPUTE_DOMAIN, POD_CLIQUE_SET, POD_GANG, RESOURCE_CLAIM
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    LEADER_WORKER_SET,
+    POD_CLIQUE_SET,
+    POD_GANG,
+    RESOURCE_CLAIM,
+)
 from app.facts.rows import CLAIMS, DOMAINS, SETS
 from app.kube.api import Conflict, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.annotations import CliqueFacts
+from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.plan import Plan, desired_resource
 from app.stores.stores import fill
+from tests import pods
 from tests.builders import injection_into
 from tests.cluster.mnnvl import (
     BY_GANG,
@@ -484,3 +494,95 @@ async def test_nothing_is_restored_for_a_set_that_only_the_cache_has(stored: lis
     with pytest.raises(Unavailable, match='PodCliqueSet "pcs", which would own them, is gone'):
         await cluster.resources.restore(plan())
     assert cluster.client.writes() == []
+
+
+# Units of Pods.
+
+
+def unit() -> Plan:
+    """The plan of a Pod of a LeaderWorkerSet, with the owner that controls it."""
+    carrier = read_carrier_of_pod(pods.pod("lws-worker"), "ns")
+    plan = inject(carrier, None, CliqueFacts(), "template").plan
+    assert plan is not None
+    return plan.owned_by("leaderworkerset-a", LEADER_WORKER_SET)
+
+
+def of_unit(uid: str = "leaderworkerset-a", /, **metadata: Any) -> dict[str, Any]:
+    made = desired_resource(unit().owned_by(uid, LEADER_WORKER_SET), COMPUTE_DOMAIN, "v1beta1")
+    return {**made, "metadata": {**made["metadata"], "namespace": "ns", **metadata}}
+
+
+async def test_a_unit_has_one_compute_domain_that_its_owner_owns() -> None:
+    cluster = OfflineCluster(pods.owners())
+    (created,) = await cluster.resources.ensure(unit(), dry_run=False)
+    (owner,) = created["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("LeaderWorkerSet", "leaderworkerset-a")
+    assert cluster.resources.is_ensured(unit())
+    assert await cluster.resources.ensure(unit(), dry_run=False) == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "text"),
+    [
+        pytest.param([], "which would own them, is gone", id="its owner is gone"),
+        pytest.param(
+            [*pods.owners(), of_unit(**DELETED)],
+            "let the Pod be created again",
+            id="going",
+        ),
+        pytest.param(
+            [*pods.owners(), of_unit("former")],
+            "belongs to an owner that is gone",
+            id="of a former owner",
+        ),
+        pytest.param(
+            [*pods.owners(), of_unit(labels={})], "was not made for this unit", id="somebody's"
+        ),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_pod_whose_unit_can_not_be_set_up_is_refused(
+    stored: list[Any], text: str, dry_run: bool
+) -> None:
+    """Its claims never change, so it must not be created now."""
+    cluster = OfflineCluster(stored)
+    with pytest.raises(NotOurs, match=text):
+        await cluster.resources.ensure(unit(), dry_run=dry_run)
+    assert not cluster.resources.is_ensured(unit())
+    assert cluster.client.writes() == []
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_missing_compute_domain_of_a_unit_is_restored_while_its_owner_lives(
+    lives: bool,
+) -> None:
+    cluster = OfflineCluster(pods.owners() if lives else [])
+    if lives:
+        assert len(await cluster.resources.restore(unit())) == 1
+        return
+    with pytest.raises(Unavailable, match="is gone"):
+        await cluster.resources.restore(unit())
+
+
+@pytest.mark.parametrize("objects", [[SET], [SET, domain(), claim()]], ids=["none", "both"])
+async def test_a_doubtful_review_is_left_to_the_leader_only_if_something_is_missing(
+    objects: list[Any],
+) -> None:
+    cluster = OfflineCluster(objects)
+    ask = cluster.resources.ensure(plan(), dry_run=False, doubt="anybody may have sent it")
+    if len(objects) > 1:
+        assert await ask == []
+    else:
+        with pytest.raises(Unavailable, match="anybody may have sent it"):
+            await ask
+    assert cluster.client.writes() == []
+
+
+async def test_what_is_there_is_not_restored() -> None:
+    cluster = OfflineCluster([SET, domain()])
+    (created,) = await cluster.resources.restore(plan())
+    assert created["kind"] == "ResourceClaim"
+    assert await cluster.resources.restore(plan()) == []
+    taken = OfflineCluster([SET, domain(labels={})])
+    with pytest.raises(NotOurs, match="exists in namespace ns"):
+        await taken.resources.restore(plan())

@@ -86,6 +86,16 @@ def test_static_policies_have_no_parameters_and_the_levels_of_the_configuration(
     assert levels == ['["host"]'] * 2
 
 
+def test_static_bindings_name_static_policies() -> None:
+    for objects in (STATIC, marking_policies(OTHER, is_static=True)):
+        names = [obj["metadata"]["name"] for obj in objects]
+        assert all(name.endswith(".grove-admission.static.k8s.io") for name in names)
+        bound = [obj["spec"]["policyName"] for obj in objects if obj["kind"].endswith("Binding")]
+        assert bound == [
+            obj["metadata"]["name"] for obj in objects if not obj["kind"].endswith("Binding")
+        ]
+
+
 def files(folder: str) -> list[str]:
     return sorted(path.name for path in (FOLDER / folder).glob("*.yaml"))
 
