@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
                 is_complete = self._read_head()
             if not is_complete:
                 break
-        if self._kept or self._state is _IN_BODY or self.review_size > MAX_HEAD:
+        if self._kept or self._state is _IN_BODY:
             self._hold()
 
     def _read_head(self) -> bool:

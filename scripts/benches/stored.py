@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import signal
 import ssl
 import subprocess
 import sys
@@ -222,6 +223,8 @@ def row(name: str, arguments: argparse.Namespace, *, running: bool) -> str:
                 server.kill()
                 server.wait()
                 serving.kill()
+        if server.returncode not in (None, -signal.SIGKILL):
+            print("\n".join((directory / "log").read_text().splitlines()[-20:]))
     took = f"{seconds:9.1f}" if seconds else f"{'-':>9}"
     when = "running" if running else "starts"
     return f"{name:20} {when:8} {took} {max(peaks) / 2**20:10.0f} {spent:7.1f}  {fate}"
