@@ -17,7 +17,7 @@ from app.facts.rows import TOPOLOGIES
 from app.kube.api import Client, ClusterError, Object
 from app.objects.resource import Resource
 from app.rules.topology.levels import desired_levels
-from app.stores import listed
+from app.stores import list_reader
 from app.stores.offline import DocumentObjects
 from app.stores.stores import fill
 
@@ -90,12 +90,12 @@ class Listing(Value):
 async def read_into(
     cluster: Cluster, client: Client, levels: tuple[Level, ...], namespace: str | None
 ) -> Listing:
-    """Fill each store of `cluster` once (`stores/listed`).
+    """Fill each store of `cluster` once (`stores/list_reader`).
 
     If the managed ClusterTopology doesn't exist although its API is in force, add one with
     `levels`.
     """
-    unread = await listed.read(cluster.stores, client, namespace)
+    unread = await list_reader.read(cluster.stores, client, namespace)
     topologies = cluster.stores[TOPOLOGIES]
     in_force = cluster.facts.dialect().resource is CLUSTER_TOPOLOGY
     missing = in_force and topologies.synced and topologies.get("", cluster.topology_name) is None

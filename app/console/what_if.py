@@ -1,4 +1,4 @@
-"""The page of edits that are supposed: what would move, start, stay pending, or get worse."""
+"""The page What if: which gangs edits of the cluster would move, start, leave pending or worsen."""
 
 import asyncio
 import shlex

@@ -20,7 +20,7 @@ from app.explain.reasons.reason import listed
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
 from app.kube.api import ClusterError
-from app.stores.listed import OF_ALL_NAMESPACES
+from app.stores.list_reader import OF_ALL_NAMESPACES
 from app.stores.permitted import PermittedStores
 
 T = TypeVar("T")

@@ -154,7 +154,7 @@ FOR_VERDICTS: tuple[Row[Any], ...] = (
     DEVICE_CLASSES,
     NODES,
 )
-"""The rows that verdicts need, in the order in which `stores/listed` reads them.
+"""The rows that verdicts need, in the order in which `stores/list_reader` reads them.
 
 Resources come before the PodGangs and sets that should own them. An owner that is missing at the
 end was then already missing when its resource was read.

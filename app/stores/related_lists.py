@@ -12,7 +12,7 @@ from app.facts.labels import SET_SELECTORS
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.resource import EVENT, NODE, POD, Resource
-from app.stores.listed import Reading
+from app.stores.list_reader import Reading
 
 TOPOLOGY = (kinds.CLUSTER_TOPOLOGY, kinds.CLUSTER_TOPOLOGY_BINDING, kinds.KAI_TOPOLOGY)
 _OF_CLAIMS = (

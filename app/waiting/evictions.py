@@ -45,7 +45,7 @@ APART = 10.0
 """
 
 
-class Losses:
+class Evictions:
     """The evictions that have been reported.
 
     `counts` are those that this leader has reported, by cause.

@@ -39,39 +39,35 @@ _HELPERS: Mapping[Who, str] = {
 
 
 class Blocked(Value):
-    """Why a gang, or a workload, waits.
-
-    `since` is when it began to wait, in seconds since 1970. `reason` is an id of the table of
-    reasons, UNEXPLAINED or NOT_KNOWN; `who` can act, "" if that is not known.
-    """
+    """Why a gang or a workload is pending."""
 
     ref: Ref
     since: float
+    """When it became pending, in seconds since 1970."""
     reason: str
+    """The id of a reason of the table, UNEXPLAINED or NOT_KNOWN."""
     message: str
     who: str
+    """Who can act, "" if that is not known."""
     queue: str
 
 
 class Overdue(Value):
-    """What has waited too long.
-
-    `workloads` are what the `gangs` belong to, those first that wait longest. `next_at` is when the
-    next gang will have waited too long, in seconds since 1970; None if no other waits. `first_seen`
-    is when gangs were first seen without any pod that says since when.
-    """
+    """The gangs and workloads that have been pending for too long."""
 
     gangs: tuple[Blocked, ...] = ()
     workloads: tuple[Blocked, ...] = ()
+    """The workloads of the `gangs`, longest pending first."""
     next_at: float | None = None
+    """When the next gang will be overdue, in seconds since 1970; None if no other is pending."""
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
+    """When gangs without any pod were first seen."""
 
 
 def overdue(
     index: Index, after: float, first_seen: Mapping[Ref, float], told: Collection[Ref] = frozenset()
 ) -> Overdue:
-    """Return the gangs that have been pending for more than `after` seconds at the time of the
-    facts.
+    """Return the gangs that have been pending for more than `after` seconds.
 
     `first_seen` comes from the last answer. The `told` workloads were reported by an earlier
     leader. They stay overdue while they are pending, although this leader has not seen since when.

@@ -38,18 +38,18 @@ logger = logging.getLogger(__name__)
 
 
 class Pacing(Value):
-    """The shortest times, in seconds.
-
-    `look` is between two looks, `pause` between two writes to one object, and `refresh` until a
-    message is written again whose reason is the same. `share` times as long as a look took is
-    waited before the next one. At most `most` changes are written in a minute.
-    """
+    """The intervals between checks and writes, in seconds."""
 
     look: float = 5.0
+    """The shortest time between two checks."""
     pause: float = 15.0
+    """The shortest time between two writes to one object."""
     refresh: float = 300.0
+    """The time after which a message with the same reason is written again."""
     share: float = 10.0
+    """The pause after a check, as a multiple of the time that it took."""
     most: int = 30
+    """The most changes that are written in a minute."""
 
 
 PACING = Pacing()
@@ -68,12 +68,10 @@ class _Told(Value):
     time: float
 
 
-class Teller(Struct):
-    """A teller of why workloads wait: one write for each change of a reason.
+class Reporter(Struct):
+    """A reporter of why workloads are pending: one write for each change of a reason.
 
-    What is above the most of a minute comes later. `writes` counts the
-    workloads that were written to, `held_back` how often one had to wait for that, or because it
-    was written to, or could not be, just before.
+    Changes above the limit of writes per minute are written later.
     """
 
     client: Client
@@ -82,7 +80,9 @@ class Teller(Struct):
     clock: Clock = time.monotonic
     now: Now = utc_now
     writes: int = 0
+    """The number of written reports."""
     held_back: int = 0
+    """How often a report was delayed: by the limit, or by a recent or failed write."""
     _times: deque[float] = field(default_factory=deque)
     _told: dict[Ref, _Told] = {}
     _next: dict[Ref, float] = {}

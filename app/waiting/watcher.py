@@ -32,9 +32,9 @@ from app.kube.read_only import ReadOnlyClient
 from app.kube.watch import Pace
 from app.objects.time import Clock
 from app.stores.permitted import PermittedStores
-from app.waiting.evictions import PLACEMENT_LOST, Losses
+from app.waiting.evictions import PLACEMENT_LOST, Evictions
 from app.waiting.overdue import Overdue, overdue
-from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Teller
+from app.waiting.reporter import PACING, PLACEMENT_BLOCKED, Pacing, Reporter
 
 RESOURCES = tuple(BY_RESOURCE)
 """The kinds that are read. Of events, only evictions are read, because PodGroups have KAI's words
@@ -73,8 +73,8 @@ class WaitingDuty:
         self._clock = clock
         self._pacing = pacing
         most = self._settings.max_writes_per_minute
-        self._teller = Teller(client, events, replace(pacing, most=most))
-        self._losses = Losses(client, events)
+        self._reporter = Reporter(client, events, replace(pacing, most=most))
+        self._evictions = Evictions(client, events)
         self._found = Overdue()
         self._unseen: Mapping[str, str] = {}
         self._seconds = 0.0
@@ -130,9 +130,9 @@ class WaitingDuty:
         """Write the changes, unless facts are missing or old: readers would believe the reports."""
         if self._unseen or not is_current:
             return is_current
-        all_losses = await self._losses.tell(index)
+        all_evictions = await self._evictions.tell(index)
         conditions = conditions_of(index.facts)
-        return await self._teller.tell(self._found.workloads, conditions) and all_losses
+        return await self._reporter.tell(self._found.workloads, conditions) and all_evictions
 
     async def _until_due(self, live: Live, seen: int, everything_told: bool) -> None:
         """Wait until a fact changes, or until the next gang has been pending for too long."""
@@ -162,12 +162,12 @@ class WaitingDuty:
             yield gauge("waiting_oldest_seconds", text, oldest, who=who or "unknown")
 
         text = "Reports written to workloads: why they are pending, or that they no longer are."
-        yield counter("waiting_writes_total", text, self._teller.writes)
+        yield counter("waiting_writes_total", text, self._reporter.writes)
         text = "Gangs whose pods KAI evicted, by KAI's action."
-        for cause, count in self._losses.counts.items():
+        for cause, count in self._evictions.counts.items():
             yield counter("waiting_placements_lost_total", text, count, cause=cause)
         text = "Reports delayed by the limit of writes, or after a failed write."
-        yield counter("waiting_writes_held_total", text, self._teller.held_back)
+        yield counter("waiting_writes_held_total", text, self._reporter.held_back)
         text = "CPU time of the last check for pending gangs, in seconds."
         yield gauge("waiting_look_seconds", text, self._seconds)
 

@@ -1,6 +1,6 @@
 """Reading with whatever rights there are: what is not seen is noted, and nothing else is asked for.
 
-Tests `app/stores/listed.py` and `app/stores/related_lists.py`.
+Tests `app/stores/list_reader.py` and `app/stores/related_lists.py`.
 """
 
 from collections.abc import AsyncGenerator, Collection
@@ -32,7 +32,7 @@ from app.kube.api import (
     WatchEvent,
 )
 from app.objects.resource import NODE, POD, Resource
-from app.stores.listed import cause
+from app.stores.list_reader import cause
 from app.stores.related_lists import ASKED
 from tests import builders
 from tests.explain.fleet import NAMESPACE, NOW, SET_REF, facts, fill, gang, placed, pods

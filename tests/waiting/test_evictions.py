@@ -14,7 +14,7 @@ from app.facts.kubernetes.workload import Workload
 from app.kube.api import Object, Unavailable
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
-from app.waiting.evictions import CAUSES, Losses
+from app.waiting.evictions import CAUSES, Evictions
 from tests.explain.fleet import NAMESPACE, NOW, SET, facts, pod_group, pods
 from tests.kube.memory.client import MemoryClient
 
@@ -57,7 +57,7 @@ class Leader:
 
     def __init__(self, client: MemoryClient | None = None) -> None:
         self.client = client or MemoryClient(STORED)
-        self.losses = Losses(self.client, Recorder(self.client, "test"))
+        self.losses = Evictions(self.client, Recorder(self.client, "test"))
 
     async def tell(
         self, *said: Event, now: float = NOW, gang: Sequence[Pod] = GONE, **more: Any

@@ -12,7 +12,7 @@ from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import Conflict, NotFound, Object, ObjectRef, Rejected, Unavailable
 from app.kube.events import Recorder
 from app.waiting.overdue import NOT_KNOWN, Blocked
-from app.waiting.reporter import PLACEMENT_BLOCKED, Pacing, Teller
+from app.waiting.reporter import PLACEMENT_BLOCKED, Pacing, Reporter
 from tests.kube.memory.client import MemoryClient
 
 SET = Ref("PodCliqueSet", "t", "llm")
@@ -47,7 +47,7 @@ class World:
         self.client = MemoryClient(objects or [stored(conditions=[GROVES])])
         self.time = 0.0
         self.recorder = Recorder(self.client, "test", now=lambda: TIME)
-        self.teller = Teller(
+        self.teller = Reporter(
             self.client,
             self.recorder,
             Pacing(most=most),

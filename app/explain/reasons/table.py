@@ -261,8 +261,8 @@ class Examined(Value):
 def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """Return all reasons of some gangs, equal ones as one: problems first, then as in the table.
 
-    Unless `quoting`, what KAI says of gangs that no rule explains is left out: about supposed facts
-    it has said nothing.
+    Unless `quoting`, KAI's messages about gangs that no rule explains are left out, because KAI has
+    not seen facts that are only previewed.
     """
     gangs = list(gangs)
     # many rules hold for the same gangs

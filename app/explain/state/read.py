@@ -14,7 +14,7 @@ from app.kube.api import Reader
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap
 from app.stores.gc_pause import paused
-from app.stores.listed import Reading
+from app.stores.list_reader import Reading
 from app.stores.related_lists import read_everywhere, read_namespace
 
 

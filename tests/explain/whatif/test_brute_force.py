@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from app.explain.answers.whatif.edited_snapshot import suppose
+from app.explain.answers.whatif.edited_snapshot import apply_edits
 from app.explain.answers.whatif.edits import Addition
 from app.explain.answers.whatif.effects import Effects, Fate, effects
 from app.explain.state.index import Index
@@ -37,8 +37,8 @@ def test_each_fate_is_that_of_brute_force() -> None:
         facts = cluster(source)
         chosen = edits(source, facts)
         result = effects(Index(facts), chosen)
-        supposed = suppose(Index(facts), chosen)
-        expected = brute.fates(supposed.facts, supposed.moved)
+        edited = apply_edits(Index(facts), chosen)
+        expected = brute.fates(edited.facts, edited.moved)
         certain = all(fate.certain for fate in (*result.moves, *result.waits))
         if fates(result) != expected or not certain:
             wrong.append((seed, chosen, fates(result), expected, certain))

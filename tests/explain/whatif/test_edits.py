@@ -5,7 +5,7 @@ Tests `app/explain/answers/whatif/edits.py` and `app/explain/answers/whatif/edit
 
 import pytest
 
-from app.explain.answers.whatif.edited_snapshot import suppose
+from app.explain.answers.whatif.edited_snapshot import apply_edits
 from app.explain.answers.whatif.edits import (
     Addition,
     Applying,
@@ -86,7 +86,7 @@ def test_an_edit_that_is_not_clear_is_refused_in_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", ABSENT)
 def test_an_edit_of_what_does_not_exist_is_refused(text: str) -> None:
     with pytest.raises(UnusableEdit) as refused:
-        suppose(Index(facts()), [parse(text)])
+        apply_edits(Index(facts()), [parse(text)])
     assert str(refused.value) == ABSENT[text]
 
 
@@ -97,12 +97,12 @@ def test_a_file_is_told_by_its_name() -> None:
 
 def test_cordoned_nodes_keep_their_pods_and_take_no_others() -> None:
     snapshot = facts(pods=placed("gpu-08", "gpu-09"))
-    supposed = suppose(Index(snapshot), [Cordon(("gpu-08", "rack=rack-b2"))])
-    closed = [node.name for node in supposed.facts.nodes if node.unschedulable]
+    edited = apply_edits(Index(snapshot), [Cordon(("gpu-08", "rack=rack-b2"))])
+    closed = [node.name for node in edited.facts.nodes if node.unschedulable]
     assert closed == ["gpu-08", "gpu-12", "gpu-13", "gpu-14", "gpu-15"]
-    assert supposed.facts.pods == snapshot.pods
-    assert supposed.moved == frozenset()
-    assert supposed.lines == ("cordon gpu-08 rack=rack-b2: 5 nodes",)
+    assert edited.facts.pods == snapshot.pods
+    assert edited.moved == frozenset()
+    assert edited.lines == ("cordon gpu-08 rack=rack-b2: 5 nodes",)
 
 
 def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() -> None:
@@ -114,23 +114,23 @@ def test_drained_nodes_are_cordoned_and_their_pods_leave_but_those_of_daemons() 
     )
     ending = occupant("gpu-08", 1, gpus=1, deleting=1.0)
     snapshot = facts(pods=(*placed("gpu-08", "gpu-08", "gpu-09"), daemon, ending))
-    supposed = suppose(Index(snapshot), [Drain(("rack=rack-b1",))])
-    assert [node.name for node in supposed.facts.nodes if node.unschedulable] == [
+    edited = apply_edits(Index(snapshot), [Drain(("rack=rack-b1",))])
+    assert [node.name for node in edited.facts.nodes if node.unschedulable] == [
         "gpu-08",
         "gpu-09",
         "gpu-10",
         "gpu-11",
     ]
-    left = [pod.name for pod in supposed.facts.pods if pod.node]
+    left = [pod.name for pod in edited.facts.pods if pod.node]
     assert left == [daemon.name, ending.name]
-    assert len(supposed.moved) == 3
-    assert supposed.lines == ("drain rack=rack-b1: 4 nodes, 3 pods must leave",)
+    assert len(edited.moved) == 3
+    assert edited.lines == ("drain rack=rack-b1: 4 nodes, 3 pods must leave",)
 
 
 @pytest.mark.parametrize("target", ["rack=rack-b1", f"{RACK}=rack-b1", "rack=zone-b/rack-b1"])
 def test_a_domain_is_named_by_level_key_or_path(target: str) -> None:
-    supposed = suppose(Index(facts()), [Drain((target,))])
-    assert sum(node.unschedulable for node in supposed.facts.nodes) == 4
+    edited = apply_edits(Index(facts()), [Drain((target,))])
+    assert sum(node.unschedulable for node in edited.facts.nodes) == 4
 
 
 def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> None:
@@ -148,8 +148,8 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
     part = ResourceSlice("gpu.nvidia.com", "gpu-08", 1, "gpu-08", ("gpu-0", "gpu-1"))
     taken = Node("gpu-08-like-1")
     snapshot = facts(nodes=(model, taken), slices=(part,), pods=(occupant("gpu-08"),))
-    supposed = suppose(Index(snapshot), [Addition(2, "gpu-08")])
-    added = supposed.facts.nodes[2:]
+    edited = apply_edits(Index(snapshot), [Addition(2, "gpu-08")])
+    added = edited.facts.nodes[2:]
     assert [n.name for n in added] == ["gpu-08-like-2", "gpu-08-like-3"]
     assert [n.labels for n in added] == [
         {ZONE: "zone-b", RACK: "rack-b1", HOST: n.name} for n in added
@@ -157,19 +157,19 @@ def test_added_nodes_are_empty_ready_and_have_their_own_host_and_devices() -> No
     assert {(n.ready, n.unschedulable, n.taints) for n in added} == {
         (True, False, model.taints[1:])
     }
-    assert [part.node for part in supposed.facts.slices] == [
+    assert [part.node for part in edited.facts.slices] == [
         "gpu-08",
         "gpu-08-like-2",
         "gpu-08-like-3",
     ]
-    assert len({part.pool for part in supposed.facts.slices}) == 3
-    assert supposed.facts.pods == snapshot.pods
+    assert len({part.pool for part in edited.facts.slices}) == 3
+    assert edited.facts.pods == snapshot.pods
 
 
 def test_labels_are_set_and_removed() -> None:
     edit = parse(f"label gpu-01 gpu-02 rack=rack-b1 {HOST}- example.com/new=1")
-    supposed = suppose(Index(facts()), [edit])
-    labels = {node.name: node.labels for node in supposed.facts.nodes}
+    edited = apply_edits(Index(facts()), [edit])
+    labels = {node.name: node.labels for node in edited.facts.nodes}
     expected = {ZONE: "zone-a", RACK: "rack-b1", "example.com/new": "1"}
     assert labels["gpu-01"] == labels["gpu-02"] == expected
     assert labels["gpu-00"] == {ZONE: "zone-a", RACK: "rack-a1", HOST: "gpu-00"}
@@ -181,8 +181,8 @@ def test_edits_build_on_each_other() -> None:
         parse("label gpu-00-like-1 rack=rack-b2"),
         Drain(("gpu-00-like-1",)),
     ]
-    supposed = suppose(Index(facts()), edits)
-    last = supposed.facts.nodes[-1]
+    edited = apply_edits(Index(facts()), edits)
+    last = edited.facts.nodes[-1]
     assert (last.labels[RACK], last.unschedulable) == ("rack-b2", True)
 
 
@@ -192,11 +192,11 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}}
         for name in ("gpu-00", "gpu-77")
     )
-    supposed = suppose(Index(facts()), [Applying("nodes.yaml", documents)])
-    assert len(supposed.facts.nodes) == 17
-    changed = {node.name for node in supposed.facts.nodes if node.labels == label}
+    edited = apply_edits(Index(facts()), [Applying("nodes.yaml", documents)])
+    assert len(edited.facts.nodes) == 17
+    changed = {node.name for node in edited.facts.nodes if node.labels == label}
     assert changed == {"gpu-00", "gpu-77"}
-    assert supposed.lines == ("apply nodes.yaml: 2 Nodes",)
+    assert edited.lines == ("apply nodes.yaml: 2 Nodes",)
 
 
 @pytest.mark.parametrize(
@@ -209,4 +209,4 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
 )
 def test_documents_that_say_nothing_are_refused(document: dict[str, object], problem: str) -> None:
     with pytest.raises(UnusableEdit, match=problem):
-        suppose(Index(facts()), [Applying("x.yaml", (document,))])
+        apply_edits(Index(facts()), [Applying("x.yaml", (document,))])

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.cli import main
 from app.explain.answers.pending import rows, workloads
-from app.explain.answers.whatif.edited_snapshot import suppose
+from app.explain.answers.whatif.edited_snapshot import apply_edits
 from app.explain.answers.whatif.edits import parse
 from app.explain.answers.whatif.effects import effects
 from app.explain.answers.whatif.gangs_to_place import MOST_ALONE
@@ -417,7 +417,7 @@ def test_the_index_has_the_facts_after_the_edits_and_all_that_follows_from_them(
     snapshot = facts(**FULL)
     index = Index(snapshot)
     effects(index, [parse(edit)])
-    anew = Index(suppose(Index(snapshot), [parse(edit)]).facts)
+    anew = Index(apply_edits(Index(snapshot), [parse(edit)]).facts)
     assert index.facts.nodes == anew.facts.nodes != snapshot.nodes
     assert index.nodes == anew.nodes
     assert index.free_gpus == anew.free_gpus

@@ -33,7 +33,7 @@ _OF_NODE = "node.kubernetes.io/"
 """The prefix of taints that Kubernetes itself adds for the state of a node."""
 
 
-class Supposed(Value):
+class EditedSnapshot(Value):
     """The facts after edits."""
 
     facts: Snapshot
@@ -49,28 +49,28 @@ class Supposed(Value):
         return replace(self, lines=(*self.lines, line), **changes)
 
 
-def suppose(index: Index, edits: Iterable[Supposition], topology: str = "") -> Supposed:
+def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") -> EditedSnapshot:
     """Apply edits to the facts, one after the other, and update the index.
 
     Levels are the levels of `topology`. Raise UnusableEdit if an edit names an object that does not
     exist.
     """
-    supposed = Supposed(index.facts)
+    edited = EditedSnapshot(index.facts)
     for edit in edits:
         levels = topology_of(index, topology)
         match edit:
             case Drain():
-                supposed = _drained(supposed, edit, levels)
+                edited = _drained(edited, edit, levels)
             case Cordon():
-                supposed = _cordoned(supposed, edit, levels)
+                edited = _cordoned(edited, edit, levels)
             case Addition():
-                supposed = _extended(supposed, edit)
+                edited = _extended(edited, edit)
             case Labelling():
-                supposed = _labelled(supposed, edit, levels)
+                edited = _labelled(edited, edit, levels)
             case Applying():
-                supposed = _applied(supposed, edit)
-        index.follow(supposed.facts)
-    return supposed
+                edited = _applied(edited, edit)
+        index.follow(edited.facts)
+    return edited
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
@@ -100,7 +100,7 @@ def _left_by(claim: ResourceClaim, pods: Collection[Key]) -> ResourceClaim:
 # Draining.
 
 
-def _drained(supposed: Supposed, edit: Drain, levels: Topology) -> Supposed:
+def _drained(edited: EditedSnapshot, edit: Drain, levels: Topology) -> EditedSnapshot:
     index = levels.index
     names = _names(levels, edit.targets)
     pods = [pod for name in sorted(names) for pod in index.pods_on.get(name, ())]
@@ -108,19 +108,19 @@ def _drained(supposed: Supposed, edit: Drain, levels: Topology) -> Supposed:
         pod.key for pod in pods if pod.deleting is None and not _is_bound_to_node(pod)
     )
 
-    facts = _closed(without_nodes(supposed.facts, leaving), names)
+    facts = _closed(without_nodes(edited.facts, leaving), names)
     line = (
         f"drain {' '.join(edit.targets)}: {counted(names, 'node')},"
         f" {counted(leaving, 'pod')} must leave"
     )
 
-    return supposed.then(line, facts=facts, moved=supposed.moved | leaving)
+    return edited.then(line, facts=facts, moved=edited.moved | leaving)
 
 
-def _cordoned(supposed: Supposed, edit: Cordon, levels: Topology) -> Supposed:
+def _cordoned(edited: EditedSnapshot, edit: Cordon, levels: Topology) -> EditedSnapshot:
     names = _names(levels, edit.targets)
     line = f"cordon {' '.join(edit.targets)}: {counted(names, 'node')}"
-    return supposed.then(line, facts=_closed(supposed.facts, names))
+    return edited.then(line, facts=_closed(edited.facts, names))
 
 
 def _closed(facts: Snapshot, names: Collection[str]) -> Snapshot:
@@ -199,8 +199,8 @@ def _is_bound_to_node(pod: Pod) -> bool:
 # Adding nodes.
 
 
-def _extended(supposed: Supposed, edit: Addition) -> Supposed:
-    facts = supposed.facts
+def _extended(edited: EditedSnapshot, edit: Addition) -> EditedSnapshot:
+    facts = edited.facts
     model = _node(facts, edit.like)
     taken = {node.name for node in facts.nodes}
     names = _free_names(edit.like, edit.count, taken)
@@ -212,7 +212,7 @@ def _extended(supposed: Supposed, edit: Addition) -> Supposed:
     ]
     slices = (*facts.slices, *copies)
     line = f"add {edit.count} like {edit.like}: {listed(names)}"
-    return supposed.then(line, facts=replace(facts, nodes=nodes, slices=slices))
+    return edited.then(line, facts=replace(facts, nodes=nodes, slices=slices))
 
 
 def _free_names(like: str, count: int, taken: Collection[str]) -> list[str]:
@@ -233,8 +233,8 @@ def _like(model: Node, name: str) -> Node:
 # Labelling.
 
 
-def _labelled(supposed: Supposed, edit: Labelling, levels: Topology) -> Supposed:
-    facts = supposed.facts
+def _labelled(edited: EditedSnapshot, edit: Labelling, levels: Topology) -> EditedSnapshot:
+    facts = edited.facts
     for name in edit.nodes:
         _node(facts, name)
     labels = {_label_key(levels, level): value for level, value in edit.labels}
@@ -246,7 +246,7 @@ def _labelled(supposed: Supposed, edit: Labelling, levels: Topology) -> Supposed
         f"{key}-" if value is None else f"{key}={value}" for key, value in labels.items()
     )
     line = f"label {' '.join(edit.nodes)}: {words}"
-    return supposed.then(line, facts=replace(facts, nodes=nodes))
+    return edited.then(line, facts=replace(facts, nodes=nodes))
 
 
 def _label_key(topology: Topology, level: str) -> str:
@@ -264,14 +264,14 @@ def _with(before: Mapping[str, str], labels: Mapping[str, str | None]) -> dict[s
 # Applying documents.
 
 
-def _applied(supposed: Supposed, edit: Applying) -> Supposed:
+def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
     documents = [_with_namespace(document) for document in edit.documents]
     applied = projected(documents)
     if not applied:
         raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
 
     sets = applied.get("sets", [])
-    facts = _without_sets(supposed.facts, {pcs.key for pcs in sets})
+    facts = _without_sets(edited.facts, {pcs.key for pcs in sets})
     changes: dict[str, Any] = {
         name: _merged(getattr(facts, name), new) for name, new in applied.items()
     }
@@ -280,8 +280,8 @@ def _applied(supposed: Supposed, edit: Applying) -> Supposed:
     of_sets = (document for document in documents if document.get("kind") == SetWithStatus.kind)
     made = {set_ref(document): document for document in of_sets}.values()
 
-    return supposed.then(
-        line, facts=replace(facts, **changes), made=(*_others(supposed.made, made), *made)
+    return edited.then(
+        line, facts=replace(facts, **changes), made=(*_others(edited.made, made), *made)
     )
 
 

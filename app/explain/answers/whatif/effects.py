@@ -11,14 +11,19 @@ from msgspec.structs import replace
 
 from app.base.value import Value
 from app.explain.answers.topology import survey
-from app.explain.answers.whatif.edited_snapshot import Supposed, set_ref, suppose, without_nodes
+from app.explain.answers.whatif.edited_snapshot import (
+    EditedSnapshot,
+    apply_edits,
+    set_ref,
+    without_nodes,
+)
 from app.explain.answers.whatif.edits import Addition, Supposition
 from app.explain.answers.whatif.gangs_to_place import (
+    GangToPlace,
     Look,
-    Seeker,
     gangs_of,
+    gangs_to_place,
     is_alone,
-    seekers_of,
     waiting_of,
 )
 from app.explain.gangs.gang import Gang
@@ -125,26 +130,26 @@ def effects(
     before = index.facts
     known = {reason.text for reason in survey(index, topology).reasons}
 
-    supposed = suppose(index, edits, topology)
-    made = frozenset(map(set_ref, supposed.made))
+    edited = apply_edits(index, edits, topology)
+    made = frozenset(map(set_ref, edited.made))
     problems: dict[Ref, list[Reason]] = {}
-    moving, waiting = seekers_of(index, supposed, _note_in(problems, tick))
-    told = {seeker.workload for seeker in moving.seekers} | made
-    seeking = told | {seeker.workload for seeker in waiting.seekers}
+    moving, waiting = gangs_to_place(index, edited, _note_in(problems, tick))
+    told = {candidate.workload for candidate in moving.candidates} | made
+    seeking = told | {candidate.workload for candidate in waiting.candidates}
     for ref in told:
         problems.pop(ref, None)
     only_adds = all(isinstance(edit, Addition) for edit in edits)
     had_place, worse = _compared(index, before, seeking, problems, tick, only_adds=only_adds)
-    all_seekers = [*moving.seekers, *waiting.seekers]
+    candidates = [*moving.candidates, *waiting.candidates]
     moves, waits = _fates(
-        _Arranging(index, all_seekers, tick), had_place, moving.seekers, waiting.seekers
+        _Arranging(index, candidates, tick), had_place, moving.candidates, waiting.candidates
     )
 
     new = (reason for reason in survey(index, topology).reasons if reason.text not in known)
-    others = _others(index, supposed, moves) - moving.cut
+    others = _others(index, edited, moves) - moving.cut
     cut = moving.cut, waiting.cut
 
-    return Effects(supposed.lines, moves, waits, worse, tuple(new), others, made, cut)
+    return Effects(edited.lines, moves, waits, worse, tuple(new), others, made, cut)
 
 
 def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
@@ -162,12 +167,12 @@ def _note_in(problems: dict[Ref, list[Reason]], tick: Tick) -> Look:
 def _fates(
     arranging: "_Arranging",
     had_place: set[Ref],
-    moving: Sequence[Seeker],
-    waiting: Sequence[Seeker],
+    moving: Sequence[GangToPlace],
+    waiting: Sequence[GangToPlace],
 ) -> tuple[tuple[Fate, ...], tuple[Fate, ...]]:
     """Return the effects on the gangs that must move, and on pending ones."""
-    moves = tuple(arranging.move(seeker) for seeker in moving)
-    starts = [arranging.start(seeker, seeker.gang.ref in had_place) for seeker in waiting]
+    moves = tuple(arranging.move(candidate) for candidate in moving)
+    starts = [arranging.start(candidate, candidate.gang.ref in had_place) for candidate in waiting]
     waits = (fate for fate in starts if fate)
     # only now: a later gang may have sent an earlier one to another place
     return tuple(map(arranging.located, moves)), tuple(map(arranging.located, waits))
@@ -193,7 +198,7 @@ def _compared(
     index.follow(before)
     waiting = waiting_of(index, seeking)
     arranging = _Arranging(index, waiting, tick)
-    had_place = {seeker.gang.ref for seeker in waiting if arranging.has_place(seeker)}
+    had_place = {candidate.gang.ref for candidate in waiting if arranging.has_place(candidate)}
 
     worse = []
     for ref, found in problems.items():
@@ -213,96 +218,96 @@ def _compared(
     return had_place, tuple(worse)
 
 
-def _others(index: Index, supposed: Supposed, moves: Sequence[Fate]) -> int:
+def _others(index: Index, edited: EditedSnapshot, moves: Sequence[Fate]) -> int:
     """Return how many pods without a gang must leave and were not examined."""
     looked_for = {(fate.gang.namespace, fate.gang.name) for fate in moves}
-    pods = (index.pods[key] for key in supposed.moved - looked_for if key in index.pods)
+    pods = (index.pods[key] for key in edited.moved - looked_for if key in index.pods)
     return sum(1 for pod in pods if is_alone(index, pod))
 
 
 class _Arranging:
     """Places gangs in the facts of one index, one after the other."""
 
-    def __init__(self, index: Index, seekers: Sequence[Seeker], tick: Tick) -> None:
+    def __init__(self, index: Index, candidates: Sequence[GangToPlace], tick: Tick) -> None:
         self._index = index
         self._tick = tick
-        members = [member for seeker in seekers for member in seeker.gang.members]
+        members = [member for candidate in candidates for member in candidate.gang.members]
         shapes = {shape for member in members for shape in (member.shape, *member.shapes)}
         devices = (name for node in index.nodes for name in node.allocatable if is_device(name))
         self._names = resources_of(shapes, devices)
         self._placed: dict[Ref, tuple[int, Domains, Demand]] = {}
         self._arrangement = Arrangement(self._names, index.free(self._names), index.shares)
 
-    def has_place(self, seeker: Seeker) -> bool:
+    def has_place(self, candidate: GangToPlace) -> bool:
         """Place a pending gang. Return False if it does not fit."""
-        demand = seeker.gang.demand
-        return bool(demand.count) and self._add(seeker.gang, demand)
+        demand = candidate.gang.demand
+        return bool(demand.count) and self._add(candidate.gang, demand)
 
-    def start(self, seeker: Seeker, had_place: bool) -> Fate | None:
+    def start(self, candidate: GangToPlace, had_place: bool) -> Fate | None:
         """Return the effect on a pending gang, None if it has no pods to place."""
-        gang = seeker.gang
+        gang = candidate.gang
         demand = gang.demand
         if not demand.count:
             return None
 
         placed = self._add(gang, demand)
-        reasons = _holding(seeker)
+        reasons = _holding(candidate)
         how: How = "waits"
         if placed:
             how = "held" if reasons else "starts"
-        fate = self._fate(seeker, how, demand)
+        fate = self._fate(candidate, how, demand)
         return replace(fate, reasons=reasons, had_place=had_place)
 
-    def move(self, seeker: Seeker) -> Fate:
+    def move(self, candidate: GangToPlace) -> Fate:
         """Return the effect on a gang that must move."""
-        gang = seeker.gang
-        again = gang.whole.demand_for(lambda pod: pod.key in seeker.lost)
+        gang = candidate.gang
+        again = gang.whole.demand_for(lambda pod: pod.key in candidate.lost)
         if self._add(gang, again):
-            return self._fate(seeker, "fits", again)
+            return self._fate(candidate, "fits", again)
         certain = self._arrangement.is_certain
 
         if gang.placed:
-            elsewhere = self._elsewhere(seeker)
+            elsewhere = self._elsewhere(candidate)
             if elsewhere:
                 return elsewhere
             certain = certain and self._arrangement.is_certain
 
-        missing = _missing(seeker)
+        missing = _missing(candidate)
         least = gang.whole.demand_for(lambda pod: pod.key in missing)
         if gang.whole.is_satisfied or self._add(gang, least):
-            return replace(self._fate(seeker, "shrinks", again), certain=certain)
-        fate = self._fate(seeker, "breaks", again)
-        return replace(fate, certain=certain and fate.certain, reasons=_holding(seeker))
+            return replace(self._fate(candidate, "shrinks", again), certain=certain)
+        fate = self._fate(candidate, "breaks", again)
+        return replace(fate, certain=certain and fate.certain, reasons=_holding(candidate))
 
-    def _elsewhere(self, seeker: Seeker) -> Fate | None:
+    def _elsewhere(self, candidate: GangToPlace) -> Fate | None:
         """Return the effect if a whole gang moves, including the pods that could stay."""
-        staying = {pod.key for pod in seeker.gang.placed}
+        staying = {pod.key for pod in candidate.gang.placed}
         index = self._index
         facts = index.facts
         free = index.free(self._names)
         # for a moment: an index anew would take ten times as long
         index.follow(without_nodes(facts, staying))
-        gangs = gangs_of(index, seeker.workload)
-        gang = next(gang for gang in gangs if gang.ref == seeker.gang.ref)
-        leaving = seeker.lost | staying
+        gangs = gangs_of(index, candidate.workload)
+        gang = next(gang for gang in gangs if gang.ref == candidate.gang.ref)
+        leaving = candidate.lost | staying
         demand = gang.whole.demand_for(lambda pod: pod.key in leaving)
         freed = _freed(free, index.free(self._names))
         has_place = self._add(gang, demand, freed)
         index.follow(facts)
-        return self._fate(seeker, "restarts", demand) if has_place else None
+        return self._fate(candidate, "restarts", demand) if has_place else None
 
     def _add(self, gang: Gang, demand: Demand, freed: tuple[tuple[int, Vector], ...] = ()) -> bool:
         self._tick()
         placements = gang.placements_of(demand)
         return self._arrangement.add(Wish(demand, placements.domains, placements.fit(), freed))
 
-    def _fate(self, seeker: Seeker, how: How, demand: Demand) -> Fate:
+    def _fate(self, candidate: GangToPlace, how: How, demand: Demand) -> Fate:
         certain = self._arrangement.is_certain
         if how in _PLACED:
-            domains = seeker.gang.placements_of(demand).domains
+            domains = candidate.gang.placements_of(demand).domains
             number = len(self._arrangement.used) - 1
-            self._placed[seeker.gang.ref] = number, domains, demand
-        return Fate(seeker.gang.ref, seeker.workload, how, demand.count, certain=certain)
+            self._placed[candidate.gang.ref] = number, domains, demand
+        return Fate(candidate.gang.ref, candidate.workload, how, demand.count, certain=certain)
 
     def located(self, fate: Fate) -> Fate:
         """Return the effect with the place that the gang has in the end."""
@@ -313,21 +318,21 @@ class _Arranging:
         return replace(fate, where=where(domains, demand, used))
 
 
-def _missing(seeker: Seeker) -> set[Key]:
+def _missing(candidate: GangToPlace) -> set[Key]:
     """Return the pods that a gang has lost and needs for its minimum."""
     missing: set[Key] = set()
-    for member in seeker.gang.members:
-        lost = [pod.key for pod in member.pods if pod.key in seeker.lost]
+    for member in candidate.gang.members:
+        lost = [pod.key for pod in member.pods if pod.key in candidate.lost]
         missing.update(lost[: max(0, member.minimum - len(member.placed))])
     return missing
 
 
-def _holding(seeker: Seeker) -> tuple[Reason, ...]:
+def _holding(candidate: GangToPlace) -> tuple[Reason, ...]:
     """Return the problems that keep a gang from starting, whether or not it fits."""
-    gang = seeker.gang
+    gang = candidate.gang
     is_planned = gang.pod_gang is None and gang.pcs is not None
     problems = examine([gang], quoting=False).problems
-    if is_planned or seeker.lost:
+    if is_planned or candidate.lost:
         of_place = (reason for reason in problems if reason.id in OF_PLACE)
         # that nodes are closed may be what was asked about
         return tuple(sorted(of_place, key=lambda reason: reason.id == "NodesUnfit"))

@@ -5,7 +5,7 @@ from math import inf
 
 from app.base.value import Value
 from app.explain.answers.pending import workloads
-from app.explain.answers.whatif.edited_snapshot import Supposed, set_ref
+from app.explain.answers.whatif.edited_snapshot import EditedSnapshot, set_ref
 from app.explain.gangs.assembly import gang_of_pod, gang_of_pod_group, gangs_of_set
 from app.explain.gangs.gang import Gang
 from app.explain.gangs.planned import planned
@@ -27,7 +27,7 @@ Look = Callable[[Ref, Iterable[Gang]], None]
 """A function that gets each workload with its gangs."""
 
 
-class Seeker(Value, dict=True):
+class GangToPlace(Value, dict=True):
     """A gang that must be placed."""
 
     gang: Gang
@@ -79,26 +79,26 @@ def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
             yield gang_of_pod(index, pod), pod.ref
 
 
-def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[Seeker]:
+def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[GangToPlace]:
     """Return the pending gangs of some workloads, in KAI's order."""
     pairs = ((gang, ref) for ref in workloads for gang in gangs_of(index, ref))
-    seekers = (Seeker(gang, ref) for gang, ref in pairs if gang.waits)
-    return sorted(seekers, key=lambda seeker: seeker.rank)
+    candidates = (GangToPlace(gang, ref) for gang, ref in pairs if gang.waits)
+    return sorted(candidates, key=lambda candidate: candidate.rank)
 
 
 class Line(Value):
     """Gangs in KAI's order, with the first of the pods without a gang."""
 
-    seekers: tuple[Seeker, ...]
+    candidates: tuple[GangToPlace, ...]
     cut: int
     """The number of pods without a gang that are left out."""
 
 
-def _limited(seekers: Iterable[Seeker]) -> Line:
-    in_order = sorted(seekers, key=lambda seeker: seeker.rank)
-    alone = [seeker for seeker in in_order if seeker.workload.kind == "Pod"]
-    left_out = {seeker.gang.ref for seeker in alone[MOST_ALONE:]}
-    kept = tuple(seeker for seeker in in_order if seeker.gang.ref not in left_out)
+def _limited(candidates: Iterable[GangToPlace]) -> Line:
+    in_order = sorted(candidates, key=lambda candidate: candidate.rank)
+    alone = [candidate for candidate in in_order if candidate.workload.kind == "Pod"]
+    left_out = {candidate.gang.ref for candidate in alone[MOST_ALONE:]}
+    kept = tuple(candidate for candidate in in_order if candidate.gang.ref not in left_out)
     return Line(kept, len(left_out))
 
 
@@ -111,23 +111,23 @@ def is_alone(index: Index, pod: Pod) -> bool:
     return not is_of_set and (namespace, pod.group) not in index.pod_groups
 
 
-def seekers_of(index: Index, supposed: Supposed, look: Look) -> tuple[Line, Line]:
+def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Line, Line]:
     """Return the gangs that must move, and the pending gangs, each in order.
 
     Gangs of PodCliqueSets that would be created are pending. `look` is called with each workload
     and its gangs, because making the gangs again would take long.
     """
-    made = set(map(set_ref, supposed.made))
+    made = set(map(set_ref, edited.made))
     moving = []
     waiting = []
     for gang, workload in gangs_in(index, look):
-        lost = frozenset(pod.key for pod in gang.pods if pod.key in supposed.moved)
+        lost = frozenset(pod.key for pod in gang.pods if pod.key in edited.moved)
         if lost:
-            moving.append(Seeker(gang, workload, lost))
+            moving.append(GangToPlace(gang, workload, lost))
         elif gang.waits and workload not in made:
-            waiting.append(Seeker(gang, workload))
+            waiting.append(GangToPlace(gang, workload))
 
-    for document in supposed.made:
+    for document in edited.made:
         workload = set_ref(document)
-        waiting += [Seeker(gang, workload) for gang in planned(index, document)]
+        waiting += [GangToPlace(gang, workload) for gang in planned(index, document)]
     return _limited(moving), _limited(waiting)
