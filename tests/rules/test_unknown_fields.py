@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.base.spelling import MOST_COMPARED
 from app.rules.unknown_fields import unknown_field_warnings
 
 
@@ -56,3 +57,15 @@ def test_warnings(obj: dict[str, Any], starts: list[str]) -> None:
     found = unknown_field_warnings(obj)
     assert len(found) == len(starts), found
     assert all(text.startswith(start) for text, start in zip(found, starts, strict=True)), found
+
+
+def test_known_fields_do_not_count_among_those_that_are_compared() -> None:
+    """Only so many unknown names of an object are compared with known ones."""
+    worker = clique()
+    others = ("name",)  # no typo of these is looked for
+    worker["spec"] |= {f"x{number}": 1 for number in range(MOST_COMPARED - len(others) - 1)}
+    worker["spec"] |= {"replicas": 1, "podSpec": {}, "minAvailabel": 1}
+    (warning,) = unknown_field_warnings(document(worker))
+    assert warning.endswith("Did you mean minAvailable?")
+    worker["spec"] = {"x": 1, **worker["spec"]}
+    assert unknown_field_warnings(document(worker)) == []

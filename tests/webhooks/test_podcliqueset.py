@@ -1,12 +1,18 @@
 """New PodCliqueSets whose cliques have claims of their own, which the API server is asked about."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from app.admission.review import parse
+from app.admission.verdict import Verdict
+from app.cluster.filled import cluster_of
+from app.config.schema import Configuration
 from app.facts.kinds import RESOURCE_CLAIM
 from app.kube.api import Object, Unavailable
+from app.webhooks.podcliqueset import PodCliqueSetWebhook
 from tests.kube import virtual
 from tests.reviews import Caller, cluster, load
 
@@ -76,3 +82,16 @@ def test_a_set_does_not_wait_for_an_api_server_that_does_not_answer(
         assert virtual.now() < 5.0
 
     virtual.run(ask())
+
+
+@pytest.mark.parametrize(
+    "is_whole", [True, False], ids=["a cluster of the designs", "documents of an unknown release"]
+)
+def test_a_group_of_grove_is_judged_unless_grove_is_known_not_to_read_it(is_whole: bool) -> None:
+    asked = load("podcliqueset.mnnvl-replica-scope")
+    metadata = asked["request"]["object"]["metadata"]
+    metadata["annotations"] = {"grove.io/mnnvl-group": "No Name"}
+    facts = cluster_of(Configuration(), [], is_whole=is_whole).facts
+    verdict = PodCliqueSetWebhook(facts)(parse(json.dumps(asked).encode()))
+    assert isinstance(verdict, Verdict)
+    assert verdict.allowed is is_whole

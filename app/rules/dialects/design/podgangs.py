@@ -79,10 +79,11 @@ def _preferences(obj: JsonMap, topology: ClusterTopology) -> list[Edit]:
     Its pods may differ in size, so the whole PodGang prefers a level only if it requires one.
     """
     podgroups = list_of(value_at(obj, ("spec", "podgroups")))
-    holders: list[Path] = [("spec", "podgroups", position) for position in range(len(podgroups))]
     required = value_at(obj, ("spec", *_PACK, "required"))
+    holders: list[Path] = []
     if len(podgroups) == 1 or (isinstance(required, str) and required):
-        holders.insert(0, ("spec",))
+        holders.append(("spec",))
+    holders += (("spec", "podgroups", position) for position in range(len(podgroups)))
 
     named = Edit(("metadata", "annotations", TOPOLOGY_NAME), topology.name)
     preferred = topology.strictest_key
