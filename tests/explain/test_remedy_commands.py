@@ -7,12 +7,34 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
+from msgspec.structs import replace
+
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES
+from app.facts.kai.queue import Queue
+from app.facts.kubernetes.node import Node
 from tests.explain.commands import kubectl_commands, parsed, placeholders
 from tests.explain.decisions.recording import recordings
-from tests.explain.fleet import answer, facts
+from tests.explain.fleet import (
+    HOST,
+    RACK,
+    ZONE,
+    answer,
+    facts,
+    fill,
+    nodes,
+    placed,
+    pod_group,
+    pods,
+)
+from tests.explain.table.row import Changes, labelled, without
 from tests.explain.test_reasons import ROWS, start
+
+
+def _bare(*names: str) -> tuple[Node, ...]:
+    """The nodes, some of them without the labels of levels."""
+    return tuple(replace(n, labels={HOST: n.name}) if n.name in names else n for n in nodes())
+
 
 WORDS = {
     "KaiMissing": "an installation",
@@ -81,6 +103,73 @@ CHANGED_ONLY = {
 """Reasons that a command changes, but does not end at once."""
 
 
+ON_FOUR = placed("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+IN_POOL = labelled(tuple(n.name for n in nodes()[:8]), pool="h100")
+QUEUES = (
+    *(Queue("h-root", pool="h100"), Queue("team-llm", "h-root", pool="h100")),
+    *(Queue("root"), Queue("open", "root")),
+)
+MORE: list[tuple[str, str, Changes]] = [
+    (
+        "RequiredViolated",
+        "the node has its rack, and lacks its zone",
+        {"pods": ON_FOUR, "nodes": without(ZONE, "gpu-02")},
+    ),
+    (
+        "RequiredViolated",
+        "two nodes lack all labels",
+        {"pods": ON_FOUR, "nodes": _bare("gpu-01", "gpu-02")},
+    ),
+    (
+        "RequiredViolated",
+        "no node of the gang has the label",
+        {"pods": ON_FOUR, "nodes": without(RACK, "gpu-00", "gpu-01", "gpu-02")},
+    ),
+    (
+        "NoDomainFits",
+        "it fits outside of its node pool",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "nodes": IN_POOL,
+            "queues": QUEUES,
+            "pods": (*pods(), *fill("rack-a1", "rack-a2")),
+        },
+    ),
+    (
+        "QueueMissing",
+        "only the parent lacks the pool",
+        {
+            "pod_groups": (pod_group(pool="h100"),),
+            "nodes": IN_POOL,
+            "queues": (Queue("root"), Queue("team-llm", "root", pool="h100")),
+        },
+    ),
+    (
+        "QueueMissing",
+        "no node is in the pool",
+        {"pod_groups": (pod_group(pool="gold"),)},
+    ),
+    (
+        "QueueMissing",
+        "the pool has a queue of its own",
+        {
+            "pod_groups": (pod_group(queue="open", pool="h100"),),
+            "nodes": IN_POOL,
+            "queues": QUEUES,
+        },
+    ),
+    (
+        "LevelLabelMissing",
+        "several nodes lack the label, each in another rack",
+        {
+            "nodes": without(RACK, "gpu-03", "gpu-04", "gpu-08"),
+            "pods": (*pods(), *fill("rack-a1", "rack-a2", "rack-b1", "rack-b2")),
+        },
+    ),
+]
+"""States beside those of the table: the reason, the name of the state, and its facts."""
+
+
 @cache
 def reasons_of_rows() -> dict[str, list[Reason]]:
     """The reasons of all states of the table, by id."""
@@ -89,6 +178,8 @@ def reasons_of_rows() -> dict[str, list[Reason]]:
         for dialect in row.dialects:
             snapshot = facts(**{**start(dialect), **row.hit})
             found[row.id] += [each for each in answer(snapshot).reasons if each.id == row.id]
+    for id, _, changes in MORE:
+        found[id] += [each for each in answer(facts(**changes)).reasons if each.id == id]
     return found
 
 

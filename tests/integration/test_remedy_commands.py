@@ -34,7 +34,7 @@ from tests.explain.commands import (
 from tests.explain.fleet import NOW, SET_REF, answer, facts
 from tests.explain.test_contradictions import Clusters
 from tests.explain.test_reasons import ROWS, start
-from tests.explain.test_remedy_commands import CHANGED_ONLY, COMMANDED
+from tests.explain.test_remedy_commands import CHANGED_ONLY, COMMANDED, MORE
 from tests.integration.kubectl import ByProgram, ByRequests, Kubectl
 from tests.integration.stage import Stage, staged
 from tests.integration.system import connect
@@ -150,6 +150,8 @@ def states(id: str, dialect: str) -> Iterator[tuple[str, Snapshot]]:
         snapshot = facts(**{**start(dialect), **row.hit})
         if not any(claim.domain for claim in snapshot.claims):  # its uid is the server's
             yield row.name, snapshot
+    if dialect == "design":
+        yield from ((name, facts(**changes)) for own, name, changes in MORE if own == id)
 
 
 @pytest.mark.parametrize("id", sorted(COMMANDED))
@@ -183,7 +185,6 @@ async def test_no_command_is_without_effect_in_random_clusters(
                 count, said = await followed(stand, kubectl, reason, snapshot, group.ref)
                 carried_out += count
                 wrong += [f"{seed}, {group.name}: {words}" for words in said]
-                await stand.show(snapshot)
     assert "\n".join(wrong) == ""
     assert carried_out > 5
 
@@ -219,9 +220,14 @@ async def followed(
         if reason in left:
             wrong.append(f"the answer is the same: {reason.remedy}")
         elif reason.id not in CHANGED_ONLY:
-            same = [each for each in left if set(each.objects) & set(reason.objects)]
+            same = [
+                each
+                for each in left
+                if set(each.objects) & set(reason.objects) and each.parts == reason.parts
+            ]
             wrong += [f"{reason.remedy}: it still says {each.text}" for each in same[:1]]
     await stand.forget([each for text in texts for each in parsed(text).refs])
+    await stand.show(snapshot)
     return len(texts), wrong
 
 

@@ -56,7 +56,8 @@ def required_violated(gang: Gang) -> Reasons:
             it, its = ("the node", "its") if len(unlabelled) == 1 else ("the nodes", "their")
             remedy = f"Label {it} again, because KAI cannot tell which {level} {its} pods are in"
             if not domains:
-                remedy = f"{remedy}. VALUE is the domain of the node"
+                node = "the node" if len(unlabelled) == 1 else "each node (NODE)"
+                remedy = f"{remedy}. VALUE is the domain of {node}"
             commands = tuple(labelling)
             who = "platform"
         elif (part, key) in unnamed:
