@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.explain.answers.gpu_users import gpus_by_queue, users_by_node
+from app.explain.answers.gpu_users import gpu_users, gpus_by_queue, users_of_node
 from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
@@ -27,8 +27,7 @@ class Colours:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._users = users_by_node(index)
-        used = gpus_by_queue(user for users in self._users.values() for user in users)
+        used = gpus_by_queue(gpu_users(index))
         del used[""]
         most = sorted(used, key=lambda queue: (-used[queue], queue))[:MOST]
         self._classes = {queue: f"q{number}" for number, queue in enumerate(sorted(most), 1)}
@@ -38,8 +37,9 @@ class Colours:
 
         "" stands for pods in no queue.
         """
-        names = (self._index.nodes[position].name for position in nodes)
-        used = gpus_by_queue(user for name in names for user in self._users.get(name, ()))
+        index = self._index
+        places = (index.nodes[position] for position in nodes)
+        used = gpus_by_queue(user for node in places for user in users_of_node(index, node))
         return dict(used.most_common())
 
     def bar(self, nodes: Sequence[int]) -> Bar:

@@ -7,8 +7,10 @@ Tests `app/explain/answers/queues.py`, `app/explain/answers/positions.py` and
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
+from app.explain.answers.gpu_users import gpu_users
 from app.explain.answers.positions import InLine
 from app.explain.answers.queues import MOST_IN_FRONT, QueueRow, queue_rows
 from app.explain.output.queues_text import (
@@ -18,6 +20,7 @@ from app.explain.output.queues_text import (
     queues_text,
 )
 from app.explain.queue_order.cycle import line_of
+from app.explain.state.index import Index
 from app.facts.identity import Ref
 from app.facts.kai.queue import Queue, Share
 from app.facts.kubernetes.pod import PodClaim
@@ -237,3 +240,27 @@ def test_the_table_keeps_to_the_width(width: int) -> None:
     lines = queues_text(queue_rows(index), index.facts, width).splitlines()
     assert [line for line in lines[1:-1] if len(line) > width] == []
     assert lines[0] == "4 queues; 3 pending gangs"
+
+
+def test_a_workload_with_two_podgroups_on_a_node_is_one_user_of_it() -> None:
+    gangs = Gangs()
+    gangs.add("one", 2, nodes=("n1",))
+    gangs.add("two", 3, nodes=("n1",))
+    index = gangs.index(node("n1"))
+    owner = Ref("Job", "ns", "sweep")
+    pods = tuple(replace(pod, controller=owner) for pod in index.facts.pods)
+    (user,) = gpu_users(Index(replace(index.facts, pods=pods)))
+    assert (user.workload, user.gpus, user.pods, user.nodes) == (owner, 5000, 2, 1)
+
+
+def test_users_with_claims_and_parts_of_gpus_follow_a_change() -> None:
+    """Only what depends on the pods of a node alone is kept."""
+    gangs = Gangs()
+    gangs.add("whole", 2, nodes=("n1",))
+    index = gangs.index(node("n1"))
+    assert [user.gpus for user in gpu_users(index)] == [2000]
+    (pod,) = index.facts.pods
+    index.follow(replace(index.facts, pods=(replace(pod, phase="Succeeded"),)))
+    assert gpu_users(index) == []
+    index.follow(replace(index.facts, pods=(replace(pod, background=True),)))
+    assert gpu_users(index) == []

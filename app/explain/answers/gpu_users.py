@@ -5,14 +5,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from app.base.value import Value
 from app.explain.answers.branch import AS_JSON
+from app.explain.queue_order.shares import quantities_of_pod
 from app.explain.queue_order.usage import gpus_of_claims, received
 from app.explain.reasons.blocking_workloads import workload_of
 from app.explain.state.domains import Path
 from app.explain.state.index import Index
 from app.explain.state.levels import Topology
-from app.facts.identity import Ref
+from app.explain.state.snapshot import PODS_ON
+from app.facts.identity import Key, Ref
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
+
+_OF_USERS = ("nodes", "pods", "pod_groups", "claims", "claim_templates", "slices")
+"""The fields of the facts on which the users of GPUs depend."""
 
 
 class NodeUser(Value):
@@ -35,53 +40,85 @@ class GpuUser(Value, rename=AS_JSON):
     nodes: int
 
 
-def users_by_node(index: Index) -> Mapping[str, Sequence[NodeUser]]:
-    """Return the users of the GPUs of each node. Nodes without users are left out."""
-    return index.remembered(
-        "GPU users",
-        lambda: _users_by_node(index),
-        ("nodes", "pods", "pod_groups", "claims", "claim_templates", "slices"),
+def users_of_node(index: Index, node: Node) -> list[NodeUser]:
+    """Return the users of the GPUs of a node."""
+    alike, others = _by_node(index).get(node.name, _NOBODY)
+    shares = [(user, gpus, pods) for user, (gpus, pods) in alike.items()]
+    shares += (
+        ((workload_of(pod), _group_of(pod)), gpus_used(index, pod, node), 1) for pod in others
     )
+    # A workload may have several PodGroups.
+    totals: dict[tuple[Ref, str], tuple[int, int]] = {}
+    for (workload, key), gpus, pods in shares:
+        user = workload, _queue(index, key)
+        before, count = totals.get(user, (0, 0))
+        totals[user] = before + gpus, count + pods
+    return [NodeUser(*user, gpus, pods) for user, (gpus, pods) in totals.items() if gpus]
 
 
-def _users_by_node(index: Index) -> Mapping[str, Sequence[NodeUser]]:
-    users = ((node.name, _users(index, node)) for node in index.nodes)
-    return {name: of_node for name, of_node in users if of_node}
+_Requested = tuple[Mapping[tuple[Ref, Key], tuple[int, int]], list[Pod]]
+_NOBODY: _Requested = {}, []
 
 
-def _users(index: Index, node: Node) -> Sequence[NodeUser]:
-    gpus: Counter[tuple[Ref, str]] = Counter()
-    pods: Counter[tuple[Ref, str]] = Counter()
-    for pod in index.pods_on.get(node.name, ()):
-        amount = gpus_used(index, pod, node)
+def _by_node(index: Index) -> Mapping[str, _Requested]:
+    # What only depends on the pods of a node is kept until one of them changes.
+    return index.lookup(PODS_ON).each(_requested)
+
+
+def _requested(pods: Sequence[Pod]) -> _Requested:
+    """Return the GPUs and the number of the pods on one node, by workload and PodGroup.
+
+    Also return the pods whose GPUs depend on the node or on claims.
+    """
+    others = [pod for pod in pods if pod.shape.part or pod.claims]
+    gpus: dict[tuple[Ref, Key], tuple[int, int]] = {}
+    for pod in pods:
+        amount = 0 if pod.shape.part or pod.claims else _whole_gpus(pod)
         if amount:
-            group = index.pod_groups.get((pod.namespace, pod.group or ""))
-            user = (workload_of(pod), group.queue if group else "")
-            gpus[user] += amount
-            pods[user] += 1
-    return [NodeUser(*user, amount, pods[user]) for user, amount in gpus.items()]
+            user = workload_of(pod), _group_of(pod)
+            before, count = gpus.get(user, (0, 0))
+            gpus[user] = before + amount, count + 1
+    return gpus, others
+
+
+def _whole_gpus(pod: Pod) -> int:
+    """Return the GPUs that a pod requests, in thousandths."""
+    return 0 if pod.background or pod.reserves else round(1000 * quantities_of_pod(pod.shape)[0])
+
+
+def _queue(index: Index, key: Key) -> str:
+    group = index.pod_groups.get(key)
+    return group.queue if group else ""
+
+
+def _group_of(pod: Pod) -> Key:
+    return pod.namespace, pod.group or ""
 
 
 def gpus_used(index: Index, pod: Pod, node: Node) -> int:
-    """Return the GPUs of a pod, in thousandths: 0 for pods that KAI evicts for any other."""
+    """Return the GPUs of a pod, in thousandths. Pods that KAI evicts for any other use none."""
     if pod.background or pod.reserves:
         return 0
     of_claims = gpus_of_claims(index, pod) if pod.claims else 0.0
     return round(1000 * (received(pod.shape, node)[0] + of_claims))
 
 
-def gpu_users(index: Index, nodes: Iterable[str] | None = None) -> list[GpuUser]:
-    """Return the users of the GPUs of some or all nodes, most GPUs first."""
-    by_node = users_by_node(index)
-    names = by_node if nodes is None else nodes
-    inside: dict[tuple[Ref, str], list[NodeUser]] = defaultdict(list)
-    for name in names:
-        for user in by_node.get(name, ()):
-            inside[user.workload, user.queue].append(user)
-    found = (
-        GpuUser(*who, sum(use.gpus for use in uses), sum(use.pods for use in uses), len(uses))
-        for who, uses in inside.items()
-    )
+def gpu_users(index: Index, nodes: Iterable[Node] | None = None) -> list[GpuUser]:
+    """Return the users of the GPUs of some nodes, or of all, those with most GPUs first."""
+    if nodes is not None:
+        return _summed(index, nodes)
+    return index.remembered("GPU users", lambda: _summed(index, index.nodes), _OF_USERS)
+
+
+def _summed(index: Index, nodes: Iterable[Node]) -> list[GpuUser]:
+    totals: dict[tuple[Ref, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for node in nodes:
+        for user in users_of_node(index, node):
+            total = totals[user.workload, user.queue]
+            total[0] += user.gpus
+            total[1] += user.pods
+            total[2] += 1
+    found = (GpuUser(*user, *total) for user, total in totals.items())
     return sorted(found, key=lambda user: (-user.gpus, user.workload))
 
 
@@ -91,7 +128,7 @@ def users_in(topology: Topology, domains: Iterable[Path]) -> list[GpuUser] | Non
     if not index.room_is_known:
         return None
     inside = (domain for path in domains for domain in topology.domains.within(len(path), path))
-    return gpu_users(index, (index.nodes[place].name for each in inside for place in each.nodes))
+    return gpu_users(index, (index.nodes[place] for each in inside for place in each.nodes))
 
 
 def gpus_by_queue(users: Iterable[NodeUser | GpuUser]) -> Counter[str]:
