@@ -44,6 +44,16 @@ def group(**fields: Any) -> dict[str, Any]:
             ["spec.template.podCliqueScalingGroups[0].minAvailable"],
             id="a scaling group",
         ),
+        pytest.param(
+            pcs(podCliqueScalingGroups=[group(replicas=2, minAvailable=2), group(), group()]),
+            [],
+            id="all replicas of a scaling group",
+        ),
+        pytest.param(
+            pcs(podCliqueScalingGroups=[group(), group(minAvailable=2)]),
+            ["spec.template.podCliqueScalingGroups[1].minAvailable"],
+            id="a scaling group with the default of one replica",
+        ),
         pytest.param(pcs(clique(replicas=2, minAvailable="3")), [], id="no number"),
         pytest.param({"spec": 7}, [], id="no set at all"),
     ],
