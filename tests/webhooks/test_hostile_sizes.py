@@ -1,7 +1,4 @@
-"""Reviews with very long lists and texts, which anybody may send: what a verdict on them may take.
-
-Tests `app/rules/set_size.py`.
-"""
+"""Reviews with very long lists and texts, which anybody may send: what a verdict on them may take."""
 
 import json
 import tracemalloc
