@@ -40,6 +40,7 @@ PAGES = (
 )
 FILLED = {
     "pod/NAME": f"pod/{fleet.ROUTER}-0",
+    "job/NAME": "job/without-pods",
     "NAMESPACE": fleet.NAMESPACE,
     "NAME": fleet.SET,
     "QUEUE": "team-a",
@@ -48,6 +49,38 @@ FILLED = {
     "--in block": "--in host",
 }
 """What a reader would write in place of the words of a page."""
+
+
+JOB: Object = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "without-pods", "namespace": fleet.NAMESPACE},
+    "spec": {
+        "suspend": True,
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "registry.example/main:1"}],
+            }
+        },
+    },
+}
+
+
+REFUSED: Object = {
+    "apiVersion": "events.k8s.io/v1",
+    "kind": "Event",
+    "metadata": {"name": "refused", "namespace": fleet.NAMESPACE},
+    "regarding": {"kind": "Job", "namespace": fleet.NAMESPACE, "name": "without-pods"},
+    "reason": "FailedCreate",
+    "note": "Error creating: pods is forbidden: exceeded quota",
+    "type": "Warning",
+    "eventTime": "2026-11-28T12:00:00.000000Z",
+    "action": "Creating",
+    "reportingController": "job-controller",
+    "reportingInstance": "job-controller-0",
+}
+"""Why the Job has no pods."""
 
 
 class Row(NamedTuple):
@@ -74,6 +107,7 @@ ASKED = sorted(
 async def api(kind: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ApiServer]:
     async with staged(tmp_path_factory.mktemp("guide"), "design", [], kind) as (server, stage):
         await stage.show(facts(**FULL))
+        await server.apply([JOB, REFUSED])
         yield server
 
 
