@@ -1,6 +1,6 @@
 """Lists of which only some fields are decoded give the same facts as whole objects.
 
-Tests `app/facts/kubernetes/pod_fields.py` and `app/kube/decoders.py`.
+Tests `app/facts/kubernetes/pod_fields.py`.
 """
 
 import gzip

@@ -232,6 +232,14 @@ NAMED = pcs(c("gb200", "", "", "zone"), c("", "", "", "rack"))
             id="another level with that",
         ),
         pytest.param(
+            NAMED,
+            pcs(c("gb200", "zone", "rack"), c("", "", "", "rack")),
+            [
+                f"{OF_SET}: Forbidden: cannot be changed after creation: was {{topologyName: gb200, required: zone}}, would be {{topologyName: gb200, required: zone, preferred: rack}}"
+            ],
+            id="a preferred level with that",
+        ),
+        pytest.param(
             FORMER,
             pcs(c("h100", "", "", "zone"), c("", "", "", "rack")),
             [
