@@ -173,3 +173,17 @@ def test_a_group_of_kubernetes_that_has_its_pods_is_not_incomplete(minimum: int)
     explained = explain(Index(snapshot), Ref("Pod", NAMESPACE, "ring-0"))
     assert explained
     assert "GangIncomplete" not in {reason.id for reason in explained.reasons}
+
+
+def test_pods_that_have_ended_are_named_because_kai_does_not_count_them() -> None:
+    ended = replace(POD, name="train-1", uid="uid-1", node="gpu-00", phase="Succeeded")
+    found = incomplete(facts(pods=(POD, ended)))
+    assert found.text == f"{LACKS}. train-1 (Succeeded) has ended, and KAI does not count it"
+    assert found.remedy.startswith("Start the whole workload again")
+
+    found = incomplete(facts(pods=(POD, replace(ended, phase="Failed"))))
+    assert found.text == f"{LACKS}. train-1 (Failed) has ended, and KAI does not count it"
+    assert (
+        found.remedy
+        == "Find out why Job train creates no more pods: kubectl describe job train -n inference"
+    )

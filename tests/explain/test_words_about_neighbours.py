@@ -161,3 +161,15 @@ def test_only_what_the_kubelet_rejected_lately_is_told_of_a_pod_that_waits() -> 
         assert [reason.id for reason in answer.reasons] == ids
     without_cause = replace(failed, failure="", created=NOW - 4000)
     assert len(asked(pod, others=(without_cause,)).reasons) == 1
+
+
+def test_a_node_that_was_set_by_hand_is_suspected_if_a_volume_is_not_bound() -> None:
+    pod = replace(POD, node="gpu-00", bound=NOW - 600, waiting=("ContainerCreating",))
+    for message, advice in (
+        ('PVC "data" is not bound', "kubernetes.io/hostname instead"),
+        ('Multi-Attach error for volume "pv"', "ReadWriteMany"),
+        ("MountVolume.SetUp failed", "Correct the volume that the kubelet names"),
+    ):
+        said = warned(pod.ref, message, "kubelet", pod.uid)
+        [reason] = asked(pod, events=(said,)).reasons
+        assert advice in reason.remedy

@@ -36,6 +36,11 @@ def gang_incomplete(gang: Gang) -> Reasons:
         yield about(evidence, "GangIncomplete", text, remedy, "you")
         return
 
+    ended = _ended(gang)
+    if ended:
+        names = listed(f"{pod.name} ({pod.phase})" for pod in ended)
+        text += f". {names} {'has' if len(ended) == 1 else 'have'} ended, and KAI does not count"
+        text += " it" if len(ended) == 1 else " them"
     remedy = _what_ends(gang, gone)
     commands: tuple[str, ...] = ()
     if gone and all(pod.deleting is None for pod in gone):
@@ -47,7 +52,20 @@ def gang_incomplete(gang: Gang) -> Reasons:
         text += said
         if not said:
             remedy += _last_errors(short, gang.facts.now)
+        if not said and any(pod.phase == "Succeeded" for pod in ended):
+            remedy = (
+                "Start the whole workload again, or let it need fewer pods together: a pod that has"
+                " completed is not created again"
+            )
     yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands)
+
+
+def _ended(gang: Gang) -> list[Pod]:
+    """Return the pods of a gang that have ended, unless Grove creates others in their place."""
+    if gang.is_of_grove or gang.pod_group is None:
+        return []
+    of_group = gang.index.pods_of_group.get(gang.pod_group.key, ())
+    return sorted((pod for pod in of_group if pod.finished), key=lambda pod: pod.name)
 
 
 def _of_other_schedulers(gang: Gang) -> list[Pod]:

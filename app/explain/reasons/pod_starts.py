@@ -78,6 +78,13 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
     (
+        ("not bound", "unbound"),
+        "If the pod template sets nodeName, select the node by its label kubernetes.io/hostname"
+        " instead: only a scheduler has a volume bound that waits for its pod. Otherwise ask the"
+        " platform team for its storage.",
+        "you",
+    ),
+    (
         ("multi-attach",),
         "Delete the pod that uses the volume on another node, or use a volume with the access mode"
         " ReadWriteMany.",
@@ -205,7 +212,7 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
         "Ask the platform team what else uses {node}: its kubelet counts more than the scheduler"
-        " does. Then delete {pods}, so that it is created again",
+        " does. Then {again}",
         "platform",
     ),
     (
@@ -233,7 +240,10 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
 def _what_admits(pod: Pod) -> tuple[str, Who]:
     for begin, remedy, who in _REJECTIONS:
         if pod.failure.startswith(begin):
-            return remedy.format(node=pod.node, pods=pod.name), who
+            again = f"create {pod.name} again"
+            if pod.controller:
+                again = f"delete {pod.name}, so that {pod.controller} creates another one"
+            return remedy.format(node=pod.node, again=again), who
     return f"Ask the platform team why {pod.node or 'the node'} ended the pod", "platform"
 
 
