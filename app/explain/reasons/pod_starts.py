@@ -31,6 +31,7 @@ from app.explain.reasons.reason import (
     listed,
     with_age,
 )
+from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.pod import RUNS, Pod
 
 MOST_STARTING = 60.0
@@ -79,7 +80,7 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("not bound", "unbound"),
-        "If the pod template sets nodeName, select the node by its label kubernetes.io/hostname"
+        f"If the pod template sets nodeName, select the node by its label {HOSTNAME_KEY}"
         " instead: only a scheduler has a volume bound that waits for its pod. Otherwise ask the"
         " platform team for its storage.",
         "you",
