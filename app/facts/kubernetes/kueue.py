@@ -17,6 +17,11 @@ from app.objects.time import seconds_since_1970
 OF_KUEUE = "kueue.x-k8s.io/"
 """The prefix of Kueue's scheduling gates, labels and finalizers."""
 
+_POD_LABELS = frozenset(
+    f"{OF_KUEUE}{name}" for name in ("managed", "queue-name", "podset", "pod-group-name")
+)
+"""The labels of Kueue of which each of its Pods has at least one."""
+
 READY = "Ready"
 """The state of an AdmissionCheck that lets a Workload pass."""
 
@@ -101,9 +106,11 @@ class ClusterQueue(ClusterScoped):
     """The condition that says why it is not active, or None."""
 
 
-def is_of_kueue(names: Iterable[Any]) -> bool:
-    """Return whether one of these labels, gates or finalizers is Kueue's."""
-    return any(isinstance(name, str) and name.startswith(OF_KUEUE) for name in names)
+def is_of_kueue(labels: JsonMap, gates: Iterable[str] = (), finalizers: Iterable[str] = ()) -> bool:
+    """Return whether a Pod has a label, gate or finalizer of Kueue."""
+    if not _POD_LABELS.isdisjoint(labels):
+        return True
+    return any(name.startswith(OF_KUEUE) for name in (*gates, *finalizers))
 
 
 def read_kueue_workload(obj: JsonMap) -> KueueWorkload:

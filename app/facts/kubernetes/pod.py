@@ -352,7 +352,7 @@ def read_pod(obj: JsonMap) -> Pod:
         reserves=labels.get("app") == KAI_RESERVATION,
         background=labels.get(KAI_BACKGROUND) == "true",
         made_for=_made_for(metadata, labels, owner),
-        queued=is_of_kueue((*gates, *labels, *finalizers)),
+        queued=is_of_kueue(labels, gates, finalizers),
         stalled=_stalled(spec, status),
         failure=_failure(status),
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
