@@ -150,7 +150,9 @@ def _usable_queue(reason: Reason, snapshot: Snapshot) -> str:
     index = Index(snapshot)
     moves = [re.search(r"kai\.scheduler/node-pool=?([\w.-]*)", text) for text in reason.commands]
     pools = [match[1].removesuffix("-") for match in moves if match]
-    pool = pools[0] if pools else snapshot.pod_groups[0].pool
+    of_group = {group.ref: group.pool for group in snapshot.pod_groups}
+    own = [of_group[ref] for ref in reason.objects if ref in of_group]
+    pool = next(iter((*pools, *own)), snapshot.pod_groups[0].pool)
     names = (queue.name for queue in snapshot.queues)
     return min(name for name in names if not unusable_because(index, name, pool))
 

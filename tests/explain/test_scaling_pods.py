@@ -7,7 +7,7 @@ from app.explain.answers.pending import waiting_alone
 from app.explain.state.index import Index
 from app.facts.kubernetes.gpu_sharing import GpuPart
 from app.facts.kubernetes.pod import Shape
-from tests.explain.fleet import NOW, answer, facts, nodes, pods, shape
+from tests.explain.fleet import NOW, answer, facts, fill, nodes, pods, shape
 from tests.explain.table.row import Changes, part_of
 from tests.explain.table.scaling import NOT, TRIGGERED, scaling
 
@@ -52,6 +52,15 @@ def test_the_newest_words_decide_whether_a_node_comes() -> None:
     said = ("TriggeredScaleUp", TRIGGERED, 9), ("NotTriggerScaleUp", NOT, 2)
     ids = {reason.id for reason in answer(facts(**scaling(*said))).reasons}
     assert ids & {"NodesComing", "NoNodeGroupHelps"} == {"NoNodeGroupHelps"}
+
+
+def test_nobody_is_to_wait_for_a_scaling_pod_that_ends_at_once() -> None:
+    changes = scaling(node="gpu-00", phase="Running")
+    others = tuple(pod for pod in changes["pods"] if pod.node != "gpu-00" or pod.scales_for)
+    reasons = answer(facts(**{**changes, "pods": (*others, *fill("rack-a1"))})).reasons
+    remedies = [reason.remedy for reason in reasons if reason.id == "NoDomainFits"]
+    assert remedies
+    assert not any("inference-w" in remedy for remedy in remedies)
 
 
 def test_helpers_of_kai_are_no_pending_workloads() -> None:

@@ -220,15 +220,17 @@ async def followed(
         if reason in left:
             wrong.append(f"the answer is the same: {reason.remedy}")
         elif reason.id not in CHANGED_ONLY:
-            same = [
-                each
-                for each in left
-                if set(each.objects) & set(reason.objects) and each.parts == reason.parts
-            ]
+            same = [each for each in left if is_same(each, reason)]
             wrong += [f"{reason.remedy}: it still says {each.text}" for each in same[:1]]
     await stand.forget([each for text in texts for each in parsed(text).refs])
     await stand.show(snapshot)
     return len(texts), wrong
+
+
+def is_same(one: Reason, other: Reason) -> bool:
+    """Whether both are about the same field of an object, and the same part of a gang."""
+    fields = [[(each.object, each.field) for each in own.evidence] for own in (one, other)]
+    return fields[0] == fields[1] and one.parts == other.parts
 
 
 async def carry_out(stand: Stand, kubectl: Kubectl, text: str) -> list[str]:

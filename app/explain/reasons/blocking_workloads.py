@@ -134,8 +134,8 @@ def what_frees(
     """
     own = {pod.key for pod in gang.pods}
     pods = [pod for pod in pods if pod.key not in own] or pods
-    # a reserved GPU is held by the pods that share it
-    pods = [pod for pod in pods if not pod.reserves] or pods
+    # a reserved GPU is held by the pods that share it, and KAI's scaling pods end at once
+    pods = [pod for pod in pods if not pod.is_helper] or pods
     holders = holders_of(gang, pods)
     if not holders:
         # what claims have, whose pods can't be seen
