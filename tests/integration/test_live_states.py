@@ -95,7 +95,7 @@ async def test_an_assistant_calls_every_tool(stage: tuple[ApiServer, Stage]) -> 
     assert [level["domain"] for level in found["topology"]["levels"]] == ["zone", "rack", "host"]
     assert found["room"]["room"]["level"] == "rack"
     assert found["what_if"]["edits"] == ["drain rack=rack-a1: 4 nodes, 4 pods must leave"]
-    assert found["queues"]["headline"].endswith("1 gang waits")
+    assert found["queues"]["headline"].endswith("1 pending gang")
     assert found["doctor"]["checks"]
     assert "findings" in found["audit"]
     assert found["check"]["allowed"] is False

@@ -244,7 +244,11 @@ async def test_a_look_that_fails_ends_nothing_and_is_repeated(
             await eventually(lambda: reason(admin), lambda has: has == "NoDomainFits")
             await eventually(counts(duty), lambda has: "NoDomainFits" in has)
 
-    logged = [record for record in caplog.records if "why gangs wait can't be told" in record.msg]
+    logged = [
+        record
+        for record in caplog.records
+        if "could not report why gangs are pending" in record.msg
+    ]
     assert [str(record.exc_info[1]) for record in logged if record.exc_info] == [
         "a bug",
         "the same bug",
