@@ -69,7 +69,13 @@ class Cluster:
         self.resources = MnnvlResources(client, self.facts, self.stores)
         self.units = UnitOwners(client, known)
         configured = OWNER_RULES.get(configuration.mnnvl.owner)
-        self.owners = MnnvlOwners(client, self.facts, self.stores, configured, discovery)
+        self.owners = MnnvlOwners(
+            client=client,
+            facts=self.facts,
+            stores=self.stores,
+            configured=configured,
+            discovery=discovery,
+        )
 
     @property
     def for_templates(self) -> "ForTemplates":

@@ -73,7 +73,13 @@ class MnnvlOwners:
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
         """Return the same writer with another `client`."""
-        return MnnvlOwners(client, self._facts, self._all_stores, self._configured, self._discovery)
+        return MnnvlOwners(
+            client=client,
+            facts=self._facts,
+            stores=self._all_stores,
+            configured=self._configured,
+            discovery=self._discovery,
+        )
 
     @property
     def rule(self) -> OwnerRule:

@@ -119,12 +119,12 @@ class HttpClient(Part):
         path = self._path(resource, selection.namespace)
         lengths = [0]
         request = ApiRequest(
-            "list",
-            str(resource),
-            "GET",
-            path,
-            params,
-            accept,
+            verb="list",
+            resource=str(resource),
+            method="GET",
+            path=path,
+            params=params,
+            accept=accept,
             most=MOST_PAGE_BYTES if limit > 1 else 0,
             arrived=lengths.append,
         )
@@ -152,7 +152,14 @@ class HttpClient(Part):
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         accept = _METADATA if selection.metadata_only else JSON
         path = self._path(resource, selection.namespace)
-        request = ApiRequest("watch", str(resource), "GET", path, params, accept)
+        request = ApiRequest(
+            verb="watch",
+            resource=str(resource),
+            method="GET",
+            path=path,
+            params=params,
+            accept=accept,
+        )
         async with aclosing(self._transport.lines(request, accepted)) as lines:
             async for line in lines:
                 await self._transport.turns.take(len(line))
@@ -169,17 +176,24 @@ class HttpClient(Part):
             "kind": resource.kind,
         }
         return await self.call(
-            ApiRequest("create", str(resource), "POST", path, _WRITING, body=body)
+            ApiRequest(
+                verb="create",
+                resource=str(resource),
+                method="POST",
+                path=path,
+                params=_WRITING,
+                body=body,
+            )
         )
 
     async def patch(self, ref: ObjectRef, patch: Patch, *, subresource: str = "") -> Object:
         path = self._path_of(ref, subresource=subresource)
         request = ApiRequest(
-            "patch",
-            str(ref.resource),
-            "PATCH",
-            path,
-            _WRITING,
+            verb="patch",
+            resource=str(ref.resource),
+            method="PATCH",
+            path=path,
+            params=_WRITING,
             body=patch,
             content_type=_JSON_PATCH if isinstance(patch, list) else _MERGE_PATCH,
         )
@@ -231,7 +245,13 @@ def _page(answer: Object, form: Any, length: int) -> Page:
     items = Items(answer.get("items") or (), answer.get("apiVersion", ""), kind, form)
     version = str(metadata.get("resourceVersion", ""))
     token = metadata.get("continue") or ""
-    return Page(items, version, token, metadata.get("remainingItemCount"), length)
+    return Page(
+        items=items,
+        resource_version=version,
+        continue_token=token,
+        remaining=metadata.get("remainingItemCount"),
+        length=length,
+    )
 
 
 def _watch_event(line: bytes, form: Any) -> WatchEvent | None:

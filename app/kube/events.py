@@ -49,16 +49,22 @@ class Regarding(Value):
         metadata = obj["metadata"]
         namespace = str(metadata.get("namespace") or "")
         return cls(
-            obj["apiVersion"],
-            obj["kind"],
-            namespace,
-            metadata["name"],
-            str(metadata.get("uid") or ""),
+            api_version=obj["apiVersion"],
+            kind=obj["kind"],
+            namespace=namespace,
+            name=metadata["name"],
+            uid=str(metadata.get("uid") or ""),
         )
 
     @classmethod
     def to(cls, resource: Resource, name: str, namespace: str = "", uid: str = "") -> "Regarding":
-        return cls(resource.api_version(), resource.kind, namespace, name, uid)
+        return cls(
+            api_version=resource.api_version(),
+            kind=resource.kind,
+            namespace=namespace,
+            name=name,
+            uid=uid,
+        )
 
     def reference(self) -> Object:
         reference = {"apiVersion": self.api_version, "kind": self.kind, "name": self.name}

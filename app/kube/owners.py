@@ -173,7 +173,11 @@ class Kinds(Struct):
 
         self._lists[api_version] = {
             item["kind"]: Resource(
-                group, item["name"], item["kind"], bool(item.get("namespaced")), (version,)
+                group=group,
+                plural=item["name"],
+                kind=item["kind"],
+                namespaced=bool(item.get("namespaced")),
+                versions=(version,),
             )
             for item in answer.get("resources") or []
             if "/" not in item["name"]

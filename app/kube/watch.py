@@ -134,9 +134,23 @@ async def run_store(
         try:
             if pace.streams:
                 with suppress(NotStreamed):
-                    await follow(client, store, selection, "", pace, backoff)
+                    await follow(
+                        client=client,
+                        store=store,
+                        selection=selection,
+                        version="",
+                        pace=pace,
+                        backoff=backoff,
+                    )
             version = await list_into(client, store, selection, pace)
-            await follow(client, store, selection, version, pace, backoff)
+            await follow(
+                client=client,
+                store=store,
+                selection=selection,
+                version=version,
+                pace=pace,
+                backoff=backoff,
+            )
         except NotFound as error:
             pause = pace.not_served_retry
             if client.served_version(selection.resource) is None:

@@ -247,7 +247,9 @@ class Leader(Part):
             podgang.subscribe_to_resources(loop, stores, cliques)
 
         def resource_changes(loop: Loop) -> None:
-            mnnvl_resources.subscribe(loop, cliques, pods, stores, self._owners)
+            mnnvl_resources.subscribe(
+                loop=loop, cliques=cliques, pods=pods, stores=stores, owners=self._owners
+            )
             mnnvl_resources.subscribe_to_apis(loop, discovery)
 
         def coverage_changes(loop: Loop) -> None:
@@ -320,22 +322,22 @@ class Leader(Part):
 
     def _managed_topology(self) -> ClusterTopologyReconciler:
         return ClusterTopologyReconciler(
-            self._writing("clustertopology"),
-            self._topology.name,
-            self._configuration.levels if self._topology.enabled else None,
-            self._stores[TOPOLOGIES],
-            self._own[TOPOLOGY_STATUSES],
-            self._facts,
+            writing=self._writing("clustertopology"),
+            topology_name=self._topology.name,
+            configured=self._configuration.levels if self._topology.enabled else None,
+            topologies=self._stores[TOPOLOGIES],
+            statuses=self._own[TOPOLOGY_STATUSES],
+            topology=self._facts,
         )
 
     def _resources_reconciler(self) -> mnnvl_resources.MnnvlResourcesReconciler:
         return mnnvl_resources.MnnvlResourcesReconciler(
-            self._writing("mnnvl-resources", MANY_RESTORES),
-            self._own[CLIQUES],
-            self._facts,
-            self._stores,
-            self._mnnvl,
-            self._owners,
+            writing=self._writing("mnnvl-resources", MANY_RESTORES),
+            cliques=self._own[CLIQUES],
+            facts=self._facts,
+            stores=self._stores,
+            resources=self._mnnvl,
+            owners=self._owners,
             pods=self._own[UNIT_PODS],
             units=UnitOwners(self._client),
             users=ClaimUsers(self._client),
@@ -351,13 +353,13 @@ class Leader(Part):
         keys = LabelKeys(**settings.labels.model_dump())
         return Work(
             reconciler=workload.WorkloadReconciler(
-                client,
-                caches,
-                Owners(client, Kinds(client.read).find),
-                self.events,
-                Conventions(keys, self._topology.name, settings.default_queue),
-                self._writing("pod-group-name", 2, 600.0).rewrites,
-                self._writing("workload").rewrites,
+                client=client,
+                caches=caches,
+                owners=Owners(client, Kinds(client.read).find),
+                events=self.events,
+                conventions=Conventions(keys, self._topology.name, settings.default_queue),
+                pod_rewrites=self._writing("pod-group-name", 2, 600.0).rewrites,
+                group_rewrites=self._writing("workload").rewrites,
             ),
             changes=lambda loop: workload.subscribe(loop, caches, client.discovery),
         )

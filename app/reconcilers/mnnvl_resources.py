@@ -342,7 +342,13 @@ class MnnvlResourcesReconciler(Struct):
         if owner is not None:
             note = f"deleted {names_of(deleted)}, because nothing needs them and no pod uses them"
             namespace = deleted[0]["metadata"]["namespace"]
-            regarding = Regarding(owner.api_version, owner.kind, namespace, owner.name, owner.uid)
+            regarding = Regarding(
+                api_version=owner.api_version,
+                kind=owner.kind,
+                namespace=namespace,
+                name=owner.name,
+                uid=owner.uid,
+            )
             self.writing.events.record(regarding, "Normal", "MnnvlResourcesCollected", note)
 
 

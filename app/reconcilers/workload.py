@@ -109,11 +109,11 @@ class WorkloadReconciler:
         self._notices = Notices(events)
         self._pods = PodWriter(client, caches, self._notices, pod_rewrites)
         self._pod_groups = PodGroupWriter(
-            client,
-            caches,
-            self._notices,
-            conventions.keys,
-            group_rewrites,
+            client=client,
+            caches=caches,
+            notices=self._notices,
+            keys=conventions.keys,
+            rewrites=group_rewrites,
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}

@@ -41,10 +41,10 @@ def _part(holder: JsonMap, at: FieldPath, parent: str) -> PartLevels:
     constraint = map_of(holder.get("topologyConstraint"))
     path = at.child("topologyConstraint")
     return PartLevels(
-        text_at(constraint, "topology"),
-        text_at(constraint, "requiredTopologyLevel"),
-        path.child("requiredTopologyLevel"),
-        text_at(constraint, "preferredTopologyLevel"),
-        path.child("preferredTopologyLevel"),
-        parent,
+        topology=text_at(constraint, "topology"),
+        required=text_at(constraint, "requiredTopologyLevel"),
+        required_at=path.child("requiredTopologyLevel"),
+        preferred=text_at(constraint, "preferredTopologyLevel"),
+        preferred_at=path.child("preferredTopologyLevel"),
+        parent=parent,
     )

@@ -155,5 +155,13 @@ def _validate_cycles(
             first = min(position_of[member] for member in cycle)
             text = "cycle detected in subgroups"
             message = f"{text}: {' -> '.join([*cycle, name])}"
-            findings.append(_finding(first, "parent", fields.REASON_INVALID, text, message))
+            findings.append(
+                _finding(
+                    position=first,
+                    field="parent",
+                    reason=fields.REASON_INVALID,
+                    text=text,
+                    message=message,
+                )
+            )
         done.update(trail)

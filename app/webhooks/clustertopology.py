@@ -35,11 +35,11 @@ class ClusterTopologyWebhook(Value):
             return ALLOWED
         if managed:
             refusal = refusal_to_write(
-                request.kind,
-                request.name,
-                request.operation,
-                request.username,
-                self.authorized,
+                kind=request.kind,
+                name=request.name,
+                operation=request.operation,
+                username=request.username,
+                authorized=self.authorized,
             )
             if refusal is not None:
                 return not_allowed(refusal, final=True)

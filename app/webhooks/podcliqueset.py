@@ -87,9 +87,19 @@ class PodCliqueSetWebhook(Value):
 
         nodes = self.facts.nodes()
         if template.mentions_mnnvl:
-            warnings += preflight_warnings(template, required, levels, nodes, self.facts.nvlink)
+            warnings += preflight_warnings(
+                template=template,
+                required=required,
+                levels=levels,
+                nodes=nodes,
+                nvlink=self.facts.nvlink,
+            )
         return warnings + capacity_warnings(
-            template, required, constraints.constrained, levels, nodes
+            template=template,
+            required=required,
+            constrained=constraints.constrained,
+            levels=levels,
+            nodes=nodes,
         )
 
 

@@ -44,12 +44,12 @@ def claimed(carrier: Carrier) -> ClaimedMember | None:
         return None
 
     return ClaimedMember(
-        carrier.namespace,
-        carrier.name,
-        carrier.place,
-        carrier.owner_uid,
-        carrier.deleting,
-        MnnvlAnnotations(device_class=device_class) if device_class else NO_ANNOTATIONS,
+        namespace=carrier.namespace,
+        name=carrier.name,
+        place=carrier.place,
+        owner_uid=carrier.owner_uid,
+        deleting=carrier.deleting,
+        annotations=MnnvlAnnotations(device_class=device_class) if device_class else NO_ANNOTATIONS,
         named=shared(carrier.named),
         controller=shared(carrier.controller),
         scope=plan.scope,

@@ -73,7 +73,9 @@ def held_channels(
             gpus = gpus_of_nodes
             if any(_asks_by_claims(pod, channels) for pod in found):
                 gpus = {}
-            held += _of_claim(claim, found, domain, users, gpus)
+            held += _of_claim(
+                claim=claim, pods=found, domain=domain, users=users, gpus_of_nodes=gpus
+            )
 
     templates = {(domain.namespace, domain.template) for domain in by_uid.values()}
     waiting = sum(

@@ -55,13 +55,25 @@ def preflight_warnings(
             level = narrowest.get(clique.name)
             within = [] if level is None else [level]
             pods = f"{clique.pods} pods"
-            warnings += _sharing(f'clique "{clique.name}"', pods, clique.gpus, within, nodes)
+            warnings += _sharing(
+                subject=f'clique "{clique.name}"',
+                pods=pods,
+                gpus=clique.gpus,
+                levels=within,
+                nodes=nodes,
+            )
     domains = _domains(asking)
     warnings += _several(domains, narrowest, nodes, nvlink)
     for name, members in domains.items():
         warnings += _spread(name, members, narrowest, nodes)
         number = sum(pods for _, pods in members)
-        warnings += _too_many(name, number, sum(map(_together, members)), nodes, nvlink)
+        warnings += _too_many(
+            name=name,
+            pods=number,
+            together=sum(map(_together, members)),
+            nodes=nodes,
+            nvlink=nvlink,
+        )
     return warnings
 
 
@@ -93,7 +105,7 @@ def unit_warnings(
     unit = f'unit "{plan.base_name}"'
     levels = [Level(key, key) for key in sorted(bounds.levels)]
     if not bounds.is_apart:
-        yield from _sharing(unit, "pods", bounds.gpus, levels, nodes)
+        yield from _sharing(subject=unit, pods="pods", gpus=bounds.gpus, levels=levels, nodes=nodes)
 
     if bounds.group is None:
         yield (
@@ -112,7 +124,7 @@ def unit_warnings(
             f" {_how_to_bind(named, bounds)}"
         )
     if bounds.size is not None:
-        yield from _of_size(unit, bounds, bounds.size, nodes, nvlink)
+        yield from _of_size(unit=unit, bounds=bounds, size=bounds.size, nodes=nodes, nvlink=nvlink)
 
 
 def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
@@ -129,7 +141,7 @@ def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
     """Yield warnings about a unit that fits into no domain, or that may share one with another."""
-    yield from _too_many(unit, size.pods, size.pods, nodes, nvlink)
+    yield from _too_many(name=unit, pods=size.pods, together=size.pods, nodes=nodes, nvlink=nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
         if nodes and not nodes.most_with_equal(key):

@@ -43,7 +43,9 @@ def capacity_warnings(
 
     for owner, domain in required.items():
         if domain in domains and owner in members:
-            warnings += _too_small(owner, domain, members[owner], levels, nodes)
+            warnings += _too_small(
+                owner=owner, domain=domain, cliques=members[owner], levels=levels, nodes=nodes
+            )
 
     for owner in owners:
         warnings += _of_several_sizes(owner, members.get(owner, []))

@@ -185,19 +185,19 @@ def coverage_condition(problems: Sequence[LevelProblem], generation: int) -> Con
     """Return the condition LevelsCovered of a topology with `problems`."""
     if not problems:
         return Condition(
-            LEVELS_COVERED,
-            "True",
-            "NodesHaveLevels",
-            "Nodes have the labels of all levels",
-            generation,
+            type=LEVELS_COVERED,
+            status="True",
+            reason="NodesHaveLevels",
+            message="Nodes have the labels of all levels",
+            generation=generation,
         )
 
     return Condition(
-        LEVELS_COVERED,
-        "False",
-        problems[0].reason,
-        "; ".join(problem.text for problem in problems),
-        generation,
+        type=LEVELS_COVERED,
+        status="False",
+        reason=problems[0].reason,
+        message="; ".join(problem.text for problem in problems),
+        generation=generation,
     )
 
 

@@ -66,15 +66,27 @@ def ready_condition(
     """
     if problem is None:
         return Condition(
-            READY,
-            "True",
-            "TopologyReady",
-            ". ".join(filter(None, ("KAI Topology matches the ClusterTopology", remark))),
-            generation,
+            type=READY,
+            status="True",
+            reason="TopologyReady",
+            message=". ".join(filter(None, ("KAI Topology matches the ClusterTopology", remark))),
+            generation=generation,
         )
     if pending:
-        return Condition(READY, "Unknown", "KAITopologyPending", problem, generation)
-    return Condition(READY, "False", "TopologyCreationOrUpdateFailed", problem, generation)
+        return Condition(
+            type=READY,
+            status="Unknown",
+            reason="KAITopologyPending",
+            message=problem,
+            generation=generation,
+        )
+    return Condition(
+        type=READY,
+        status="False",
+        reason="TopologyCreationOrUpdateFailed",
+        message=problem,
+        generation=generation,
+    )
 
 
 def last_errors(condition: Condition, stored: Any, now: str) -> list[Object]:

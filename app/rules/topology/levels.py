@@ -71,8 +71,16 @@ def validate_levels(
     domains: set[str] = set()
     keys: set[str] = set()
     for at, level in fields.walk_maps(levels, path, findings):
-        _validate_text(level.get("domain"), at.child("domain"), domain_rule, domains, findings)
-        _validate_text(level.get("key"), at.child("key"), _KEY_RULE, keys, findings)
+        _validate_text(
+            value=level.get("domain"),
+            at=at.child("domain"),
+            rule=domain_rule,
+            seen=domains,
+            findings=findings,
+        )
+        _validate_text(
+            value=level.get("key"), at=at.child("key"), rule=_KEY_RULE, seen=keys, findings=findings
+        )
 
     return findings
 

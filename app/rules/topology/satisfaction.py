@@ -20,16 +20,32 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         return None
     if topology is None:
         text = "The managed ClusterTopology does not exist yet"
-        return Condition(CONSTRAINTS_SATISFIED, "Unknown", "TopologyUnknown", text, pcs.generation)
+        return Condition(
+            type=CONSTRAINTS_SATISFIED,
+            status="Unknown",
+            reason="TopologyUnknown",
+            message=text,
+            generation=pcs.generation,
+        )
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"
-        return Condition(CONSTRAINTS_SATISFIED, "False", "TopologyDisabled", text, pcs.generation)
+        return Condition(
+            type=CONSTRAINTS_SATISFIED,
+            status="False",
+            reason="TopologyDisabled",
+            message=text,
+            generation=pcs.generation,
+        )
 
     missing = [domain for domain in DOMAINS if domain in pcs.domains - topology.domains]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
         return Condition(
-            CONSTRAINTS_SATISFIED, "True", "TopologyConstraintsValid", text, pcs.generation
+            type=CONSTRAINTS_SATISFIED,
+            status="True",
+            reason="TopologyConstraintsValid",
+            message=text,
+            generation=pcs.generation,
         )
 
     names = ", ".join(f"'{domain}'" for domain in missing)
@@ -39,7 +55,13 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         " update ClusterTopology."
     )
 
-    return Condition(CONSTRAINTS_SATISFIED, "False", "TopologyLevelNotFound", text, pcs.generation)
+    return Condition(
+        type=CONSTRAINTS_SATISFIED,
+        status="False",
+        reason="TopologyLevelNotFound",
+        message=text,
+        generation=pcs.generation,
+    )
 
 
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:

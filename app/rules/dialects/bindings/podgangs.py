@@ -73,12 +73,12 @@ def _part(holder: Any, topology: str, at: FieldPath, parent: str) -> PartLevels:
     told = read_told(map_of(holder))
     path = at.child("topologyConstraint.packConstraint")
     return PartLevels(
-        topology,
-        told.required,
-        path.child("required"),
-        told.preferred,
-        path.child("preferred"),
-        parent,
+        topology=topology,
+        required=told.required,
+        required_at=path.child("required"),
+        preferred=told.preferred,
+        preferred_at=path.child("preferred"),
+        parent=parent,
     )
 
 

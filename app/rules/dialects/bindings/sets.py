@@ -98,7 +98,13 @@ def read_packings(template: Template, findings: Findings) -> Packings:
         by_owner.setdefault(part.owner, packing)
 
     names, name_findings = _read_names(constraints)
-    return Packings(template, tuple(constraints), by_owner, names, name_findings)
+    return Packings(
+        template=template,
+        constraints=tuple(constraints),
+        by_owner=by_owner,
+        names=names,
+        name_findings=name_findings,
+    )
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
@@ -168,7 +174,13 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     findings, warnings = _judge(problems, packings, stored)
     levels = bindings.get(next(iter(packings.names.values()), ""), ())
 
-    return SetVerdict(findings, warnings, levels, packings.required, packings.constrained)
+    return SetVerdict(
+        findings=findings,
+        warnings=warnings,
+        levels=levels,
+        required=packings.required,
+        constrained=packings.constrained,
+    )
 
 
 def _judge(

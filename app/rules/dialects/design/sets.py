@@ -70,7 +70,13 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     findings, warnings = validate_constraints(constraints, old, topology)
     required = {constraint.part.owner: constraint.domain for constraint in constraints.all}
 
-    return SetVerdict(findings, warnings, topology.levels, required, [*required])
+    return SetVerdict(
+        findings=findings,
+        warnings=warnings,
+        levels=topology.levels,
+        required=required,
+        constrained=[*required],
+    )
 
 
 def validate_constraints(
