@@ -2,7 +2,7 @@
 
 Requests of API servers are small, and there are few of them at a time. But a tenant can make an API
 server send reviews of 3 MiB, whose verdicts take 20 to 400 ms each, and where paths have no tokens,
-any client can send such reviews itself. Therefore, heavy reviews wait in a queue of their own.
+any client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
 """
 
 from collections.abc import Awaitable, Iterable

@@ -85,7 +85,7 @@ class UnitOwners:
     async def find_rival_of_set(
         self, pcs: JsonMap, namespace: str, names: Collection[str]
     ) -> list[FieldError]:
-        """Return findings about cliques of `names` with a claim of their own for the channel.
+        """Return findings about cliques of `names` that have their own claim for the channel.
 
         `pcs` is a PodCliqueSet in `namespace`. Raise ClusterError.
         """

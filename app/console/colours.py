@@ -7,7 +7,7 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The most queues that have a colour of their own: those that use most GPUs of the cluster."""
+"""The most queues with their own colour: those that use most GPUs of the cluster."""
 OTHERS = "q0"
 FREE = "free"
 CLOSED = "shut"

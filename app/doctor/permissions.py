@@ -235,7 +235,7 @@ def needs_of(configuration: Configuration) -> list[Need]:
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
     """Review the access of our service account in `namespace`, or of this process if that is None.
 
-    Raise ClusterError, for example if this process may not review the access of others.
+    Raise ClusterError, for example if this process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: Checks = []

@@ -42,7 +42,7 @@ OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds
 
 
 class Budget:
-    """What is left of some limits. `clock` is monotonic, in seconds.
+    """The unused part of some limits. `clock` is monotonic, in seconds.
 
     Several texts can share a budget. Only the time while one of them is read counts.
     """

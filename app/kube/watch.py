@@ -6,7 +6,7 @@ There are three levels, each with its own tests:
 - `follow`: one watch request after the other, until an error that needs a new list;
 - `run_store`: list and `follow`, again and again.
 
-What is read is bounded by bytes, because tenants decide on the size of objects. Where the API
+Reads are bounded by bytes, because tenants decide on the size of objects. Where the API
 server has streaming lists (https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists),
 the first watch sends the stored objects one by one. Elsewhere, the list is read in pages, which
 begin small and follow the bytes of the page before.

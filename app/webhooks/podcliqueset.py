@@ -106,7 +106,7 @@ class PodCliqueSetWebhook(Value):
 async def _with_rivals(
     units: UnitOwners, request: Request, names: Collection[str], warnings: Sequence[str]
 ) -> Verdict:
-    """Return the verdict on a set whose cliques `names` request MNNVL and have claims of their own.
+    """Return the verdict on a set whose cliques `names` request MNNVL and have their own claims.
 
     Another claim for the channel would keep the pods from starting. If the claims cannot be read,
     nothing is reported: the pods then stay pending, and nothing is lost.

@@ -53,7 +53,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """What it means if KAI has written no message."""
+    """The consequence if KAI has written no message."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]
@@ -68,7 +68,7 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def outlook(self) -> str:
-        """What was checked and what happens next, if no reason explains a pending object, or ""."""
+        """The outlook for a pending object without a reason, or ""."""
         if self.causes or self.state != "waits":
             return ""
         if self.skipped or self.unknown:

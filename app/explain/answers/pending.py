@@ -43,7 +43,7 @@ class WorkloadRow(Value):
     who: Who | str = ""
     """Who can act on the first reason, or "" if none is known."""
     remedy: str = ""
-    """What helps against the first reason."""
+    """The remedy for the first reason."""
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     actors: frozenset[Who] = frozenset()

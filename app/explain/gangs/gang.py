@@ -76,7 +76,7 @@ class Member(Value, dict=True):
     def demand(self, *, anew: bool = False) -> Demand:
         """Return what KAI places next: the pods missing to the minimum, otherwise one pod.
 
-        With `anew`, assume that nothing is placed yet.
+        With `anew`, assume that no pod is placed yet.
         """
         placed = () if anew else self.placed
         missing = max(1, self.minimum - len(placed))
@@ -203,7 +203,7 @@ class Unit(Value, dict=True):
     def demand(self, *, anew: bool = False) -> Demand:
         """Return what KAI places next: the parts missing to the minimum, otherwise one more part.
 
-        With `anew`, assume that nothing is placed yet.
+        With `anew`, assume that no pod is placed yet.
         """
         if anew:
             parts = self._first_parts(sorted(self.own, key=lambda part: part.name), anew=True)

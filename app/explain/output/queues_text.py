@@ -28,7 +28,7 @@ MEANING = (
     " pending: gangs that have pods without a node."
 )
 SHOWN = 3
-"""Of each queue, this many workloads that use its GPUs are shown to people."""
+"""The number of workloads that are shown as users of a queue's GPUs."""
 NUMBERS = (
     "queues",
     "nodes",
@@ -94,7 +94,7 @@ def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 def queue_cells(row: QueueRow) -> tuple[str, ...]:
     """Return the cells of a queue.
 
-    What is not known is `?`; a queue that does not exist has `-`.
+    Unknown values are `?`; a queue that does not exist has `-`.
     """
     name = "  " * (row.depth - 1) + row.name
     waiting = "?" if row.waiting is None else f"{row.waiting:,}"

@@ -132,7 +132,7 @@ class Search(Board):
     def _ways(self, agenda: Agenda) -> Iterator[Agenda]:
         """Do the next step of an agenda in each way, and yield what is left then.
 
-        What a way has placed is undone before the next way.
+        The placements of an alternative are undone before the next one.
         """
         assert agenda is not None
         step, rest = agenda
@@ -241,7 +241,7 @@ class Wish(Value, dict=True):
     fit: Mapping[Shape, Sequence[bool]]
     """Whether each node may take pods of a shape."""
     freed: tuple[tuple[int, Vector], ...]
-    """What pods of the gang free first, because they leave: (position of the node, amounts)."""
+    """The amounts that leaving pods of the gang free first: (position of the node, amounts)."""
 
 
 class Arrangement:

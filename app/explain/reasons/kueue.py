@@ -249,7 +249,7 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 
     if workload.holds("WaitingForReplacementPods"):
         words += "; Kueue has deleted its pods, and waits for new ones"
-        anew = "If no controller makes its pods anew, create them again."
+        anew = "If no controller recreates its pods, create them again."
         helps = replace(helps, remedy=f"{helps.remedy} {anew}")
     return words, helps
 

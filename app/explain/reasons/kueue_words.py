@@ -258,7 +258,7 @@ _UNNAMED: Mapping[str, str] = {
     "level": "this one",
     "gate": "the gate",
 }
-"""The text of a remedy in place of a value that the message lacks."""
+"""The text of a remedy instead of a value that the message lacks."""
 _OTHERWISE = (
     "Request less, or ask the platform team for more quota in {behind}: `kubectl describe"
     " localqueue {queue} -n {namespace}`." + _SAME_SCHEDULER
@@ -320,7 +320,7 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
         "create the Topology of Kueue that its flavor names",
         "kubectl get topologies.kueue.x-k8s.io",
     ),
-    "Terminating": ("make it anew: it is being deleted", "kubectl describe clusterqueue {}"),
+    "Terminating": ("create it again: it is being deleted", "kubectl describe clusterqueue {}"),
 }
 """The remedy for an inactive ClusterQueue, by the reason of its condition, with a command."""
 _CHECKS = ("correct its spec.admissionChecksStrategy", "kubectl describe clusterqueue {}")

@@ -22,7 +22,7 @@ _ANOTHER = (
 
 
 class _Help(Value):
-    """What helps a gang whose queue cannot be used."""
+    """The remedy for a gang whose queue cannot be used."""
 
     words: str
     who: Who

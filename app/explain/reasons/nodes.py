@@ -229,7 +229,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node
 
 
 def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:
-    """Return the tolerations without which nodes take no pods, as they stand in a pod template."""
+    """Return the tolerations that nodes require, as written in a pod template."""
     keys = {why.partition(" ")[2] for _, why in closed if why.startswith(_TAINTED)}
     taints = dict.fromkeys(
         taint for node, _ in closed for taint in node.taints if taint.key in keys

@@ -86,7 +86,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def counted(things: int | Sized, noun: str, plural: str = "") -> str:
-    """`1 node`, `2 nodes`: of so many things, or of these."""
+    """Return `1 node` or `2 nodes` for a number, or for the number of these things."""
     count = things if isinstance(things, int) else len(things)
     return f"{count:,} {noun if count == 1 else plural or _plural(noun)}"
 

@@ -53,7 +53,7 @@ def _without_preferred(gang: Gang, name: str) -> str:
 
 
 def _first_that_helps(obstacle: Obstacle, options: Sequence[tuple[str, Demand]]) -> str:
-    """Return the words of the first demand that has a place now, else once pods of others end."""
+    """Return the text of the first demand that fits now, or else once other pods end."""
     for words, demand in options:
         if obstacle.gang.placements_of(demand).now.fits:
             return words

@@ -12,7 +12,7 @@ from app.facts.unit_owners import EXCLUSIVE_JOBS
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _LEADER = "leader pod not yet scheduled"
-"""What JobSet's webhook says of followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
+"""JobSet's message about followers: `pkg/webhooks/pod_admission_webhook.go` of JobSet."""
 
 _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
@@ -66,7 +66,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "you",
     ),
 )
-"""What helps against messages of controllers. The first row with a text in the message applies."""
+"""The remedies for messages of controllers. The first row with a text in the message applies."""
 
 
 def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:

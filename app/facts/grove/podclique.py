@@ -22,7 +22,7 @@ class PodClique(Namespaced):
     kind = "PodClique"
     uid: str = ""
     place: Place = NOWHERE
-    """What its labels say about its PodCliqueSet and PodGang."""
+    """Its PodCliqueSet and PodGang, by its labels."""
     replicas: int = 1
     scheduled: int = 0
     """The number of its scheduled pods, from its status."""

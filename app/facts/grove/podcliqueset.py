@@ -89,7 +89,7 @@ class Clique(Value, Constrained):
     replicas: int
     constraint: StoredConstraint = UNCONSTRAINED
     requests: Requests = ()
-    """What each of its pods asks for."""
+    """The shape of each of its pods."""
     minimum: int = 1
     """Its minAvailable."""
     mnnvl: MnnvlAnnotations = NO_ANNOTATIONS

@@ -66,7 +66,7 @@ class PodGang(Namespaced):
     kind = "PodGang"
     uid: str = ""
     place: Place = NOWHERE
-    """What its labels say about its PodCliqueSet."""
+    """Its PodCliqueSet, by its labels."""
     topology: str = ""
     """The name of the topology in its annotations, or ""."""
     told: SchedulerConstraint = UNBOUND
@@ -160,7 +160,7 @@ class GangIdentity(Value):
     uid: str
     """Its uid, "" while it is being created."""
     place: Place
-    """What its labels say about its PodCliqueSet."""
+    """Its PodCliqueSet, by its labels."""
     deleting: bool = False
     """Whether its deletion was asked for."""
     set_uid: str = ""

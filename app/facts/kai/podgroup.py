@@ -52,9 +52,9 @@ class Said(Value):
     queue: str = ""
     """The queue that it is about, or ""."""
     quota: Amounts = field(default_factory=dict)
-    """What that queue may use."""
+    """The quota of that queue."""
     allocated: Amounts = field(default_factory=dict)
-    """What that queue uses."""
+    """The usage of that queue."""
     time: float | None = None
     """When KAI gave the reason."""
 

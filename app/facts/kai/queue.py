@@ -22,19 +22,19 @@ MEGABYTE = 1_000_000 * 1000
 
 
 class Share(Value):
-    """What a queue may use of one resource and what it uses, in thousandths.
+    """The bounds and the usage of one resource in a queue, in thousandths.
 
     A bound of None is unlimited.
     """
 
     quota: int | None = None
-    """What it gets before capacity is shared."""
+    """The amount that it gets before capacity is shared."""
     limit: int | None = None
     """The most that it gets."""
     allocated: int = 0
-    """What its pods use, by its status."""
+    """The usage of its pods, from its status."""
     allocated_fixed: int = 0
-    """What its pods use that can't be preempted, by its status."""
+    """The usage of its pods that can't be preempted, from its status."""
     weight: float = 1.0
     """The weight by which capacity beyond all quotas is divided."""
     unset: tuple[str, ...] = ()

@@ -59,7 +59,7 @@ class ResourceClaim(Namespaced):
     consumers: tuple[Consumer, ...] = ()
     """The pods that reserve it."""
     place: Place = NOWHERE
-    """What its labels say about its PodCliqueSet."""
+    """Its PodCliqueSet, by its labels."""
     deleting: float | None = None
     """When its deletion was requested."""
     queue: str = ""

@@ -1,6 +1,6 @@
 """Pods with what they ask of a node.
 
-What decides on placement is kept; env, args and other annotations are not.
+Only fields that decide on placement are kept, not env, args or other annotations.
 """
 
 from collections.abc import Sequence

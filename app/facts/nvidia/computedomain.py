@@ -43,7 +43,7 @@ class ComputeDomain(Namespaced):
     nodes: tuple[DomainNode, ...] = ()
     """The nodes that its daemons run on."""
     place: Place = NOWHERE
-    """What its labels say about its PodCliqueSet."""
+    """Its PodCliqueSet, by its labels."""
     held_by: tuple[str, ...] = ()
     """Its finalizers while it is being deleted."""
 

@@ -27,7 +27,7 @@ def lacks_claim(clique: Unclaimed, pcs: PodCliqueSet | None, *, reads_groups: bo
     """Return whether `clique` would get our claim if it were written now.
 
     `pcs` is its PodCliqueSet, or None if that is not known. If `reads_groups` is true, Grove reads
-    its own MNNVL annotation, and a PodClique of such a group gets no claim of ours.
+    its own MNNVL annotation, and a PodClique of such a group does not get our claim.
     """
     if pcs is None or not clique.is_of(pcs) or (reads_groups and clique.foreign_group):
         return False

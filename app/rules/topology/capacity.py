@@ -179,7 +179,7 @@ def apart_warnings(
     levels: Sequence[Level],
     nodes_with: NodesWith,
 ) -> list[str]:
-    """Return a warning if replicas of scaling groups may be placed in a domain of their own.
+    """Return a warning if replicas of scaling groups may be placed in separate domains.
 
     `required` has the domain that each owner requires, one of `levels`. If all nodes are in one
     such domain, there is no warning.

@@ -62,11 +62,11 @@ ABSENT = {
     "drain rack-b1": "there is no node 'rack-b1'; did you mean rack=rack-b1?",
     "drain node gpu-08": "there is no node 'node': write only the names of nodes",
     "drain rack=r7": "'rack=r7': no node has example.com/rack=r7",
-    "drain row=r7": "'row' is no level and no label of a node; the levels are zone, rack and host",
+    "drain row=r7": "'row' is neither a level nor a label of a node; the levels are zone, rack and host",
     "add 1 like gpu-99": "there is no node 'gpu-99'",
     "label gpu-99 rack=r2": "there is no node 'gpu-99'",
     "label gpu-01 row=r2": (
-        "'row' is no level and no label of a node; the levels are zone, rack and host"
+        "'row' is neither a level nor a label of a node; the levels are zone, rack and host"
     ),
 }
 

@@ -185,7 +185,9 @@ def _key_of(topology: Topology, level: str) -> str:
     if any(level in node.labels for node in topology.index.nodes):
         return level
     names = listed(topology.names, 16) or "none"
-    raise UnusableEdit(f"{level!r} is no level and no label of a node; the levels are {names}")
+    raise UnusableEdit(
+        f"{level!r} is neither a level nor a label of a node; the levels are {names}"
+    )
 
 
 def _is_bound_to_node(pod: Pod) -> bool:
@@ -317,7 +319,7 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
 
 
 def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the facts, with new ones in place of old ones with the same identity."""
+    """Return the facts, in which new ones replace old ones with the same identity."""
     names = {_identity(fact) for fact in new} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
     latest = {_identity(fact) or id(fact): fact for fact in new}

@@ -192,7 +192,7 @@ def _compared(
     Return the gangs of `seeking` that were pending and would have fit together, and the `problems`
     of workloads that are new. No edit places a pending gang, so these are all gangs that were
     pending. With `only_adds`, edits only add nodes: then no gang that was pending is worse, even if
-    it goes on to wait for something else.
+    it then waits for something else.
     """
     after = index.facts
     index.follow(before)
