@@ -16,6 +16,7 @@ from app.objects.edits import operations
 from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
+from app.rules.dialects.epochs import EPOCHS
 from tests.builders import managed, pod_clique_set
 from tests.rules.dialects.around import Around
 
@@ -172,3 +173,11 @@ def test_constraints_in_the_words_of_todays_grove(constraint: Any, read: StoredC
 )
 def test_levels_of_a_binding(obj: Any, levels: tuple[str, ...]) -> None:
     assert tuple(level.domain for level in BINDINGS.read_levels(obj)) == levels
+
+
+def test_the_topologies_that_workloads_can_use() -> None:
+    bound = {"b": ON.levels}
+    assert DESIGN.in_use(Around(ON, bound=bound)) == {"grove-topology": ON.levels}
+    assert DESIGN.in_use(Around(OFF, bound=bound)) == {}
+    for dialect in (BINDINGS, EPOCHS):
+        assert dialect.in_use(Around(OFF, bound=bound)) == bound
