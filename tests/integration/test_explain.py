@@ -461,7 +461,7 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
         "Ask an admin of namespace research for permission to read them: kubectl -n research create rolebinding USER-view --clusterrole=grove-admission-view --user=USER\n",
     )
     assert everywhere[0] == 2
-    assert everywhere[1].startswith("what waits in all namespaces is not known")
+    assert everywhere[1].startswith("PodCliqueSets in all namespaces could not be read")
 
 
 def in_a_process(*arguments: str) -> tuple[int, str, str]:
