@@ -96,8 +96,21 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
             "Find out why Job train creates no more pods: kubectl describe job train -n inference",
             "you",
         ),
+        (
+            failed("train lost its place: x", source="grove-admission"),
+            LACKS,
+            "Find out why Job train creates no more pods: kubectl describe job train -n inference",
+            "you",
+        ),
     ],
-    ids=["the quota", "a webhook", "another cause", "no warning", "about another Job"],
+    ids=[
+        "the quota",
+        "a webhook",
+        "another cause",
+        "no warning",
+        "about another Job",
+        "our report",
+    ],
 )
 def test_what_makes_the_pods_says_why_it_makes_no_more(
     event: Event, text: str, remedy: str, who: str

@@ -8,14 +8,12 @@ which users can't read; from 0.17 on, a PodGroup may have its own.
 from itertools import chain
 
 from app.explain.gangs.gang import Gang
-from app.explain.reasons.messages import is_of_kai
+from app.explain.reasons.messages import US, is_of_kai
 from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, counted, with_age
 from app.facts.kai.podgroup import STALE_SINCE
 
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
-US = "grove-admission"
-"""The source of our events."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
 """KAI's default grace period in seconds, and how to say that it may differ."""
 _LATE = 30.0

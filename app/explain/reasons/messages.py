@@ -18,6 +18,9 @@ from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.pod import RUNS, Pod, Stalled
 from app.facts.labels import KAI_SCHEDULER
 
+US = "grove-admission"
+"""The source of our events. They report reasons again, so they are never quoted as a reason."""
+
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 """The components that write events for KAI."""
 _AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
@@ -281,7 +284,8 @@ def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]
     """Yield the newest warning about each object that creates pods, newest first."""
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
-        warning = next((event for event in index.events.get(uid, ()) if event.warns), None)
+        of_object = index.events.get(uid, ())
+        warning = next((event for event in of_object if event.warns and event.source != US), None)
         if warning:
             events.append(warning)
     for event in sorted(events, key=lambda event: -(event.time or 0.0)):
@@ -305,7 +309,7 @@ def words_about(index: Index, ref: Ref) -> Words | None:
     def look() -> dict[Ref, Event]:
         newest: dict[Ref, Event] = {}
         for event in index.facts.events:
-            if event.warns or event.reason in _REFUSALS:
+            if (event.warns and event.source != US) or event.reason in _REFUSALS:
                 known = newest.get(event.about)
                 if known is None or (known.time or 0.0) < (event.time or 0.0):
                     newest[event.about] = event
