@@ -11,24 +11,30 @@ from msgspec.structs import replace
 
 from app.explain.reasons.reason import Reason
 from app.explain.reasons.table import RULES
+from app.facts.grove.unit_member import CLAIM
 from app.facts.kai.queue import Queue
+from app.facts.kubernetes.claim import Consumer, ResourceClaim
 from app.facts.kubernetes.node import Node
+from app.facts.kubernetes.pod import PodClaim
+from app.facts.kubernetes.selectors import Requirement
 from app.rules.topology.levels import NVLINK_DOMAIN
 from tests.explain.commands import kubectl_commands, parsed, placeholders
 from tests.explain.decisions.recording import recordings
 from tests.explain.fleet import (
     HOST,
+    NAMESPACE,
     RACK,
     ZONE,
     answer,
     facts,
     fill,
     nodes,
+    occupant,
     placed,
     pod_group,
     pods,
 )
-from tests.explain.table.row import Changes, domain, labelled, without
+from tests.explain.table.row import CHANNEL, Changes, claiming, domain, labelled, without
 from tests.explain.test_reasons import ROWS, start
 
 
@@ -71,7 +77,6 @@ WORDS = {
     "SizesDiffer": "the constraint is in a template, in a list of cliques",
     "LevelWithoutTopology": "the constraint is in a template, in a list of SubGroups",
     "NoNodeMatches": "the selector is in a pod template",
-    "ClaimElsewhere": "the kind of claim is in a pod template",
     "ClaimFull": "the kind of claim is in a pod template",
     "ChannelTaken": "pods of others have to end",
     "WithinQuota": "the quotas of several queues are shared out anew",
@@ -153,6 +158,26 @@ MORE: list[tuple[str, str, Changes]] = [
             "pod_groups": (pod_group(queue="open", pool="h100"),),
             "nodes": IN_POOL,
             "queues": QUEUES,
+        },
+    ),
+    (
+        "ClaimElsewhere",
+        "a claim of ours is bound to a node that is gone",
+        {
+            "pods": (
+                *claiming(PodClaim(CLAIM, "shared")),
+                occupant("gpu-99", namespace=NAMESPACE, name="user", uid="uid-user"),
+            ),
+            "claims": (
+                ResourceClaim(
+                    NAMESPACE,
+                    "shared",
+                    (CHANNEL,),
+                    True,
+                    nodes=((Requirement("metadata.name", "In", ("gpu-99",)),),),
+                    consumers=(Consumer("user", "uid-user"),),
+                ),
+            ),
         },
     ),
     (

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from app.commands.explain import reference
-from app.explain.answers.answer import explain
+from app.explain.answers.answer import Answer, explain
 from app.explain.reasons.reason import Reason
 from app.explain.state.index import Index
 from app.explain.state.read import read_list
@@ -32,7 +32,7 @@ from tests.explain.commands import (
     parsed,
 )
 from tests.explain.fleet import NOW, SET_REF, answer, facts
-from tests.explain.test_contradictions import Clusters
+from tests.explain.test_contradictions import Clusters, contradictions
 from tests.explain.test_reasons import ROWS, start
 from tests.explain.test_remedy_commands import CHANGED_ONLY, COMMANDED, MORE
 from tests.integration.kubectl import ByProgram, ByRequests, Kubectl
@@ -84,13 +84,16 @@ class Stand:
         await self._stage.show(snapshot)
 
     async def reasons(self, ref: Ref = SET_REF) -> list[Reason]:
+        return list((await self.answer(ref)).reasons)
+
+    async def answer(self, ref: Ref) -> Answer:
         """What explain says now. What the server has made is an hour old."""
         read = await read_list(
             self._admin, ref.namespace, room=True, now=NOW + self._later, asked=ref
         )
         told = explain(Index(read), ref)
         assert told is not None, ref
-        return list(told.reasons)
+        return told
 
     async def stored(self, refs: Sequence[ObjectRef]) -> list[Object | None]:
         return [await self._stored(ref) for ref in refs]
@@ -216,7 +219,9 @@ async def followed(
     texts = [each for text in kubectl_commands(reason) for each in filled(text, reason, snapshot)]
     wrong = [words for text in texts for words in await carry_out(stand, kubectl, text)]
     if writes_of(reason):
-        left = [each for each in await stand.reasons(ref) if each.id == reason.id]
+        after = await stand.answer(ref)
+        wrong += contradictions(after)
+        left = [each for each in after.reasons if each.id == reason.id]
         if reason in left:
             wrong.append(f"the answer is the same: {reason.remedy}")
         elif reason.id not in CHANGED_ONLY:

@@ -82,7 +82,17 @@ def claim_elsewhere(gang: Gang) -> Reasons:
         )
         evidence = Evidence(claim.ref, "status.allocation.nodeSelector", where)
         remedy, who = _unbinding(gang, claim, is_gone=not allowed)
-        yield about(evidence, "ClaimElsewhere", text, remedy, who)
+        commands = () if allowed else tuple(_deleting(gang, claim))
+        yield about(evidence, "ClaimElsewhere", text, remedy, who, commands=commands)
+
+
+def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
+    """Yield the commands that delete a claim that grove-admission creates again, and its users."""
+    if _is_ours(gang, claim):
+        users = _lasting_users(gang, claim)
+        if users:
+            yield f"kubectl delete pod -n {claim.namespace} {shlex.join(users)}"
+        yield f"kubectl delete resourceclaim -n {claim.namespace} {shlex.quote(claim.name)}"
 
 
 def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str, Who]:
@@ -95,8 +105,9 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
         return f"Use {each}", "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
-    pods = f"{listed(users)} and then the claim" if users else "the claim"
-    return f"Delete {pods}: created again, it is bound to other nodes. Or use {each}", "you"
+    pods = f"{listed(users)}, then the claim" if users else "the claim"
+    again = ": created again, it" if is_ours else " and create it again: then it"
+    return f"Delete {pods}{again} is bound to other nodes. Or use {each}", "you"
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:
