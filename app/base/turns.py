@@ -57,13 +57,14 @@ class TurnQueue(Generic[Item]):
             self.is_planned = False
             return
 
+        items, pick, handle = self._items, self._pick, self._handle
         begin = time.perf_counter()
         spent = 0.0
         try:
-            while self._items and spent <= self._seconds:
-                item = self._pick(self._items) if self._pick else next(iter(self._items))
-                del self._items[item]
-                self._handle(item)
+            while items and spent <= self._seconds:
+                item = pick(items) if pick else next(iter(items))
+                del items[item]
+                handle(item)
                 spent = time.perf_counter() - begin
         finally:
             self._plan_next(spent)
