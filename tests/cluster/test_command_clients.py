@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cluster.command_clients import how_to_renew
+from app.cluster.command_clients import how_to_renew, is_of_pod
 from app.kube.api import ClusterError, Unavailable
 
 EXPIRED = ClusterError("who?", code=401)
@@ -57,3 +57,25 @@ def test_the_command_that_renews_credentials_is_told_if_they_are_the_problem(
     if in_pod:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert (how_to_renew(problem, path if named else None, None) == "tsh login") is told
+
+
+@pytest.mark.parametrize(
+    ("in_pod", "file", "context", "is_used"),
+    [
+        (True, None, None, True),
+        (True, Path("config"), None, False),
+        (True, None, "a", False),
+        (False, None, None, False),
+    ],
+)
+def test_the_account_of_a_pod_is_used_if_no_option_names_another(
+    in_pod: bool,
+    file: Path | None,
+    context: str | None,
+    is_used: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if in_pod:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert is_of_pod(file, context) is is_used

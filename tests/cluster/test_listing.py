@@ -11,7 +11,7 @@ from app.cluster.connect import limits
 from app.cluster.filled import cluster_around, read_into
 from app.config.schema import Configuration
 from app.facts.grove.topology import Level
-from app.facts.kinds import ALL, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
+from app.facts.kinds import ALL, CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.facts.rows import SETS, TOPOLOGIES
 from app.kube.api import ClusterError, Object, Rejected, Unavailable
 from tests import builders
@@ -44,6 +44,15 @@ async def test_configured_levels_stand_in_for_a_missing_topology_of_their_dialec
     assert await read(levels=()) == ([], False)
     assert await read(topology()) == ([["host"]], False)
     assert await read(later=True) == ([], False)
+
+
+async def test_nothing_stands_in_for_a_topology_that_may_be_there() -> None:
+    client = MemoryClient([topology()])
+    client.fail_next("list", CLUSTER_TOPOLOGY, Rejected("forbidden", code=403))
+    cluster = Cluster(client, configured(NAME, True, RACK))
+    listing = await read_into(cluster, client, RACK, None)
+    assert (listing.stands_in, list(listing.unread)) == (False, [CLUSTER_TOPOLOGY])
+    assert not cluster.stores[TOPOLOGIES].synced
 
 
 async def test_what_can_not_be_read_is_named_with_the_reason() -> None:
