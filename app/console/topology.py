@@ -149,9 +149,7 @@ def _headline(examined: Survey, topology: Topology, at: Path) -> str:
     domains = listed(
         counted(report.domains, report.level.domain) for report in examined.levels[:-1]
     )
-    looked = {0: "everything adds up", 1: "one thing to look at"}
-    findings = looked.get(len(examined.reasons), f"{len(examined.reasons)} things to look at")
-
+    findings = counted(examined.reasons, "finding") if examined.reasons else "no findings"
     return f"{nodes} in {domains}; {findings}" if domains else f"{nodes}; {findings}"
 
 

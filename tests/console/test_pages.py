@@ -359,7 +359,7 @@ async def test_a_lost_connection_keeps_the_last_picture() -> None:
 
 async def test_the_topology_has_levels_coverage_and_a_map_of_nodes() -> None:
     parsed = await shown("topology")
-    assert parsed.heading == "64 nodes in 4 zones, 8 blocks and 16 racks; one thing to look at"
+    assert parsed.heading == "64 nodes in 4 zones, 8 blocks and 16 racks; 1 finding"
     assert [row.split(" ●")[0].split(" ▲")[0] for row in parsed.texts("tr")[1:5]] == [
         "zone topology.kubernetes.io/zone 64 of 64 4",
         "block topology.kubernetes.io/block 64 of 64 8",
