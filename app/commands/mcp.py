@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import secrets
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -120,12 +121,12 @@ class Questions(Struct):
     options: list[str]
 
     async def waiting(self, namespace: AnyNamespace = "") -> str:
-        """List workloads, pending ones first, each with its first reason and remedy.
+        """List pending workloads, each with its first reason and remedy.
 
-        `totals` counts them by state and by reason.
+        `totals` counts all workloads by state, and pending ones by reason.
         """
         where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-        return await self._answer(["explain", where, *self.options])
+        return await self._answer(["explain", where, *self.options], read=without_placed)
 
     async def why(self, workload: Workload, namespace: Namespace) -> str:
         """Explain why one workload is pending, with every reason and its remedy."""
@@ -191,12 +192,22 @@ class Questions(Struct):
         try:
             answered = await self.ask([*words, "-o", "json"], given)
         except TimeoutError:
-            raise ValueError(f"no answer within {SECONDS:g} s") from None
+            raise ValueError(
+                f"no answer within {SECONDS:g} s. A person can run the command, which has no limit:"
+                f" grove-admission {shlex.join(words)}"
+            ) from None
         problems = {"problems": answered.err.splitlines()} if answered.err else {}
         if not answered.out.strip():
             raise ValueError(marked(bounded(problems)))
         answer = read(answered.out)
         return marked(bounded(answer | problems))
+
+
+def without_placed(printed: str) -> Object:
+    """Return the list of workloads without those that are placed, which only its totals count."""
+    answer: Object = from_json(printed)
+    workloads = [row for row in answer["workloads"] if row["state"] != "well"]
+    return {**answer, "workloads": workloads}
 
 
 def audited(printed: str) -> Object:

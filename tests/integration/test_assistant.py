@@ -99,8 +99,18 @@ QUESTIONS = (
         "which pods are pending, and why, in one line?",
         "waiting",
         {},
-        lambda found: (found["totals"]["states"]["waits"], found["totals"]["reasons"]),
-        (1, {"LevelLabelMissing": 1}),
+        lambda found: (
+            found["totals"],
+            [row["object"]["name"] for row in found["workloads"]],
+        ),
+        (
+            {
+                "workloads": 3,
+                "states": {"well": 2, "waits": 1},
+                "reasons": {"LevelLabelMissing": 1},
+            },
+            ["llm-serve"],
+        ),
     ),
     Question(
         "what can be done about the first pending workload, and by whom?",
