@@ -214,7 +214,7 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "Delete batch-gpu-99-0, then the claim and create it again: then it is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete batch-gpu-99-0 and then the claim: created again, it is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "VolumeUnbound",

@@ -105,9 +105,8 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
         return f"Use {each}", "platform" if is_ours else "you"
 
     users = _lasting_users(gang, claim)
-    pods = f"{listed(users)}, then the claim" if users else "the claim"
-    again = ": created again, it" if is_ours else " and create it again: then it"
-    return f"Delete {pods}{again} is bound to other nodes. Or use {each}", "you"
+    pods = f"{listed(users)} and then the claim" if users else "the claim"
+    return f"Delete {pods}: created again, it is bound to other nodes. Or use {each}", "you"
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:

@@ -341,7 +341,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"have nodes take more of them", _more_pods),
     (r"^Request at most|^Use smaller|use smaller or fewer pods|^Use pods of one size", _smaller),
     (r"label the claim with queue (?P<queue>\S+), if", _label_claim),
-    (r"delete (?:.+, then )?the claim(?:: created| and create it) again", _new_claim),
+    (r"delete (?:.+ and then )?the claim: created again", _new_claim),
     (r"ask for a higher limit on queue", _raise_limit),
     (r"^request at most", _smaller),
     (r"^wait until \S+/\S+ (?:, \S+/\S+ )*.*end$", _queue_empties),
