@@ -177,6 +177,29 @@ def test_kai_does_not_count_on_pods_that_should_have_ended_long_ago() -> None:
     assert "Wait" not in reason.remedy
 
 
+@pytest.mark.parametrize(
+    ("since", "finalizers", "ends"),
+    [
+        pytest.param(30_000, (), True, id="deleted long ago"),
+        pytest.param(30_000, ("example.com/keep",), False, id="kept by a finalizer"),
+        pytest.param(None, (), False, id="not deleted"),
+    ],
+)
+def test_a_kubelet_that_is_back_ends_pods_that_were_deleted(
+    since: int | None, finalizers: tuple[str, ...], ends: bool
+) -> None:
+    lost = {f"gpu-{n:02}" for n in range(12, 16)}
+    fleet = tuple(replace(n, ready=n.name not in lost) for n in nodes())
+    deleted = None if since is None else NOW - since
+    busy = tuple(
+        replace(p, deleting=deleted, finalizers=finalizers) if p.node in lost else p
+        for p in fill(*RACKS)
+    )
+    (reason, *_) = answer(facts(nodes=fleet, pods=(*pods(), *busy))).reasons
+    assert (reason.id == "NodesUnfit") is ends
+    assert ("hold room until the kubelet of gpu-12, gpu-13" in reason.remedy) is ends
+
+
 def test_one_more_pod_than_the_minimum_must_join_the_others() -> None:
     running = placed("gpu-00", "gpu-01", "gpu-02", "gpu-03")
     changes: dict[str, Any] = {

@@ -34,7 +34,8 @@ class Assumption(Value):
     emptied: frozenset[int] = frozenset()
     """The positions of nodes on which other pods use nothing."""
     opened: bool = False
-    """Are all nodes ready, without cordons and taints?"""
+    """Are all nodes ready, without cordons and taints? A kubelet that is back also ends the pods
+    that were to be gone long ago."""
     without: str = ""
     """A resource whose requests do not count."""
     devices: bool = False
@@ -242,6 +243,9 @@ class Placements:
         return Placements(topology, self.demand, self.pool, self._own)
 
     def _ground(self, assumption: Assumption) -> Ground:
+        stuck = self._index.stuck_on_dead if assumption.opened else frozenset()
+        if stuck:
+            assumption = replace(assumption, gone=assumption.gone | stuck)
         return Ground(
             self._domains(self.pool if assumption.pool is None else assumption.pool),
             self.names,

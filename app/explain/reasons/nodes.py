@@ -224,8 +224,25 @@ def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node
     remedy = listed(dict.fromkeys(steps))
     remedy = f"{remedy[:1].upper()}{remedy[1:]}"
     if obstacle.placements.under(OPENED).fits:
-        return remedy
+        return f"{remedy}{_deleted_there(obstacle, closed)}"
     return f"{remedy}. Then room still has to become free there"
+
+
+def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:
+    """Return which deleted pods hold room on nodes until these are ready."""
+    index = obstacle.gang.index
+    stuck = sorted(
+        (pod.node, f"{pod.namespace}/{pod.name}")
+        for node, _ in closed
+        for pod in index.pods_on.get(node.name, ())
+        if pod.key in index.stuck_on_dead
+    )
+    if not stuck:
+        return ""
+    names = listed((name for _, name in stuck), 3)
+    where = listed(dict.fromkeys(node for node, _ in stuck), 3)
+    hold = "was deleted and still holds" if len(stuck) == 1 else "were deleted and still hold"
+    return f": {names} {hold} room until the kubelet of {where} runs, or the node is deleted"
 
 
 def _tolerations(closed: Sequence[tuple[Node, str]]) -> str:

@@ -124,6 +124,19 @@ class Index(Belongings):
         return {node.name for node in self.nodes if not node.ready}
 
     @cached_property
+    def stuck_on_dead(self) -> frozenset[tuple[str, str]]:
+        """The keys of the deleted pods that would be gone if the kubelets of their nodes ran.
+
+        Those that a finalizer keeps would not, and those that KAI expects to end count as room.
+        """
+        return frozenset(
+            pod.key
+            for name in self.dead_nodes
+            for pod in self.pods_on.get(name, ())
+            if pod.deleting is not None and not pod.finalizers and not self.is_releasing(pod)
+        )
+
+    @cached_property
     def gpu_names(self) -> tuple[str, ...]:
         """The resource names of GPUs on nodes, from device plugins and DRA drivers."""
         # Nodes of one kind share one map, so there are few maps to look at.
