@@ -31,15 +31,15 @@ from app.facts.kubernetes.kueue import OF_KUEUE, READY, KueueCheck, KueueConditi
 from app.facts.kubernetes.pod import Pod
 
 _LATE = 60.0
-"""Seconds after which Kueue has opened the gates of what it has admitted."""
+"""Seconds within which Kueue opens the gates of a Workload that it has admitted."""
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"
 """Kueue's message about a Workload that it has not evaluated yet."""
 _PREVIOUSLY = "Previously: "
-"""How Kueue's message about an eviction begins that is over."""
+"""The start of Kueue's message about a past eviction."""
 _DEACTIVATED = "Deactivated"
-"""The start of Kueue's reasons for evicting what is not active: DeactivatedDueToCAUSE, or alone."""
+"""The start of Kueue's reasons for evicting inactive Workloads: DeactivatedDueToCAUSE, or alone."""
 
 
 def in_kueue(gang: Gang) -> bool:
@@ -89,7 +89,7 @@ def kueue_holds(gang: Gang) -> Reasons:
 
 
 def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
-    """Kueue has admitted a workload a while ago, and it has no pods all the same."""
+    """Kueue admitted a workload a while ago, but it still has no pods."""
     admitted = workload.condition("Admitted")
     if admitted is None or not admitted.holds or workload.holds("Finished"):
         return
@@ -274,7 +274,7 @@ def _names(other: KueueWorkload, evicted: KueueCondition) -> bool:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the time before which Kueue does not try a Workload again, "" for none to come."""
+    """Return the earliest time of Kueue's next attempt to admit a Workload, "" if not known."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 
@@ -282,7 +282,7 @@ def _next_try(workload: KueueWorkload, now: float) -> str:
 def _without_quota(index: Index, workload: KueueWorkload) -> tuple[str, Help]:
     """Return the text for a Workload without quota.
 
-    If its ClusterQueue is not active, they are those of the ClusterQueue too.
+    If its ClusterQueue is not active, the text includes the reason for that.
     """
     now = index.facts.now
     reserved = workload.condition("QuotaReserved")

@@ -449,7 +449,7 @@ def _evicted_for(obstacle: Obstacle) -> list[Pod]:
 
 
 def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
-    """Return what makes other pods leave: in one domain, if that is enough, or anywhere."""
+    """Return the remedies that free room: in one domain, if that is enough, or anywhere."""
     freed = _domain_that_helps(obstacle)
     room = freed if freed and freed.domain.path else None
     missing = max(1, obstacle.short.count - (room.pods if room else 0))

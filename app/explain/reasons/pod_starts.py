@@ -235,7 +235,7 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
         "you",
     ),
 )
-"""Remedies by the begin of the reason for which a pod has failed."""
+"""Remedies by the start of the reason for which a pod has failed."""
 
 
 def _what_admits(pod: Pod) -> tuple[str, Who]:

@@ -85,7 +85,7 @@ class Excess(Value):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it fits in decimal numbers, and not as KAI adds them."""
+        """Would it fit in decimal numbers, though not with KAI's rounding errors?"""
         return self.used + self.asked <= self.bound
 
 
@@ -176,7 +176,7 @@ def losing_against(gang: Gang) -> list[Pod]:
 
 
 def _reclaimed(index: Index, queue: str) -> Assumption:
-    """Return the assumption that what KAI may evict in all other queues is gone."""
+    """Return the assumption that all pods that KAI may evict in other queues are gone."""
 
     def look() -> Assumption:
         groups = (group for group in index.facts.pod_groups if group.queue != queue)
@@ -390,7 +390,7 @@ def _at_limit(over: Excess, reason: str, remedy: str, who: Who) -> Reason:
 
 
 def evicting(pods: Iterable[Pod]) -> str:
-    """Return that KAI may evict pods, as advice; "" without pods."""
+    """Return advice that KAI may evict pods, "" without pods."""
     groups = Counter(pod.group for pod in pods)
     if not groups:
         return ""
@@ -511,7 +511,7 @@ def _gpus(count: float) -> str:
 
 
 def fair_share(gang: Gang) -> Reasons:
-    """KAI may reclaim for the gang what other queues use above their fair shares.
+    """KAI may reclaim for the gang resources that other queues use above their fair shares.
 
     All that it may evict there must make room for the gang. If KAI says that a limit is reached, it
     has tried.

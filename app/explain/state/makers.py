@@ -30,7 +30,7 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
     ("RayJob", "Job"): lambda added: not added,
     ("RayService", "RayCluster"): lambda added: added.startswith("-"),
 }
-"""Whether a kind of workload gives what it makes for its pods a name with this added to its own."""
+"""By (workload kind, created kind): a test of the text after the workload's name in the object's."""
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
@@ -62,7 +62,7 @@ def refusals(index: Index) -> Sequence[Event]:
 
 
 def _is_refusal(reason: str) -> bool:
-    """Tell by the reason of an event whether a controller can't create something."""
+    """Return whether the reason of an event means that a controller can't create an object."""
     return "Fail" in reason and "Creat" in reason
 
 
@@ -75,7 +75,7 @@ def warnings_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
-    """Yield the facts because of which a workload without pods is in the list."""
+    """Yield the facts for which a workload without pods is listed."""
     yield from (each for each in refusals(index) if is_made_by(each.about, workload))
     yield from (each for each in index.facts.kueue_workloads if each.controller == workload)
 
@@ -95,7 +95,7 @@ def without_pods(index: Index) -> Iterator[Ref]:
 
 
 def named_in_words(index: Index) -> Iterator[Ref]:
-    """Yield the workloads that warnings are about, and those of Kueue."""
+    """Yield the workloads that warnings name, and those of Kueue."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
     yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)
