@@ -22,7 +22,7 @@ from app.admission.serving import Serving
 log = logging.getLogger(__name__)
 
 MAX_HEAD = 16 * 1024
-"""The most bytes of a head. API servers send a few hundred."""
+"""The maximum size of a head, in bytes. API servers send a few hundred."""
 
 ELSEWHERE = status(
     404,

@@ -17,13 +17,13 @@ from app.objects.time import duration
 from app.objects.tokens import split_token
 
 MAX_BODY = 7 * 1024 * 1024
-"""The most bytes of a body.
+"""The maximum size of a body, in bytes.
 
 The limit of an API server is 3 MiB for an object, and a review of an UPDATE contains two.
 """
 
 MAX_VALUES = 500_000
-"""The most values in one review, which are maps, lists and their members.
+"""The maximum number of values in one review, which are maps, lists and their members.
 
 Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist only of short
 fields. Each may take 100 bytes of memory.
@@ -36,7 +36,7 @@ SALVAGED = 4096
 """The number of first bytes of a too large body that are searched for the uid."""
 
 MOST_WAITING = MAX_VALUES
-"""The most values in all reviews of unknown callers that wait for their verdicts.
+"""The maximum number of values in all reviews of unknown callers that wait for their verdicts.
 
 While a verdict is awaited, its review stays in memory.
 """

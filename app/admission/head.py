@@ -12,20 +12,22 @@ import httptools
 END = b"\r\n\r\n"
 
 MOST_LINES = 100
-"""The most lines of a head. API servers send eight. Each line takes time, and a head of 64 KiB can
-have 16,000 of them."""
+"""The maximum number of lines of a head.
+
+API servers send eight. Each line takes time, and a head of 64 KiB can have 16,000 of them.
+"""
 
 _SHORT = 1024
-"""The most bytes of a head that is cached. Heads of API servers have about 250."""
+"""The maximum size of a head that is cached, in bytes. Heads of API servers have about 250."""
 
 _KEPT = (b"content-type", b"traceparent")
 """The headers whose values are needed after the head is read."""
 
 _MOST_KEPT = 256
-"""The most bytes of such a value, because any client can choose it."""
+"""The maximum size of such a value, in bytes. It is limited because any client can choose it."""
 
 MOST_QUERY = 1024
-"""The most bytes of a query that is read. API servers send `timeout=10s`."""
+"""The maximum size of a query that is read, in bytes. API servers send `timeout=10s`."""
 
 _VERSION = re.compile(rb" HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+;=%-]+)(:[0-9]{0,5})?")

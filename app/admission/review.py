@@ -33,7 +33,10 @@ _UID = re.compile(rb'"uid"\s*:(?:\s*"([^"\\\x00-\x1f]{1,128})")?')
 _SALVAGE = 4096
 _MAX_WARNING = 256
 _MOST_WARNINGS = 100
-"""The most warnings in an answer. An API server drops warnings above 4 KiB in total."""
+"""The maximum number of warnings in an answer.
+
+An API server drops warnings above 4 KiB in total.
+"""
 _METADATA = FieldPath("metadata")
 
 

@@ -13,12 +13,12 @@ class ConnectionLimits(Value):
     """The limits of connections."""
 
     connections: int = 2000
-    """The most connections with a complete handshake.
+    """The maximum number of connections with a complete handshake.
 
     Five API servers keep up to 25 for each of the ten webhooks. An idle one takes 20 KiB.
     """
     held_bytes: int = 64 * 2**20
-    """The most bytes of incomplete and waiting requests and of unread answers, all together."""
+    """The maximum bytes of all incomplete requests, waiting requests and unread answers."""
 
     request_seconds: float = 30.0
     """The longest time from the first byte of a request to the last byte of its body.

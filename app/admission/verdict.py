@@ -76,7 +76,8 @@ class Later(Value):
 
 
 MOST_FINDINGS = 100
-"""The most findings in an answer. Without a limit, a body of 1 MiB can cause an answer of 60 MiB.
+"""The maximum number of findings in an answer. Without a limit, a body of 1 MiB can cause an answer
+of 60 MiB.
 """
 
 

@@ -40,7 +40,10 @@ class ClaimAudit(Struct):
     _pods: dict[Key, list[str]] = {}
 
     async def read_pods(self) -> None:
-        """Read the Pods of all namespaces that have our ComputeDomains. Raise ClusterError."""
+        """Read the Pods of all namespaces that have our ComputeDomains.
+
+        Raise ClusterError if a request fails.
+        """
         namespaces = {domain.namespace for domain in self.stores[DOMAINS].values()}
         self._pods = await pods_without_claim(self.client, namespaces)
 
@@ -70,7 +73,7 @@ class ClaimAudit(Struct):
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
         """Return the findings about claims that Pods use while they are being deleted.
 
-        Raise ClusterError.
+        Raise ClusterError if a request fails.
         """
         keys = sorted(
             (claim.namespace, claim.name)
@@ -84,9 +87,9 @@ class ClaimAudit(Struct):
         ]
 
     async def held_channels(self, namespace: str | None, exempt: Collection[str]) -> list[Finding]:
-        """Return the findings about claims that hold NVLink channels without need.
+        """Return the findings about claims that hold NVLink channels unnecessarily.
 
-        Raise ClusterError.
+        Raise ClusterError if a request fails.
         """
         stored = await every(self.client, Selection(RESOURCE_CLAIM, namespace))
         claims = [claim for claim in map(read_resource_claim, stored) if _has_channel(claim)]

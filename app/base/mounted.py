@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 MOST_BYTES = 1024 * 1024
-"""The most bytes of a file. A bundle of 500 CAs has about this size."""
+"""The maximum size of a file, in bytes. A bundle of 500 CAs has about this size."""
 
 
 def read_mounted(path: Path | str) -> bytes:

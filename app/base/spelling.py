@@ -10,7 +10,7 @@ MOST_ALIKE = 63
 """The longest name that is compared, because longer ones take too long."""
 
 MOST_COMPARED = 100
-"""The most different unknown names that are compared for one object.
+"""The maximum number of different unknown names that are compared for one object.
 
 A comparison takes up to 0.1 ms, and an object of 1.5 MB has 40,000 annotations.
 """

@@ -40,8 +40,8 @@ class Cluster:
     """The facts of one cluster.
 
     Watches keep the stores up to date (`stores/stores`), or `read_into` and `cluster_of` fill them
-    once. `client` reads single objects and creates MNNVL resources. `discovery` is None if there is
-    no API server. `known` tells whether missing objects don't exist.
+    once. `client` reads individual objects and creates MNNVL resources. `discovery` is None if
+    there is no API server. `known` tells whether missing objects don't exist.
     """
 
     def __init__(

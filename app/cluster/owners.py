@@ -45,7 +45,7 @@ _OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
 """Resources by group and kind, among them all that can own an MNNVL resource."""
 
 TRIES = 3
-"""The most writes of a resource that another writer changes at the same time."""
+"""The maximum number of attempts to write a resource that another writer keeps changing."""
 
 
 class MnnvlOwners:
@@ -101,7 +101,7 @@ class MnnvlOwners:
     async def later_dialect(self) -> str:
         """Ask the API server for a later dialect than `design`. Return its name, or "" for none.
 
-        Raise ClusterError.
+        Raise ClusterError if a request fails.
         """
         if self._discovery is None:
             return ""
@@ -297,7 +297,7 @@ class MnnvlOwners:
         return await _all(self.give_back(resource, pcs) for resource in owned)
 
     async def _read_owned(self, gang: SlimPodGang, pcs: PodCliqueSet) -> list[MnnvlResource]:
-        """Read the resources of `pcs` that `gang` owns and that must be given back.
+        """Read the resources of `pcs` that `gang` owns and that must be returned.
 
         A 404 is an error, because a proxy may return it while an API server restarts, and discovery
         may be late after an upgrade of Kubernetes.
@@ -322,7 +322,7 @@ class MnnvlOwners:
         """Return the PodCliqueSet of the stored PodGang `gang`, or None.
 
         Return None if the stored PodGang has another uid, or the set is gone or being deleted.
-        Raise ClusterError.
+        Raise ClusterError if a request fails.
         """
         stored = await self._stored(gang)
         if stored is None:

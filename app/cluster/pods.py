@@ -24,7 +24,7 @@ from app.rules.mnnvl.missing_claims import clique_of_pod, runs_without_claim
 async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[Key, list[str]]:
     """Return the Pods that request GPUs and have no claim, by namespace and PodClique.
 
-    Raise ClusterError.
+    Raise ClusterError if a request fails.
     """
     found: dict[Key, list[str]] = {}
     for namespace in sorted(set(namespaces)):
@@ -86,7 +86,7 @@ class ClaimUsers(Struct):
 
         The result is False only if a list that is at most SHARED_SECONDS old shows no such Pod.
         `candidates` returns all names in a namespace that later questions may be about. Other names
-        are not kept. Raise ClusterError.
+        are not kept. Raise ClusterError if a request fails.
         """
         used = self._used.get(namespace)
         if used is None:

@@ -36,7 +36,7 @@ It has Pods too, because the leader of a LeaderWorkerSet's group, a Pod, control
 
 
 MOST_CLAIMS = 32
-"""The most claims of a Pod that are read to find a rival, because each takes calls."""
+"""The maximum number of a Pod's claims that are read to find a rival. Each takes API calls."""
 
 
 class UnitOwners:
@@ -51,7 +51,7 @@ class UnitOwners:
         """Return the plan of a Pod with the owner that the Pod names, and the Pod's controllers.
 
         The owner must be one of these controllers, or an existing PodGroup of Kubernetes. Otherwise
-        the plan is None. Raise ClusterError.
+        the plan is None. Raise ClusterError if a request fails.
         """
         named = plan.member.named
         controller = plan.member.controller
@@ -78,7 +78,10 @@ class UnitOwners:
         return None, []
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
-        """Return a finding if `pod` has another claim for the channel. Raise ClusterError."""
+        """Return a finding if `pod` has another claim for the channel.
+
+        Raise ClusterError if a request fails.
+        """
         position = await self._find_channel(pod.claims, pod.claim, pod.namespace)
         return None if position is None else _rival(pod.at.path, position)
 
@@ -87,7 +90,7 @@ class UnitOwners:
     ) -> list[FieldError]:
         """Return findings about cliques of `names` that have their own claim for the channel.
 
-        `pcs` is a PodCliqueSet in `namespace`. Raise ClusterError.
+        `pcs` is a PodCliqueSet in `namespace`. Raise ClusterError if a request fails.
         """
         at = FieldPath("spec.template.cliques")
         found = []
@@ -100,7 +103,10 @@ class UnitOwners:
         return found
 
     async def _find_channel(self, claims: Any, own: Any, namespace: str) -> int | None:
-        """Return the position of a claim other than `own` for the channel. Raise ClusterError."""
+        """Return the position of a claim other than `own` for the channel.
+
+        Raise ClusterError if a request fails.
+        """
         for position, entry in enumerate(maps_of(claims)[:MOST_CLAIMS]):
             for field, resource, read in (
                 ("resourceClaimName", RESOURCE_CLAIM, read_resource_claim),
@@ -121,14 +127,17 @@ class UnitOwners:
             return None
         stored = None
         if is_subdomain(name):
-            with contextlib.suppress(ClusterError):  # of the user: the server has no right to it
+            with contextlib.suppress(
+                ClusterError
+            ):  # the user's PodGroup, which the server may not be permitted to read
                 stored = await find(self._client, ObjectRef(POD_GROUP, name, namespace))
         return OwnGroup(name, None) if stored is None else read_own_group(pod, stored)
 
     async def has_unit(self, domain: JsonMap) -> bool:
         """Return whether the owner of a stored ComputeDomain exists and its spec has the unit.
 
-        The result is False if its owner is not of a kind that owns units. Raise ClusterError.
+        The result is False if its owner is not of a kind that owns units.
+        Raise ClusterError if a request fails.
         """
         owner = controller_of(domain)
         resource = owner and await self._find_kind(owner.api_version, owner.kind)

@@ -29,7 +29,7 @@ from app.rules.topology.levels import NVLINK_DOMAIN
 from app.stores.stores import Stores
 
 MOST_GROUPINGS = 100
-"""The most groupings whose counts are kept."""
+"""The maximum number of groupings with cached counts."""
 
 
 class NodeGroups:

@@ -32,14 +32,17 @@ def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[
 
 
 def objects_in(name: str | Path, limits: ReadingLimits = OF_FILE) -> list[Object]:
-    """Return the documents in a file, a directory or standard input (-). Raise UnusableInput."""
+    """Return the documents in a file, a directory or standard input (-).
+
+    Raise UnusableInput if it cannot be used.
+    """
     return [document for _, document in documents_of([str(name)], limits)]
 
 
 def stream_of(names: Sequence[str]) -> Iterator[Object]:
     """Yield the documents in files, directories or standard input (-), of any size, one by one.
 
-    Raise UnusableInput.
+    Raise UnusableInput if it cannot be used.
     """
     is_empty = True
     without: list[str] = []
@@ -98,12 +101,18 @@ def _files(name: str) -> list[str]:
 
 
 def lines_of(name: str) -> Iterator[str]:
-    """Yield the lines of a file, or of standard input if `name` is "-". Raise UnusableInput."""
+    """Yield the lines of a file, or of standard input if `name` is "-".
+
+    Raise UnusableInput if it cannot be used.
+    """
     with _named(name, []), _opened(name) as source:
         yield from source
 
 
 def read_text(name: str) -> str:
-    """Return the text of a file, or of standard input if `name` is "-". Raise UnusableInput."""
+    """Return the text of a file, or of standard input if `name` is "-".
+
+    Raise UnusableInput if it cannot be used.
+    """
     with _opened(name) as source:
         return source.read()

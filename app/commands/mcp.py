@@ -36,7 +36,7 @@ MOST = 60_000
 LONGEST = 2_000
 """Characters of a text in an answer that is too long."""
 SHORT = 8
-"""A list of fewer entries is not cut."""
+"""Lists with fewer entries are not shortened."""
 SECONDS = 60.0
 """The time for one answer."""
 
@@ -234,9 +234,9 @@ def marked(answer: Object) -> str:
 
 
 def bounded(answer: Object) -> Object:
-    """Return an answer whose texts are cut, and then its lists, until it is short enough.
+    """Shorten an answer until it fits: truncate its texts first, then its longest lists.
 
-    `leftOut` then has the number of entries that are missing, by the path of their list.
+    `leftOut` maps the path of each shortened list to the number of removed entries.
     """
     if len(visible_json(answer)) > MOST:
         answer = _with_short_texts(answer)

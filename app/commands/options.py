@@ -133,7 +133,7 @@ def port_number(text: str) -> int:
 def configured(arguments: argparse.Namespace, **flags: Any) -> "Configuration":
     """Return the configuration in --config, or the defaults.
 
-    The environment and `flags` override it. Raise ConfigurationError.
+    The environment and `flags` override it. Raise ConfigurationError if it is invalid.
     """
     from app.config.read import configuration_or_defaults, with_overrides
 

@@ -369,7 +369,10 @@ def _effects_text(
 
 
 def _edit_of(text: str) -> Supposition:
-    """Return an edit of the command line. Raise UnusableInput."""
+    """Return an edit of the command line.
+
+    Raise UnusableInput if it cannot be used.
+    """
     if is_file(text):
         return Applying(text, tuple(objects_in(text)))
     try:

@@ -121,7 +121,7 @@ ModeOrNone = Mode | Literal[""]
 
 
 class WebhookModes(_Section):
-    """The modes of single webhooks. "" means the mode of all webhooks, `enforcement.mode`."""
+    """The modes of individual webhooks. "" means the mode of all webhooks, `enforcement.mode`."""
 
     cluster_topology: ModeOrNone = ""
     pod_clique_set: ModeOrNone = ""
@@ -139,7 +139,7 @@ class Enforcement(_Section):
     mode: Mode = "refuse"
     """`refuse` rejects invalid requests, `warn` allows them with a warning."""
     webhooks: WebhookModes = WebhookModes()
-    """The modes of single webhooks."""
+    """The modes of individual webhooks."""
 
 
 class Mnnvl(_Section):
@@ -185,7 +185,7 @@ class Server(_Section):
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
     """The time for which the server still serves after SIGTERM."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000
-    """The most connections with a complete TLS handshake."""
+    """The maximum number of connections with a complete TLS handshake."""
     client_ca_file: str = ""
     """A PEM file with CAs of clients, or "" for no client certificates.
 
@@ -203,7 +203,7 @@ class Client(_Section):
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
     """The highest rate of requests, on average."""
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
-    """The most requests in a burst above that rate."""
+    """The maximum number of requests in a burst above that rate."""
     timeout_seconds: Seconds = 30
     """The time limit of a request."""
 
@@ -273,7 +273,7 @@ class Waiting(_Section):
     after_seconds: Seconds = 300
     """The time after which a pending gang is reported."""
     max_writes_per_minute: Annotated[int, Field(ge=1, le=1000)] = 30
-    """The most workloads whose report is written in a minute."""
+    """The maximum number of workloads per minute whose report is written."""
 
 
 def _http_url(url: str) -> str:

@@ -7,7 +7,7 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The most queues with their own colour: those that use most GPUs of the cluster."""
+"""The number of queues that have their own colour: the ones that use the most GPUs."""
 OTHERS = "q0"
 FREE = "free"
 CLOSED = "shut"

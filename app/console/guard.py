@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.base.value import Value
 
 MOST_BODY = 2 * 2**20
-"""The most bytes of the body of a request."""
+"""The maximum size of a request body, in bytes."""
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _METHODS = ("GET", "HEAD", "POST")
 

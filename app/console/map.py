@@ -1,4 +1,4 @@
-"""The map of a topology: who uses the GPUs of each domain, or the room for requested pods."""
+"""Draw the topology map: who uses each domain's GPUs, or how many requested pods fit in it."""
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,10 +18,13 @@ from app.facts.grove.topology import Level
 
 MOST_CELLS = 1024
 MOST_NAMED = 300
-"""The most cells that have names and links. If there are more, only their groups do."""
+"""The maximum number of cells that have names and links.
+
+If there are more, only their groups do.
+"""
 
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
-"""CSS classes of cells: (the most letters of a name, class)."""
+"""CSS classes of cells: (maximum length of a name, class)."""
 _LONG = 14
 """The letters of a name from which the beginning and end that all names share are left out."""
 

@@ -28,7 +28,7 @@ from app.kube.api import Client, Object
 from app.webhooks.registry import routes_over
 
 MOST_TEXT = 1_000_000
-"""The most characters of a text."""
+"""The maximum length of a text, in characters."""
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 _FIELD = re.compile(r"([A-Za-z][\w.\[\]/-]*): ")
 _LOOKS = {

@@ -31,7 +31,7 @@ MOST_USERS = 10
 MOST_NODES = 256
 MOST_PODS = 100_000
 MOST_GPUS = 1024
-"""The most pods, and the most GPUs of each, for which the page counts room."""
+"""The maximum numbers of pods, and of GPUs per pod, for which the page counts room."""
 WORST = "worst"
 """The value of the option for the other order of the map."""
 _FEW_SETS = 40

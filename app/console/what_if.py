@@ -72,7 +72,10 @@ class WhatIf:
 
 
 def parsed(lines: Sequence[str]) -> list[Supposition]:
-    """Return the edits of some lines. Raise UnusableEdit."""
+    """Return the edits of some lines.
+
+    Raise UnusableEdit if one is invalid.
+    """
     if len(lines) > MOST_EDITS:
         raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are taken")
     for line in filter(is_file, lines):

@@ -26,12 +26,18 @@ T = TypeVar("T")
 
 PATH = "workloads"
 MOST_ROWS = 200
-"""The most rows of the list, and of the tree. The filter finds workloads beyond them."""
+"""The maximum number of rows in the list and in the tree.
+
+The filter also finds workloads beyond this limit.
+"""
 MOST_EQUAL = 20
-"""The most rows that equal workloads have. Further ones are folded, but not fewer than FOLDED."""
+"""The maximum number of rows for equal workloads.
+
+Further rows are folded if there are at least FOLDED of them.
+"""
 FOLDED = 3
 MOST_CAUSES = 6
-"""The most causes by which the list can be filtered. They are the most frequent ones."""
+"""The number of causes, the most frequent ones, by which the list can be filtered."""
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256

@@ -80,7 +80,7 @@ APIS = (
 async def check_apis(client: Client, read: Read) -> Checks:
     """Return the version of Kubernetes, a check for each API, and one for each broken CRD.
 
-    Raise ClusterError.
+    Raise ClusterError if a request fails.
     """
     crds = await every(client, Selection(CRD))
     broken = check_definitions(crds, {api.resource.group for api in APIS})
@@ -327,7 +327,10 @@ RELEASES = (
 
 
 async def check_releases(client: Client) -> Checks:
-    """Return a line for each neighbour that is installed. Raise ClusterError."""
+    """Return a line for each neighbour that is installed.
+
+    Raise ClusterError if a request fails.
+    """
     crds = await every(client, Selection(CRD))
     return [ok(_text(release)) for release in recognised(crds)]
 

@@ -41,7 +41,10 @@ _SHOWN = 5
 
 
 async def check_claims(client: Client, configuration: Configuration) -> Checks:
-    """Check the configured form of claims, and the stored claims. Raise ClusterError."""
+    """Check the configured form of claims, and the stored claims.
+
+    Raise ClusterError if a request fails.
+    """
     classes = {obj["metadata"]["name"] for obj in await list_all(client, Selection(DEVICE_CLASS))}
     claims = await list_all(client, Selection(RESOURCE_CLAIM, labels=f"{MNNVL_MANAGED}=true"))
     checks = _check_mode(configuration, classes)
@@ -71,7 +74,10 @@ def _check_mode(configuration: Configuration, classes: set[str]) -> Checks:
 
 
 async def check_lost_claims(client: Client) -> Checks:
-    """Check PodCliques that must have a claim, and their Pods. Raise ClusterError."""
+    """Check PodCliques that must have a claim, and their Pods.
+
+    Raise ClusterError if a request fails.
+    """
     sets = {key_of(obj): read_pod_clique_set(obj) async for obj in _all(client, POD_CLIQUE_SET)}
     cliques = [
         clique async for obj in _all(client, POD_CLIQUE) if (clique := read_clique(obj)) is not None
@@ -165,7 +171,10 @@ def _never_allocated(name: str, claims: list[str]) -> Check:
 
 
 async def check_owners(client: Client, configuration: Configuration) -> Checks:
-    """Return the checks of the setting and of the stored resources. Raise ClusterError."""
+    """Return the checks of the setting and of the stored resources.
+
+    Raise ClusterError if a request fails.
+    """
     dialect = dialect_of(client)
     configured = OWNER_RULES.get(configuration.mnnvl.owner)
     rule = configured or dialect.owner

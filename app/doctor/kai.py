@@ -44,7 +44,10 @@ _REMEDY = (
 
 
 async def check_binder(client: Client, read: Read) -> Checks:
-    """Return a check of each account of KAI's binder. Raise ClusterError."""
+    """Return a check of each account of KAI's binder.
+
+    Raise ClusterError if a request fails.
+    """
     binding = await find(client, ObjectRef(CLUSTER_ROLE_BINDING, _ROLE))
     if binding is None:
         return [ok(f"there is no ClusterRoleBinding {_ROLE}: KAI's permissions are not known")]
@@ -86,7 +89,10 @@ _PATCH = shlex.quote(f'{{"spec":{{"args":{{"{_ARGUMENT}":"-1s"}}}}}}')
 
 
 async def check_queues(client: Client) -> Checks:
-    """Return a warning for each set of limits that queues of KAI lack. Raise ClusterError."""
+    """Return a warning for each set of limits that queues of KAI lack.
+
+    Raise ClusterError if a request fails.
+    """
     if not client.served_version(QUEUE):
         return []
     queues = map(read_queue, await every(client, Selection(QUEUE)))
@@ -116,7 +122,7 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
 async def check_line(client: Client) -> Checks:
     """Return a note for each SchedulingShard whose order of gangs explain may tell otherwise.
 
-    Raise ClusterError.
+    Raise ClusterError if a request fails.
     """
     if not client.served_version(SCHEDULING_SHARD):
         return []
@@ -132,7 +138,10 @@ async def check_line(client: Client) -> Checks:
 
 
 async def check_staleness(client: Client) -> Checks:
-    """Return a check of each SchedulingShard, if Grove makes gangs. Raise ClusterError."""
+    """Return a check of each SchedulingShard, if Grove makes gangs.
+
+    Raise ClusterError if a request fails.
+    """
     if not client.served_version(SCHEDULING_SHARD) or not client.served_version(POD_GANG):
         return []
     return list(map(_check_shard, await every(client, Selection(SCHEDULING_SHARD))))

@@ -49,7 +49,7 @@ class Need(Value):
 
 
 _ALWAYS = (
-    Need("apiextensions.k8s.io", "customresourcedefinitions", _WATCH, "finding what is installed"),
+    Need("apiextensions.k8s.io", "customresourcedefinitions", _WATCH, "detecting installed APIs"),
     Need("", "nodes", _WATCH, "labels at binding"),
     Need("grove.io", "podcliquesets", _READ, "verdicts"),
     Need("grove.io", "podcliques", _WATCH, "restoring and collecting MNNVL resources"),
@@ -267,7 +267,7 @@ async def is_allowed(
 ) -> bool:
     """Return whether a service account, or this process, has a permission.
 
-    The arguments are those of `access_review`. Raise ClusterError.
+    The arguments are those of `access_review`. Raise ClusterError if a request fails.
     """
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
     answer = await client.create(resource, access_review(need, verb, namespace, account))

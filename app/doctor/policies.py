@@ -442,12 +442,13 @@ async def _writers(
     shown = listed([f"{namespace}/{name}" for namespace, name in asked], _MOST_SHOWN)
     more = dict.fromkeys([*namespaces, *(namespace for namespace, _ in asked)])
     message = (
-        f"the queue guard asks for the right to use a queue when service account {shown} writes a"
-        f" PodGroup of KAI, and {'refuses' if mode == 'refuse' else 'warns of'} it without"
+        f"service account {shown} may write KAI PodGroups; the queue guard"
+        f" {'refuses them' if mode == 'refuse' else 'warns'} unless it also has permission to use"
+        " their queue"
     )
     remedy = (
-        "If it only copies names of queues, as that of KAI Resource Management does, let its"
-        f" namespace pass: {_print_again(mode, more)}"
+        "If it only copies queue names, like the account of KAI Resource Management, exempt its"
+        f" namespace: {_print_again(mode, more)}"
     )
     return [warning(message, remedy)]
 

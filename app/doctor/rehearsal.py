@@ -40,7 +40,10 @@ _SLOW_SECONDS = 45
 """
 
 _COMPARED = 2
-"""The most endpoints of a Service whose certificates are compared, as each may take seconds."""
+"""The maximum number of endpoints per Service whose certificates are compared.
+
+Each connection may take seconds.
+"""
 
 _PODS = ("", "pods")
 _VITAL = {

@@ -111,10 +111,10 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
 
 
 _SLACK = timedelta(seconds=60)
-"""The most that the clock here may differ from the clocks of the replicas."""
+"""The maximum difference between the clock here and the replicas' clocks, in seconds."""
 
 _LONGEST = 86_400
-"""The longest duration of a Lease in seconds that is believed."""
+"""The upper bound for a Lease duration, in seconds. Longer durations are cut to it."""
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"

@@ -12,7 +12,8 @@ _SHOWN = 10
 
 
 async def check_sizes(client: Client) -> Checks:
-    """Return a check of the objects that the leader has reported in events. Raise ClusterError.
+    """Return a check of the objects that the leader has reported in events.
+    Raise ClusterError if a request fails.
 
     The leader reports them every half hour, and API servers keep events for an hour.
     """

@@ -30,7 +30,8 @@ async def check_topology(
 ) -> Checks:
     """Return the checks of the topology.
 
-    `levels` are those of the configuration, () if it is not known. Raise ClusterError.
+    `levels` are those of the configuration, () if it is not known.
+    Raise ClusterError if a request fails.
     """
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
@@ -159,7 +160,10 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
 
 
 async def check_dialects(client: Client) -> Checks:
-    """Return the checks of the dialect. Raise ClusterError."""
+    """Return the checks of the dialect.
+
+    Raise ClusterError if a request fails.
+    """
     dialect = dialect_of(client)
     spoken = ok(f'the dialect of Grove\'s topology API is "{dialect.name}"')
     return [spoken, *await _coverage(client, dialect), *await _stuck(client)]

@@ -111,7 +111,10 @@ async def _read_surroundings(client: Client) -> Surroundings:
 
 
 async def read_services(client: Client, keys: Iterable[ServiceKey]) -> Surroundings:
-    """Return the Services `keys` with their EndpointSlices. Raise ClusterError."""
+    """Return the Services `keys` with their EndpointSlices.
+
+    Raise ClusterError if a request fails.
+    """
     services: dict[ServiceKey, JsonMap] = {}
     slices: dict[ServiceKey, Sequence[JsonMap]] = {}
     for key in sorted(keys):

@@ -31,7 +31,7 @@ class ReadingLimits(Value):
     size: int
     seconds: float
     depth: int = 200
-    """The most levels of maps and lists, because most code that reads them is recursive."""
+    """The maximum nesting of maps and lists. Most code that reads them is recursive."""
 
 
 OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)

@@ -118,7 +118,7 @@ class PodTemplate(Value):
 
 
 MOST_TEMPLATES = 128
-"""The most templates of a judged workload: each is compared with all others."""
+"""The maximum number of templates in a workload. Each is compared with all others."""
 
 
 TOO_MANY = patched(

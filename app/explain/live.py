@@ -26,7 +26,7 @@ from app.stores.permitted import PermittedStores
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-NO_RIGHT = "no right to list"
+NO_RIGHT = "no permission to list"
 _STALE = 60.0
 _LOOK = 1.0
 

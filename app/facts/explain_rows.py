@@ -32,7 +32,10 @@ from app.facts.rows import MOST_OF_POD, Row
 from app.objects.resource import EVENT, NODE, POD
 
 MOST_OF_LARGE_GANGS = 2**18
-"""The most bytes of JSON that explanations keep of a large gang, which names thousands of pods."""
+"""The maximum JSON size of an object that explanations read, in bytes.
+
+Large gangs list thousands of pods.
+"""
 
 
 WIDE_NODES = Row(NODE, read_node, name="nodes", title="nodes", form=NodeForm)

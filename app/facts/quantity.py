@@ -16,7 +16,7 @@ Amounts = Mapping[str, int]
 _QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:[eE]([+-]?\d{1,2})|([numkMGTPE]i?|Ki))?", re.ASCII)
 _POWERS = {"": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18, "m": -3, "u": -6, "n": -9}
 _MOST_TEXT = 64
-"""The most characters of a quantity that are read. Kubernetes writes fewer."""
+"""The maximum length of a quantity, in characters. Kubernetes writes shorter ones."""
 
 MOST_THOUSANDTHS = (2**63 - 1) * 1000
 """The largest quantity: Kubernetes reads larger ones as 2^63 - 1. Its negative is the smallest."""

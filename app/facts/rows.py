@@ -30,15 +30,16 @@ from app.objects.resource import NODE, Resource
 T = TypeVar("T")
 
 MOST_KEPT = 32 * 2**10
-"""The most bytes of JSON that are kept of an object, unless its row has another limit.
+"""The maximum JSON size of a kept object, in bytes, unless its row sets another limit.
 
 The facts of most objects take less than 1 KiB.
 """
 
 MOST_OF_POD = 512 * 2**10
-"""The most bytes of JSON of a Pod's fields that are decoded, of which 256 KiB may be annotations.
+"""The maximum JSON size of the decoded fields of a Pod, in bytes.
 
-Reading 2.6 MB of containers, selectors or requests takes up to 180 ms without a break.
+Annotations may take 256 KiB of it. Reading 2.6 MB of containers, selectors or requests blocks the
+event loop for up to 180 ms.
 """
 
 TOO_LARGE = "TooLargeToRead"
@@ -69,7 +70,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     form: Any = None
     """A TypedDict with all fields that `read` needs, None for a whole object."""
     most: int = MOST_KEPT
-    """The most bytes of JSON that are kept of an object."""
+    """The maximum JSON size of an object, in bytes. Larger objects are not kept."""
     most_decoded: int | None = None
     """An object of which `form` has more bytes of JSON is not read."""
     is_cut: Callable[[T], bool] = lambda value: False
@@ -173,4 +174,7 @@ SLICE_GPUS = Row(
 )
 
 FOR_WARNINGS: tuple[Row[Any], ...] = (QUEUE_NAMES, SLICE_GPUS)
-"""The rows that only warnings need: a server is ready without them, and may lack the rights."""
+"""The rows that only warnings need.
+
+A server is ready without them, and may lack permission to read them.
+"""

@@ -256,7 +256,8 @@ async def find_living(
 ) -> Object | None:
     """Return the metadata of the object with this uid.
 
-    None if it does not exist, is being deleted, or has another uid. Raise ClusterError.
+    None if it does not exist, is being deleted, or has another uid.
+    Raise ClusterError if a request fails.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
@@ -341,13 +342,16 @@ def _seconds(value: Any) -> float | None:
 
 
 PAGE = 500
-"""The most objects of a page."""
+"""The maximum number of objects in a page."""
 
 PAGE_BYTES = 2 * 2**20
 """The bytes that a page should have: those of 500 Pods of 4 KB, a common size."""
 
 MOST_PAGE_BYTES = 4 * 2**20
-"""The most bytes of a page with several objects. A longer page is read again with fewer."""
+"""The maximum size of a page with several objects, in bytes.
+
+A longer page is read again with fewer.
+"""
 
 _FIRST_PAGE = 25
 

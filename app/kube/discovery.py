@@ -95,7 +95,8 @@ class Discovery:
     async def served_now(self, resources: Collection[Resource]) -> set[Resource]:
         """Ask the API server which of `resources` it serves.
 
-        If the last refresh does not know one of them, `run` refreshes soon. Raise ClusterError.
+        If the last refresh does not know one of them, `run` refreshes soon.
+        Raise ClusterError if a request fails.
         """
         lists: Lists = {}
         later = {(resource.group, self.unknown.get(resource, "")) for resource in resources}

@@ -21,7 +21,7 @@ from app.objects.time import Now, precise_timestamp, utc_now
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
-"""The most bytes of a note. The API server rejects an Event with a longer one."""
+"""The maximum size of a note, in bytes. The API server rejects an Event with a longer one."""
 
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096

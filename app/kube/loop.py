@@ -25,7 +25,7 @@ MOST_CONFLICT_SECONDS = 5.0
 """
 
 WARNINGS = 10
-"""The most failures that are logged one by one in `PROGRESS_SECONDS`."""
+"""The maximum number of failures that are logged one by one in `PROGRESS_SECONDS`."""
 
 PROGRESS_SECONDS = 5.0
 PROGRESS_DEPTH = 500

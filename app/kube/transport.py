@@ -36,7 +36,7 @@ _USER_AGENT = f"grove-admission/{__version__}"
 _LONG = 2**16
 """The length of a body that takes about a millisecond to decode."""
 STRANGE_CALLS = 10
-"""The most concurrent calls for verdicts that any client may have requested.
+"""The maximum number of concurrent calls for verdicts that any client may have requested.
 
 Other calls wait for at most these, both for their turn and for a connection.
 """
@@ -90,7 +90,7 @@ class ApiRequest(Value):
 
 
 Call = Callable[[ApiRequest], Awaitable[Object]]
-"""Sends a request, and returns the body of the response. Raise ClusterError."""
+"""Sends a request and returns the response body. Raises ClusterError if it fails."""
 
 
 class Transport:
@@ -120,7 +120,7 @@ class Transport:
         """Return the body of the response.
 
         A read is tried again if the cluster is unavailable; a write only if the API server has
-        rejected it with 429 and Retry-After. Raise ClusterError.
+        rejected it with 429 and Retry-After. Raise ClusterError if a request fails.
         """
         line: AbstractAsyncContextManager[Any] = nullcontext()
         if IS_STRANGE.get():
@@ -138,7 +138,7 @@ class Transport:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the lines of a response that has no end, such as that of a watch.
 
-        `accepted` is called before the first one. Raise ClusterError.
+        `accepted` is called before the first one. Raise ClusterError if a request fails.
         """
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(

@@ -61,9 +61,9 @@ class Pace(Value):
     streams: bool = True
     """Whether lists are streamed. Only pages tell how many objects there are."""
     page_size: int = 250
-    """The most objects of a page."""
+    """The maximum number of objects in a page."""
     slice_size: int = 40
-    """The most objects that are stored in one turn of the event loop."""
+    """The maximum number of objects that are stored in one turn of the event loop."""
     watch_timeout: tuple[int, int] = (240, 300)
     stream_timeout: int = 900
     """The timeout of a watch that begins with a list. A long list takes minutes."""

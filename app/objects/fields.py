@@ -22,14 +22,14 @@ REASON_TYPE = "FieldValueTypeInvalid"
 REASON_TOO_MANY = "FieldValueTooMany"
 
 MOST_ITEMS = 10_000
-"""The most items of a list that rules check.
+"""The maximum number of items of a list that rules check.
 
 An API server stores at most 1.5 MiB of an object. This is enough for fewer cliques, because their
 managedFields are stored too. A list of SubGroups may be longer if all of them are valid.
 """
 
 _MAX_QUOTED = 200
-"""The most characters of a quoted value. The rest is truncated."""
+"""The maximum length of a quoted value, in characters. The rest is truncated."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 """One encoder for all findings: `json.dumps` would create one for each of up to 20,000."""

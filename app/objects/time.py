@@ -9,7 +9,7 @@ _PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(h|ms|us|µs|ns|m|s)"
 _DURATION = re.compile(_PART)
 _SIGNED = re.compile(rf"[-+]?(?:0|(?:{_PART})+)")
 _MOST_TEXT = 64
-"""The most characters of a duration. Kubernetes writes shorter ones."""
+"""The maximum length of a duration, in characters. Kubernetes writes shorter ones."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
 """The longest duration in Go."""

@@ -62,7 +62,7 @@ CLAIM_WORKERS = 4
 """The number of PodCliqueSets whose claims are restored at once, each with several writes."""
 
 MANY_RESTORES = 20
-"""The most times that the same MNNVL resources are restored within two minutes.
+"""The maximum number of times that the same MNNVL resources are restored within two minutes.
 
 If they are missing again after that, another writer keeps deleting them.
 """
@@ -70,7 +70,7 @@ If they are missing again after that, another writer keeps deleting them.
 
 MANY_REPAIRS = 3
 REPAIR_SECONDS = 300.0
-"""The most times that the claim of one PodClique is restored within this number of seconds.
+"""How often the claim of one PodClique may be restored within this number of seconds.
 
 If it is missing again after that, another writer keeps removing it.
 """

@@ -130,7 +130,10 @@ OFF_SECONDS = 5.0
 """The time until the next try in a namespace where the webhook was not called or failed."""
 
 TRIES_PER_SECOND = 5.0
-"""The most such tries per second in the cluster. With many namespaces, each one waits longer."""
+"""The maximum number of such tries per second in the cluster.
+
+With many namespaces, each one waits longer.
+"""
 
 REFUSED_SECONDS = 60.0
 """The time until the next try if the webhook rejects a PodClique."""

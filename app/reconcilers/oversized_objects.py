@@ -24,7 +24,7 @@ AGAIN_SECONDS = 1800.0
 """The interval between two events on the same object. API servers keep events for an hour."""
 
 MOST_OBJECTS = 50
-"""The most objects of one cache that get an event. The metric counts all of them."""
+"""The maximum number of objects of one cache that get an event. The metric counts all of them."""
 
 _NOTE = (
     "this object is too large for the caches of grove-admission, which treat it as unknown."

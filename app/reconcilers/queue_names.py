@@ -25,7 +25,7 @@ PAUSE_SECONDS = 3.0
 """The shortest time between two writes, even if many Queues are created at once."""
 
 MOST_BYTES = 1_300_000
-"""The most bytes of names in the object, so that it fits into etcd, which accepts 1.5 MiB."""
+"""The maximum size of all names in the object, in bytes. etcd accepts objects up to 1.5 MiB."""
 
 _KEY = ("", NAME)
 _QUOTES = 6

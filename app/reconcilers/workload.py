@@ -238,10 +238,10 @@ class WorkloadReconciler:
         return soonest(*pauses)
 
     async def _release(self, key: Key, pods: list[StoredPod], whose: str) -> float | None:
-        """Let KAI's podgrouper group `pods`, because `whose` annotation opts out of Workloads.
+        """Let KAI's podgrouper group `pods`. `whose` names the owner that opts out of Workloads.
 
-        Bound Pods are not changed, and neither are Pods in another writer's PodGroup, for which
-        they need the mark.
+        Bound Pods are not changed. Pods in another writer's PodGroup are not changed either,
+        because they need the mark to stay in it.
         """
         releasable = [
             pod

@@ -93,7 +93,7 @@ def _find_problems(subgroups: list[Any]) -> Findings:
 
 
 def _read_members(subgroups: list[Any], findings: Findings) -> list[_Member]:
-    """Return the entries that have a name, and add the findings about single entries."""
+    """Return the entries that have a name, and add a finding for each invalid entry."""
     members: list[_Member] = []
     for position, subgroup in enumerate(subgroups):
         if not isinstance(subgroup, dict):

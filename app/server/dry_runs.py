@@ -18,18 +18,20 @@ from app.kube.api import Object
 from app.server.parameters import Parameters
 
 MAX_DRY_RUN = 2 * 1024 * 1024
-"""The most bytes of a body."""
+"""The maximum size of a body, in bytes."""
 WAITING_DRY_RUNS = 16
-"""The most dry runs in progress, including those that wait for their turn.
+"""The maximum number of dry runs in progress, including those that wait for their turn.
 
 One dry run is judged at a time, because its documents may take 50 MiB while their verdicts wait for
 the API server.
 """
 MAX_ANSWER = 8 * 1024 * 1024
-"""The most bytes of an answer. Typical documents in a body of the largest size need less than half.
+"""The maximum size of an answer, in bytes.
+
+Even a body of the maximum size usually needs less than half.
 """
 MAX_INDENTED = 64 * 1024
-"""The most bytes of JSON that is indented.
+"""The maximum size of JSON that is indented, in bytes.
 
 With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answer of 90 MB.
 """

@@ -45,7 +45,7 @@ class Listener:
 
     @property
     def most_connections(self) -> int:
-        """The most connections that are open at a time, including unfinished handshakes."""
+        """The maximum number of open connections, including unfinished handshakes."""
         return self.serving.limits.connections + self.handshakes.most
 
     async def run_until_stopped(self) -> None:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 FREED_CONNECTIONS = 256
-"""The number of closed connections after which free memory is given back to the system."""
+"""The number of closed connections after which free memory is returned to the system."""
 
 RETURN_SECONDS = 10.0
 """The shortest time between two returns of memory."""

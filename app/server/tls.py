@@ -18,10 +18,10 @@ from typing import Any
 from app.server.handshakes import Handshakes
 
 _RECORD = 16 * 1024
-"""The most bytes that one TLS record contains."""
+"""The maximum number of bytes in one TLS record."""
 
 READ_BYTES = 2 * _RECORD
-"""The most bytes of a connection that are read at once.
+"""The maximum number of bytes that are read from a connection at once.
 
 uvloop reads as much up to 32 times in one turn of the event loop, unless reading is paused. With
 its own buffer of 256 KiB, it reads 8 MiB: while 100 clients sent 500 requests each, another one
@@ -29,14 +29,14 @@ waited for 3 s.
 """
 
 _FRUITLESS = 2 * _RECORD
-"""The most bytes of ciphertext without enough plaintext. A record of data is shorter.
+"""The maximum bytes of ciphertext without enough plaintext. A record of data is shorter.
 
 Messages such as KeyUpdate have no plaintext: one connection that sent 48,000 of them in a second
 stopped a server.
 """
 
 _SHAKING_HANDS = 128 * 1024
-"""The most bytes of a handshake. A chain of certificates takes a few thousand."""
+"""The maximum size of a handshake, in bytes. A chain of certificates takes a few thousand."""
 
 _ENOUGH = 0.8
 """The least share of plaintext in the ciphertext, over the whole connection.
@@ -49,7 +49,10 @@ _LENGTHS = 9
 """The number of first bytes that have the lengths of the first record and of the ClientHello."""
 
 _LONGEST_HELLO = _RECORD + 1024
-"""The most bytes before the ClientHello is answered. A client sends nothing after it until then."""
+"""The maximum number of bytes before the ClientHello is answered.
+
+A client sends nothing after it until then.
+"""
 
 
 class State(enum.Enum):

@@ -22,22 +22,25 @@ from app.server.handshakes import Backlog, Handshakes
 from app.server.tls import TlsTransport
 
 CONNECTIONS = 64
-"""The most connections with a complete handshake. If there are more, the oldest one is closed."""
+"""The maximum number of connections with a complete handshake.
+
+If there are more, the oldest one is closed.
+"""
 
 CONNECTION_SECONDS = 120.0
 """The longest life of a connection after its handshake. Each connection is for one request."""
 
 UNREAD = 4
-"""The most connections whose client hasn't read the whole answer, which may have 8 MiB."""
+"""The maximum number of connections with an unread answer, which may have 8 MiB."""
 
 POSTS = 4
-"""The most requests with a body in progress. Further ones get 503."""
+"""The maximum number of requests with a body in progress. Further ones get 503."""
 
 BODY_SECONDS = 10.0
 """The time limit for a body, so that clients that don't send it don't take all places."""
 
 MOST_PARAMETERS = 16
-"""The most parameters of a query. Splitting 31,000 of them (63 KB) takes 48 ms."""
+"""The maximum number of query parameters. Splitting 31,000 of them (63 KB) takes 48 ms."""
 
 READ_SECONDS = 0.005
 """The time in one turn of the event loop for reading requests.
@@ -49,10 +52,10 @@ REST = 2.0
 """The pause of reading after its turn, as a multiple of the time that the turn took."""
 
 _PIECE = 4096
-"""The most bytes of a connection that are read at once."""
+"""The maximum number of bytes that are read from a connection at once."""
 
 _HEAD = 64 * 1024
-"""The most bytes of a head. The query of a dry run may contain a document."""
+"""The maximum size of a head, in bytes. The query of a dry run may contain a document."""
 
 _FREE = frozenset({"/healthz", "/readyz", "/version"})
 """The paths that never wait for other requests."""
@@ -138,7 +141,7 @@ class ToolsListener:
 
     @property
     def most_connections(self) -> int:
-        """The most connections that are open at a time, including unfinished handshakes."""
+        """The maximum number of open connections, including unfinished handshakes."""
         return CONNECTIONS + self.handshakes.most
 
     async def run(self) -> None:

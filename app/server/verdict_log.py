@@ -18,10 +18,13 @@ from app.base.safe_text import visible
 from app.base.sample import Sample, counter
 
 MOST_CHARACTERS = 1000
-"""The most characters of each text in a line, because any client can choose names in a review."""
+"""The maximum length of each text in a line, in characters.
+
+Any client can choose the names in a review.
+"""
 
 STRANGE_BYTES = 2**20
-"""The most bytes of lines in a burst about reviews of unknown callers.
+"""The maximum bytes that a burst of reviews from unknown callers may add to the log.
 
 They can cause lines of 10 KB at 2 MB/s. A log that is rotated by size would then lose the lines
 about API servers' reviews.
@@ -34,7 +37,7 @@ _FLUSH_LINES = 256
 """The number of lines after which they are formatted and written."""
 
 _WAITING_CHUNKS = 200
-"""The most chunks of lines that wait for the writing thread. Further ones are dropped."""
+"""The maximum number of chunks waiting for the writing thread. Further chunks are dropped."""
 
 
 class _Record(msgspec.Struct, rename={"dry_run": "dryRun"}):

@@ -1,4 +1,4 @@
-"""Pause the garbage collector, and give back freed memory, while lists are read.
+"""Pause the garbage collector, and return freed memory to the system, while lists are read.
 
 Otherwise, the collector would examine all pages that were read before again and again, although
 they contain no garbage: decoded JSON and the facts that are kept have no cycles.

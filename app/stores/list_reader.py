@@ -127,4 +127,4 @@ class Reading:
 
 def cause(error: ClusterError) -> str:
     """Return the reason why a list could not be read, in a few words."""
-    return "no right to list" if error.code == 403 else error.message
+    return "no permission to list" if error.code == 403 else error.message

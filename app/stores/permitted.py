@@ -25,7 +25,10 @@ Lists are read in pages, because only pages have the number of objects, for the 
 
 
 MOST_FOR_PEOPLE = 2**20
-"""The most bytes of JSON that are kept of an object. Large gangs have thousands of pods."""
+"""The maximum JSON size of a kept object, in bytes.
+
+Large gangs have thousands of pods.
+"""
 
 
 class Namespaces(Value):

@@ -49,7 +49,7 @@ class Pacing(Value):
     share: float = 10.0
     """The pause after a check, as a multiple of the time that it took."""
     most: int = 30
-    """The most changes that are written in a minute."""
+    """The maximum number of changes written per minute."""
 
 
 PACING = Pacing()

@@ -45,8 +45,9 @@ _EVENTS = [replace(EVENTS, fields=f"reason={reason}") for reason in ("Evict", PL
 _ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
 
 MOST_SERIES = 200
-"""The most pairs of a reason and a queue that are counted separately. Others count as queue
-"other".
+"""The maximum number of (reason, queue) pairs that are counted separately.
+
+Others count as queue "other".
 """
 
 logger = logging.getLogger(__name__)

@@ -121,9 +121,7 @@ UNCOVERED = (
         "CEL has no loop to follow the parents",
     ),
     Uncovered("/validate/podgroup", "PodGroups with more than 300 SubGroups", _TOO_DEAR),
-    Uncovered(
-        "/validate/podgang", "giving back the resources of a PodGang", "a policy cannot write"
-    ),
+    Uncovered("/validate/podgang", "returning the resources of a PodGang", "a policy cannot write"),
     Uncovered("/mutate/podclique", "claims", "they depend on objects that a policy cannot read"),
     Uncovered("/mutate/pod-mnnvl", "claims of units", "they depend on the owners of the Pod"),
     Uncovered(

@@ -46,15 +46,18 @@ def test_a_queue_that_is_named_and_missing_is_exit_code_1(
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("queues", "could not read queues: no right to list"),
-        ("pods", "could not read: pods (no right to list); values that need them are unknown (?)"),
-        ("priorities", "could not read: PriorityClasses (no right to list)"),
+        ("queues", "could not read queues: no permission to list"),
+        (
+            "pods",
+            "could not read: pods (no permission to list); values that need them are unknown (?)",
+        ),
+        ("priorities", "could not read: PriorityClasses (no permission to list)"),
     ],
 )
 def test_what_may_not_be_read_is_exit_code_2(
     kind: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = recorded(tmp_path, **{kind: ()}, unseen={kind: "no right to list"})
+    path = recorded(tmp_path, **{kind: ()}, unseen={kind: "no permission to list"})
     assert main(["queues", "--offline", path]) == 2
     assert words in capsys.readouterr().out
 

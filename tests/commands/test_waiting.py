@@ -374,12 +374,12 @@ def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixtur
     ("unseen", "first", "code"),
     [
         (
-            {"sets": "no right to list"},
+            {"sets": "no permission to list"},
             "PodCliqueSets in namespace inference could not be read",
             2,
         ),
         (
-            {"pods": "no right to list"},
+            {"pods": "no permission to list"},
             "it is not known whether 1 of 1 workload in namespace inference is pending",
             2,
         ),

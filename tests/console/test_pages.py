@@ -221,7 +221,7 @@ async def test_what_may_not_be_read_is_not_shown_as_zero() -> None:
     assert parsed.heading == "It is not known whether llm-serve is placed"
     assert "0 of 5" not in parsed.texts("main")[0]
     notes = " ".join(parsed.texts("div", cls="note"))
-    assert "pods (no right to list in inference and research)" in notes
+    assert "pods (no permission to list in inference and research)" in notes
     assert "NoDomainFits" in notes
     assert map_page.heading == "You have no permission to list nodes"
     levels = [row for row in map_page.texts("tr") if row.startswith("rack")]
@@ -242,7 +242,7 @@ async def test_a_user_of_one_namespace_sees_it_without_room() -> None:
     async with console(lists, ["inference"]) as (client, _):
         parsed = await page(client, f"workloads?object={STUCK}")
     assert parsed.heading == "llm-serve is pending: 0 of 5 pods placed"
-    assert "pods of all namespaces (no right to list pods of all namespaces)" in " ".join(
+    assert "pods of all namespaces (no permission to list pods of all namespaces)" in " ".join(
         parsed.texts("div", cls="note")
     )
     assert parsed.all("section", aria_label="Room") == []
@@ -252,7 +252,7 @@ async def test_claims_of_one_namespace_are_not_taken_for_those_of_all() -> None:
     lists = Lists(objects(), denied=["resourceclaims"])
     async with console(lists, ["inference"]) as (_, parts):
         unseen = parts.live.snapshot().unseen
-    assert unseen == {"channels": "no right to list resourceclaims of all namespaces"}
+    assert unseen == {"channels": "no permission to list resourceclaims of all namespaces"}
 
 
 @pytest.mark.untraced
@@ -528,7 +528,7 @@ async def test_queues_have_their_numbers_and_the_gangs_in_front() -> None:
 @pytest.mark.parametrize(
     ("denied", "words"),
     [
-        ("queues", "Could not read queues: no right to list"),
+        ("queues", "Could not read queues: no permission to list"),
         ("pods", "3 queues; pending gangs are not known"),
     ],
 )

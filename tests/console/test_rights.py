@@ -66,7 +66,7 @@ ONE_NAMESPACE: Object = {
     "roleRef": ROLE_REF,
     "subjects": [ACCOUNT],
 }
-NOT_SEEN = "nodes (no right to list)"
+NOT_SEEN = "nodes (no permission to list)"
 
 
 class Seen(NamedTuple):
@@ -212,7 +212,7 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
     ]
     notes = " ".join(page.texts("div", cls="note"))
     assert NOT_SEEN in notes
-    assert "pods of all namespaces (no right to list pods of all namespaces)" in notes
+    assert "pods of all namespaces (no permission to list pods of all namespaces)" in notes
     assert "NoDomainFits" in notes
     assert "How many of its pods fit, by domain" not in view.main(STUCK)
     assert view.pages[topology].heading == "You have no permission to list nodes"
@@ -227,10 +227,10 @@ async def test_one_who_may_view_a_namespace_is_told_what_is_not_known(api: ApiSe
         line for line in view.explain[1].splitlines() if line.startswith("could not read: ")
     )
     assert "nodes" in unseen
-    assert "no right to list pods of all namespaces" in unseen
+    assert "no permission to list pods of all namespaces" in unseen
     assert view.topology[0] == 2
     assert view.topology[1].startswith("number of nodes unknown; topology unknown\n")
-    assert "no right to list" in view.topology[1]
+    assert "no permission to list" in view.topology[1]
     assert view.room == (2, "")
     assert re.findall(r"\b0 (?:nodes|of|GPUs|racks)", view.topology[1]) == []
 

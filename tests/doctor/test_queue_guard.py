@@ -105,12 +105,12 @@ ASKED: dict[str, tuple[list[Object], bool]] = {
 @pytest.mark.parametrize("case", ASKED)
 async def test_who_writes_pod_groups_and_is_asked_is_named(case: str) -> None:
     objects, is_asked = ASKED[case]
-    said = "the queue guard asks for the right to use a queue when service account resource-management/assigner writes a PodGroup of KAI, and refuses it without"
+    said = "service account resource-management/assigner may write KAI PodGroups; the queue guard refuses them unless it also has permission to use their queue"
     again = warning("").remedy.replace(
         "--kai-namespace kai-scheduler",
         "--kai-namespace kai-scheduler --kai-namespace resource-management",
     )
-    remedy = f"If it only copies names of queues, as that of KAI Resource Management does, let its namespace pass: {again}"
+    remedy = f"If it only copies queue names, like the account of KAI Resource Management, exempt its namespace: {again}"
     found = await checks([*stored(), *objects])
     assert [check for check in found if check.status == "warning"] == (
         [Check("warning", said, remedy)] if is_asked else []

@@ -129,8 +129,10 @@ STATES: dict[str, Snapshot] = {
     "a node is gone": facts(nodes=nodes()[1:], pods=(*WAITING, *OTHERS)),
     "a label is gone": facts(nodes=(replace(nodes()[0], labels={}), *nodes()[1:])),
     "no topology": facts(topologies=(), kai_topologies=()),
-    "no right to nodes": facts(unseen={"nodes": "no right to list"}, nodes=()),
-    "no right to room": facts(unseen={"room": "no right to list pods"}, pods=(*WAITING, *OTHERS)),
+    "no right to nodes": facts(unseen={"nodes": "no permission to list"}, nodes=()),
+    "no right to room": facts(
+        unseen={"room": "no permission to list pods"}, pods=(*WAITING, *OTHERS)
+    ),
     "owned, without the label": facts(
         pods=tuple(
             replace(p, place=replace(p.place, clique=""), owner="uid-workers") for p in WAITING
@@ -190,7 +192,7 @@ def test_what_is_remembered_lasts_until_a_field_of_it_changes() -> None:
     index.follow(replace(before, nodes=before.nodes[1:]))
     assert index.remembered("of nodes", lambda: 3, ["nodes"]) == 3
 
-    index.follow(replace(index.facts, unseen={"events": "no right to list"}))
+    index.follow(replace(index.facts, unseen={"events": "no permission to list"}))
     assert index.remembered("of nodes", lambda: 4, ["nodes"]) == 4
 
 

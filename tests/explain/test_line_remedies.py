@@ -31,7 +31,7 @@ CASES = [
         306,
         "w1",
         "GivenUp",
-        "Let KAI try again in each cycle",
+        "Let KAI retry in every cycle",
         id="others take its place, and KAI tries it only once",
     ),
     pytest.param(

@@ -36,9 +36,9 @@ STATES: list[dict[str, Any]] = [
 def hidden(snapshot: Snapshot, kind: str) -> Snapshot:
     """The facts without one kind, which may not be read."""
     values: dict[str, Any] = {} if kind in (ROOM, CHANNELS) else {kind: ()}
-    unseen = {**snapshot.unseen, kind: "no right to list"}
+    unseen = {**snapshot.unseen, kind: "no permission to list"}
     if kind == "pods":
-        unseen[ROOM] = "no right to list"
+        unseen[ROOM] = "no permission to list"
     if kind == ROOM:
         values["pods"] = tuple(pod for pod in snapshot.pods if pod.namespace == fleet.NAMESPACE)
     return replace(snapshot, unseen=unseen, **values)

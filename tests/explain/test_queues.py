@@ -104,7 +104,7 @@ def test_the_workloads_that_use_most_gpus_are_named() -> None:
 
 
 def test_without_the_pods_nobody_is_named_as_a_user() -> None:
-    found = rows_of(busy(), "n1", unseen={"pods": "no right to list"})
+    found = rows_of(busy(), "n1", unseen={"pods": "no permission to list"})
     assert {row.users for row in found.values()} == {None}
 
 
@@ -179,7 +179,7 @@ def test_bounds_that_are_not_set_are_0_and_named() -> None:
 @pytest.mark.parametrize("kind", ["pods", "nodes", "pod_groups", ROOM])
 def test_what_may_not_be_read_is_not_known_and_never_zero(kind: str) -> None:
     index = busy().index(
-        node("n1"), unseen={kind: "no right to list"}, **{kind: ()} if kind != ROOM else {}
+        node("n1"), unseen={kind: "no permission to list"}, **{kind: ()} if kind != ROOM else {}
     )
     found = queue_rows(index)
     assert {amount for row in found for amount in row.amounts} == {None}
@@ -194,7 +194,7 @@ def test_what_may_not_be_read_is_not_known_and_never_zero(kind: str) -> None:
 
 
 def test_what_kai_evicts_for_nobody_is_not_known_without_priorities() -> None:
-    unseen = {"priorities": "no right to list"}
+    unseen = {"priorities": "no permission to list"}
     found = rows_of(busy(), "n1", priorities=(), unseen=unseen)
     assert (found["root"].used, found["root"].fixed) == (3000, None)
 
@@ -204,15 +204,15 @@ def test_gpus_of_claims_that_may_not_be_read_are_not_known() -> None:
     claimed = {"claims": (PodClaim("gpu", claim="mine"),)}
     gangs.add("claims", 0, nodes=("n1",), pod=claimed)
     assert rows_of(gangs, "n1")["a"].used == 0
-    assert rows_of(gangs, "n1", unseen={"claims": "no right to list"})["a"].used is None
+    assert rows_of(gangs, "n1", unseen={"claims": "no permission to list"})["a"].used is None
 
 
 @pytest.mark.parametrize(
     ("more", "headline", "code"),
     [
         (
-            {"unseen": {"queues": "no right to list"}},
-            "could not read queues: no right to list",
+            {"unseen": {"queues": "no permission to list"}},
+            "could not read queues: no permission to list",
             2,
         ),
         (

@@ -133,7 +133,7 @@ async def test_each_kind_is_listed_once() -> None:
 async def test_without_the_right_to_list_all_pods_room_is_not_known() -> None:
     cluster = Cluster(FULL, denied=[("pods", None)])
     read = await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
-    assert read.unseen == {"room": "no right to list pods of all namespaces"}
+    assert read.unseen == {"room": "no permission to list pods of all namespaces"}
     assert {pod.namespace for pod in read.pods} == {NAMESPACE}
 
 
@@ -198,7 +198,7 @@ async def test_what_is_not_served_is_absent() -> None:
 async def test_what_is_denied_is_unseen() -> None:
     cluster = Cluster(FULL, denied=[("podcliques", None), ("nodes", None)])
     read = await read_all(cluster, now=NOW, only=(NODE, POD_CLIQUE, POD))
-    assert read.unseen == {"cliques": "no right to list", "nodes": "no right to list"}
+    assert read.unseen == {"cliques": "no permission to list", "nodes": "no permission to list"}
     assert {"queues", "sets"} <= read.skipped
 
 
@@ -223,7 +223,7 @@ def test_of_an_object_that_is_there_twice_the_last_one_counts() -> None:
 
 
 def test_the_cause_is_short_for_a_missing_right_only() -> None:
-    assert cause(DENIED) == "no right to list"
+    assert cause(DENIED) == "no permission to list"
     assert cause(Unavailable("broken", code=503)) == "broken"
 
 
@@ -339,7 +339,7 @@ async def test_what_has_no_namespace_is_not_looked_for_in_one(denied: str) -> No
     cluster = Cluster(FULL, denied=[(denied, None)])
     read = await read_list(cluster, SET_REF.namespace, room=True, now=NOW, asked=SET_REF)
     assert [scope for plural, scope in cluster.asked if plural == denied] == [None]
-    assert set(read.unseen.values()) == {"no right to list"}
+    assert set(read.unseen.values()) == {"no permission to list"}
 
 
 async def test_a_kind_that_is_not_served_is_asked_for_once() -> None:

@@ -22,7 +22,10 @@ from tests.explain.test_grove_states import FOLDER, STATES
 from tests.explain.test_reasons import CASES, start
 
 OURS = f'{{"kind":"ExplainRecord","version":"{__version__}"'
-NO_ROOM: dict[str, Any] = {"unseen": {"pods": "no right to list"}, "skipped": frozenset({"nodes"})}
+NO_ROOM: dict[str, Any] = {
+    "unseen": {"pods": "no permission to list"},
+    "skipped": frozenset({"nodes"}),
+}
 
 
 def of_state(state: str) -> Snapshot:

@@ -9,7 +9,7 @@ from app.explain.output.rights import how_to_get
 from app.explain.state.snapshot import OF_KIND
 from app.facts.kinds import POD_GROUP
 
-NO_RIGHT = "no right to list"
+NO_RIGHT = "no permission to list"
 ROLE = "--clusterrole=grove-admission-view --user=USER"
 
 

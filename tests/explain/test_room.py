@@ -313,5 +313,5 @@ def test_nobody_is_named_on_nodes_that_the_gang_can_not_use() -> None:
 
 
 def test_nobody_is_named_if_priority_classes_are_not_known() -> None:
-    unseen = {"priorities": "no right to list"}
+    unseen = {"priorities": "no permission to list"}
     assert remedy_with(priorities=(), unseen=unseen) == OTHERS_END

@@ -14,8 +14,8 @@ from app.explain.output.topology_text import survey_text
 from app.explain.state.index import Index
 from tests.explain.fleet import RACK, ZONE, facts
 
-NODES = {"nodes": "no right to list"}
-TOPOLOGIES = {"topologies": "no right to list", "kai_topologies": "no right to list"}
+NODES = {"nodes": "no permission to list"}
+TOPOLOGIES = {"topologies": "no permission to list", "kai_topologies": "no permission to list"}
 CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "all is seen": (
         {},

@@ -48,7 +48,7 @@ CLAIMS: Mapping[str, tuple[dict[str, Any], Row]] = {
     ),
     "missing": ({"claims": ()}, ("", "problem", "does not exist")),
     "not readable": (
-        {"claims": (), "unseen": {"claims": "no right to list"}},
+        {"claims": (), "unseen": {"claims": "no permission to list"}},
         ("", "unknown", ""),
     ),
     "not in the files": ({"claims": (), "skipped": frozenset({"claims"})}, ("", "unknown", "")),

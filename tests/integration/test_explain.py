@@ -246,12 +246,12 @@ async def test_a_user_of_one_namespace_is_told_what_is_not_known(kind: str, tmp_
     } <= unknown
     assert not {"GateForeign", "GangIncomplete"} & unknown
     assert answer.unseen == {
-        "kai_topologies": "no right to list",
-        "nodes": "no right to list",
-        "priorities": "no right to list",
-        "queues": "no right to list",
-        "room": "no right to list pods of all namespaces",
-        "topologies": "no right to list",
+        "kai_topologies": "no permission to list",
+        "nodes": "no permission to list",
+        "priorities": "no permission to list",
+        "queues": "no permission to list",
+        "room": "no permission to list pods of all namespaces",
+        "topologies": "no permission to list",
     }
     assert answer.room == ()
     assert {branch.where for branch in answer.tree.children} == {""}
@@ -278,7 +278,7 @@ async def test_what_a_user_may_not_read_is_not_called_missing(
         "'zone=zone-a': zone is not a level; the levels are none that you may read",
     ]
     assert explain(Index(read), SET_REF) is None
-    assert read.unseen["sets"] == "no right to list"
+    assert read.unseen["sets"] == "no permission to list"
     assert read.pods == ()
 
 
@@ -453,7 +453,7 @@ async def test_whoever_may_view_a_namespace_sees_what_waits_there_and_nothing_el
         elsewhere = await printed("llm", "-n", "research")
         everywhere = await printed("-A")
     assert here[0] == 2
-    assert "no right to list pods of all namespaces" in here[1]
+    assert "no permission to list pods of all namespaces" in here[1]
     assert elsewhere == (
         2,
         "",

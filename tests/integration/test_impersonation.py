@@ -60,7 +60,7 @@ async def run(path: Path, *arguments: str) -> tuple[int, str]:
     return code, out + err
 
 
-NO_RIGHT = "no right to list"
+NO_RIGHT = "no permission to list"
 COMMANDS = {
     ("audit",): REFUSED,
     ("doctor",): REFUSED,

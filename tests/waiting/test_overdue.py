@@ -142,7 +142,7 @@ def test_what_kai_says_now_is_the_reason_if_no_other_is_known() -> None:
 
 
 def test_what_may_not_be_read_is_not_guessed() -> None:
-    unseen = {"nodes": "no right to list"}
+    unseen = {"nodes": "no permission to list"}
     (blocked,) = overdue_of(**FULL, unseen=unseen).workloads
     assert blocked.reason == NOT_KNOWN
 

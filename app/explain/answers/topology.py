@@ -71,7 +71,7 @@ class Survey(Value):
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
     held: HeldChannels | None = None
-    """The NVLink channels held without need, None if not all pods and claims can be read."""
+    """The unnecessarily held NVLink channels, None if not all pods and claims can be read."""
 
     @property
     def exit_code(self) -> int:

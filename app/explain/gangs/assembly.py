@@ -22,7 +22,7 @@ from app.facts.kai.podgroup import KaiPodGroup, SubGroup
 from app.facts.kubernetes.pod import NO_SHAPE, Pod, Shape
 
 MOST_DEPTH = 16
-"""The most levels of SubGroups that are read. KAI's own workloads have three levels.
+"""The maximum number of levels of SubGroups that are read. KAI's own workloads have three levels.
 
 Functions that read the tree are recursive.
 """

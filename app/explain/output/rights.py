@@ -12,12 +12,12 @@ from app.facts.rows import CHANNELS, ROOM
 VIEWER = "grove-admission-view"
 """The ClusterRole in our manifests with the permissions that these commands need."""
 
-_NO_RIGHT = "no right to "
+_DENIED = ("no permission to ", "no right to ")
 
 
 def lacks_right(cause: str) -> bool:
     """Return whether `cause`, from `Snapshot.unseen`, is a missing permission."""
-    return cause.startswith(_NO_RIGHT)
+    return cause.startswith(_DENIED)  # recordings of 0.9.0 have the second one
 
 
 def may_not_read(index: Index, ref: Ref) -> bool:
@@ -35,7 +35,7 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
         f"You have no permission to get and list {resource} in namespace {ref.namespace}, so it is"
         f" not known whether {ref} exists"
     )
-    yield from how_to_get({_field_of(ref.kind): _NO_RIGHT}, ref.namespace)
+    yield from how_to_get({_field_of(ref.kind): _DENIED[0]}, ref.namespace)
     parts = _readable_parts(index, ref)
     if parts:
         names = listed((f"{part.kind.lower()}/{part.name}" for part in parts), 8)
@@ -45,7 +45,7 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     """Yield who can grant the permissions that are missing in `unseen`, and the command for it."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
-    # only a ClusterRoleBinding can give the right to read these
+    # only a ClusterRoleBinding can grant permission to read these
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
     wide = fields & {ROOM, CHANNELS, *cluster_scoped}
     in_namespace = fields - wide if namespace else set()

@@ -126,7 +126,7 @@ def not_seen(unseen: Mapping[str, str], unknown: Sequence[str]) -> Iterator[str]
 
 
 def unseen_words(unseen: Mapping[str, str]) -> str:
-    """Return the unread kinds of facts by cause: `nodes and queues (no right to list)`."""
+    """Return the unread kinds of facts by cause: `nodes and queues (no permission to list)`."""
     causes = by_key((cause, TITLES[kind]) for kind, cause in unseen.items())
     return "; ".join(f"{listed(kinds, 20)} ({cause})" for cause, kinds in causes.items())
 

@@ -50,7 +50,7 @@ def survey_text(survey: Survey, facts: Snapshot) -> str:
 
 
 def _held_lines(survey: Survey) -> Iterator[str]:
-    """Yield the first NVLink channels that are held without need."""
+    """Yield lines about NVLink channels that are held unnecessarily."""
     if survey.held is None or not survey.held.held:
         return
     held = survey.held.held

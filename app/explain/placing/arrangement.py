@@ -33,13 +33,16 @@ from app.facts.kubernetes.pod import Shape
 
 
 MOST_PODS = 100
-"""The most pods that are searched for in this way."""
+"""The maximum number of pods for which this search runs."""
 
 _MOST_TAKERS = 300
-"""The most nodes that are tried for pods of one shape. If more have room, the fullest are tried."""
+"""The maximum number of nodes that are tried for pods of one shape.
+
+If more have room, the fullest are tried.
+"""
 
 _ONE_SEARCH = 2_000_000
-"""The most nodes that one search examines, which takes about half a second."""
+"""The maximum number of nodes that one search examines. This takes about half a second."""
 
 Placing = tuple[Ground, Demand]
 """A demand, and the ground on which it is to be placed."""
@@ -229,7 +232,10 @@ _FREELY = Rules(sizes=False, shared=False)
 """KAI's rules without those by which it rejects placements that exist."""
 
 MOST_TRIED = 40_000_000
-"""The most nodes that all searches of an arrangement look at, which takes about ten seconds."""
+"""The maximum number of nodes that all searches of an arrangement examine.
+
+This takes about ten seconds.
+"""
 
 
 class Wish(Value, dict=True):

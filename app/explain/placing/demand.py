@@ -90,7 +90,7 @@ class Demand(Value, dict=True):
         return tuple(part for part in self.parts if part.constrained)
 
     def asks(self, resource: str) -> int:
-        """Return the total request in thousandths. For a kind of GPUs, count all kinds together."""
+        """Return the total request in thousandths. For any GPU resource, add up all GPU kinds."""
         measure = (
             gpus_of if counts_as_gpu(resource) else (lambda requests: requests.get(resource, 0))
         )

@@ -332,7 +332,7 @@ class Trial(Board):
     def _fill_parts(
         self, shape: Shape, part: GpuPart, count: int, nodes: Sequence[int], scores: Scores
     ) -> bool:
-        """Put pods with parts of GPUs on nodes, one by one (`OrderedNodesByTask` of KAI)."""
+        """Place pods that request GPU fractions one by one, like KAI's `OrderedNodesByTask`."""
         asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
         keys = {

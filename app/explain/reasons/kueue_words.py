@@ -305,11 +305,11 @@ _INACTIVE: Mapping[str, tuple[str, str]] = {
         """kubectl patch clusterqueue {} --type merge -p '{{"spec":{{"stopPolicy":"None"}}}}'""",
     ),
     "FlavorNotFound": (
-        "create the ResourceFlavors that it names, or take them out of it",
+        "create the ResourceFlavors that it names, or remove them from it",
         "kubectl get resourceflavors",
     ),
     "AdmissionCheckNotFound": (
-        "create the AdmissionChecks that it names, or take them out of it",
+        "create the AdmissionChecks that it names, or remove them from it",
         "kubectl get admissionchecks.kueue.x-k8s.io",
     ),
     "AdmissionCheckInactive": (

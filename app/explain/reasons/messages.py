@@ -26,7 +26,7 @@ _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
 _AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
 DEFAULT_SCHEDULER = "default-scheduler"
 _MOST_SCHEDULERS = 20
-"""The most schedulers whose names are listed, and compared with one that is not known."""
+"""The maximum number of scheduler names that are listed and compared with an unknown one."""
 _SOON = 60.0
 """Seconds within which a running KAI has written something about a new pod."""
 

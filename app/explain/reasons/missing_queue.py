@@ -61,7 +61,7 @@ def _usable(index: Index, pool: str) -> list[str]:
 
 
 def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[str]) -> _Help:
-    """Return the remedy for a gang whose queue is missing, a parent, or below an unusable one."""
+    """Return the remedy if the queue is missing, has child queues, or has an unusable parent."""
     queue = index.queues.get(group.queue)
     if queue and _is_below_itself(index, queue):
         words = (

@@ -125,8 +125,8 @@ def _places(level: str, domains: set[Path], unlabelled: set[str]) -> str:
 def node_gone(gang: Gang) -> Reasons:
     """Pods are bound to nodes that do not exist any more."""
     remedy = (
-        "Wait until Kubernetes deletes these pods, within minutes, or delete them: they are created"
-        " again. No kubelet can end them, so the deletion must be forced"
+        "Wait a few minutes until Kubernetes deletes these pods and their controller recreates"
+        " them, or force-delete them, because no kubelet is left to confirm a normal deletion"
     )
     # nodes are joined only if pods are bound
     for on_node, objects, evidence in _by_node(

@@ -566,6 +566,6 @@ def _without_room(obstacle: Obstacle) -> str:
     if obstacle.gang.anew.under(EMPTIED).fits:
         return (
             "Restart the gang once another domain has room for all of it, or ask the platform team"
-            " for nodes: other workloads hold the room of all other domains now"
+            " for nodes: other workloads currently fill every other domain"
         )
     return "Use smaller pods, and restart the gang"

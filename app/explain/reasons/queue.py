@@ -230,7 +230,7 @@ def given_up(gang: Gang) -> Reasons:
     evidence = Evidence(group.ref, "spec.schedulingBackoff", "1")
     patch = shlex.quote('{"spec":{"schedulingBackoff":-1}}')
     commands = (f"kubectl patch {as_argument(group)} --type merge -p {patch}",)
-    remedy = "Let KAI try again in each cycle"
+    remedy = "Let KAI retry in every cycle"
     yield about(evidence, "GivenUp", text, remedy, "you", commands=commands)
 
 

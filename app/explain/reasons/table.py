@@ -340,9 +340,9 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
-    """Put what only follows from other problems behind them.
+    """Sort causes before their effects.
 
-    Words of a scheduler come after reasons that say more about what helps than these words do.
+    A scheduler's own message comes after reasons that say more about the fix than the message does.
     """
     vague = [reason for reason in reasons if _says_little(reason, reasons)]
     reasons = [*(reason for reason in reasons if reason not in vague), *vague]

@@ -16,7 +16,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Pod
 
 _MOST_COUNTED = 1000
-"""The most pods for which room is counted on a node."""
+"""The maximum number of pods that are counted as fitting on a node."""
 
 
 class Group(NamedTuple):

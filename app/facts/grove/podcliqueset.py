@@ -244,7 +244,7 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
 
 
 MOST_PARTS = 128
-"""The most cliques and scaling groups of a PodCliqueSet.
+"""The maximum number of cliques and scaling groups of a PodCliqueSet.
 
 Neither Grove's CRD nor its webhook has a bound. The sets of its documentation, its examples and its
 scale tests have fewer than ten, and many replicas of them:

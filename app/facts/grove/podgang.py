@@ -119,7 +119,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
 def _scheduled(status: JsonMap) -> bool | None:
     """Return whether Grove has ever seen a PodGang scheduled, None if it does not record that.
 
-    The condition and the time came together: https://github.com/ai-dynamo/grove/pull/792.
+    The condition and the time were added together: https://github.com/ai-dynamo/grove/pull/792.
     """
     if status.get("lastScheduled"):
         return True

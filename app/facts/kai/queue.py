@@ -30,7 +30,7 @@ class Share(Value):
     quota: int | None = None
     """The amount that it gets before capacity is shared."""
     limit: int | None = None
-    """The most that it gets."""
+    """The maximum amount that the queue can use."""
     allocated: int = 0
     """The usage of its pods, from its status."""
     allocated_fixed: int = 0

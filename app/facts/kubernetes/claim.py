@@ -20,7 +20,7 @@ from app.objects.shape import JsonMap, int_of, map_at, maps_at, text_at
 from app.objects.time import seconds_since_1970
 
 MOST_DEVICES = 32
-"""The most devices of a claim.
+"""The maximum number of devices of a claim.
 
 Source: https://pkg.go.dev/k8s.io/api/resource/v1#pkg-constants, AllocationResultsMaxSize.
 """

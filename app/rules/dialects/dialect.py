@@ -71,7 +71,7 @@ class OwnerRule(ABC):
 
     @abstractmethod
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether `resource` must be given back to its PodCliqueSet."""
+        """Return whether `resource` must be returned to its PodCliqueSet."""
 
     @abstractmethod
     def problem(

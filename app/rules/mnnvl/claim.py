@@ -42,7 +42,7 @@ ComputeDomain: https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/22407113/deploy
 """
 
 MAX_RESERVED = 256
-"""The most pods that can reserve a ResourceClaim.
+"""The maximum number of pods that can reserve a ResourceClaim.
 
 Source: `status.reservedFor` in resource.k8s.io.
 """

@@ -1,4 +1,4 @@
-"""NVLink channels that a claim holds without need.
+"""NVLink channels that a claim holds unnecessarily.
 
 A node has one channel. A claim for it keeps every other pod with such a claim off the node, even if
 the pods that hold it do not use it.
@@ -33,7 +33,7 @@ class HeldChannel(Value):
 
 
 class HeldChannels(Value):
-    """The channels that are held without need, and the pods that wait for one."""
+    """The channels that are held unnecessarily, and the pods that wait for one."""
 
     held: Sequence[HeldChannel]
     waiting: int
@@ -46,7 +46,7 @@ def held_channels(
     domains: Iterable[ComputeDomain],
     gpus_of_nodes: Mapping[str, int],
 ) -> HeldChannels:
-    """Return the channels that are held without need.
+    """Return the channels that are held unnecessarily.
 
     `gpus_of_nodes` are the GPUs of each node, in thousandths.
     """

@@ -296,7 +296,7 @@ def _total(nodes_by_gpus: Mapping[int, int]) -> int:
 
 
 _MOST_DIGITS = 9
-"""The most digits of a node's GPU count that are believed."""
+"""The maximum number of digits in a node's GPU count. Longer counts are ignored."""
 
 
 def _gpus(labels: Mapping[str, str]) -> int:

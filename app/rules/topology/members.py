@@ -35,7 +35,7 @@ class PodGroupCliques:
 
         A PodGroup has the name of its PodClique: `<pcs>-<replica>-<clique>`, or
         `<pcs>-<replica>-<group>-<index>-<clique>` in a scaling group. The replica is read from the
-        name, because Grove's operator puts no label with it on PodGangs.
+        name, because Grove's operator does not label PodGangs with it.
         """
         replica, _, suffix = podgroup[len(self._prefix) :].partition("-")
         if not podgroup.startswith(self._prefix) or not replica.isdecimal():

@@ -8,7 +8,7 @@ from app.objects.conditions import Condition
 from app.objects.fields import listed
 
 SHOWN = 5
-"""The most names in a warning, because kubectl cuts a long warning."""
+"""The maximum number of names in a warning. kubectl truncates long warnings."""
 
 
 def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) -> Condition | None:

@@ -302,5 +302,5 @@ def test_pods_of_other_schedulers_are_not_divided_between_queues() -> None:
 def test_without_the_right_to_see_queues_there_is_no_line() -> None:
     gangs = Gangs()
     gangs.add("waits", 8)
-    index = gangs.index(node("n1"), unseen={"queues": "no right to list"})
+    index = gangs.index(node("n1"), unseen={"queues": "no permission to list"})
     assert line_of(index) == {}

@@ -124,7 +124,8 @@ def effects(
 ) -> Effects:
     """Return the effects of edits. Afterwards, the index has the facts after the edits.
 
-    There is only one index, because it takes as much memory as the facts. Raise UnusableEdit.
+    There is only one index, because it takes as much memory as the facts.
+    Raise UnusableEdit if one is invalid.
     """
     edits = list(edits)
     before = index.facts

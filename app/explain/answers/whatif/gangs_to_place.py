@@ -20,7 +20,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.resource import POD
 
 MOST_ALONE = 500
-"""The most pods without a gang that are examined, because each takes as much time as a gang."""
+"""The maximum number of examined pods without a gang. Each takes as much time as a gang."""
 
 
 Look = Callable[[Ref, Iterable[Gang]], None]

@@ -1,8 +1,8 @@
 """In the dialect `bindings`, the PodCliqueSet owns every MNNVL resource, in every scope.
 
 A PodGang is not a safe owner: an upgraded Grove replaces the PodGangs of running workloads, and the
-garbage collector then deletes the resources that they own while pods use them. Resources of a
-PodGang are therefore given back to the PodCliqueSet. Source: `rules/README.md`.
+garbage collector then deletes the resources that they own while pods use them. So the
+resources of a PodGang are returned to the PodCliqueSet. Source: `rules/README.md`.
 """
 
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class PodCliqueSetOwns(OwnerRule):
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
         """Return "true" while the PodGang still owns a resource, else None.
 
-        With the annotation, the deletion of the PodGang is sent to our webhook.
+        API servers call our webhook for the deletion of PodGangs with this annotation.
         """
         return "true" if "owned" in states else None
 

@@ -12,7 +12,7 @@ from app.facts.kinds import POD_GANG_MAP
 from app.rules.dialects.bindings import Bindings
 
 MOST = 63
-"""The most characters of a label's value."""
+"""The maximum length of a label's value, in characters."""
 
 EPOCH = "<epoch>"
 _DIGITS = 19
