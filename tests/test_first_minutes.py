@@ -25,7 +25,7 @@ def test_the_demo_tells_its_story_to_the_end() -> None:
     order = [
         "$ grove-admission explain llm-serve -n inference\nllm-serve",
         f"node/{UNLABELLED} labelled",
-        "Nothing is in its way now; KAI should place it in its next cycle, in\n  zone-c/block-c2/rack-c4.",
+        "Nothing blocks it now; KAI should place it in its next cycle, in\n  zone-c/block-c2/rack-c4.",
         "5 of 5 pods placed",
         "Only the operator can change the topology levels",
         "Everything went as expected.",

@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
             self._hold()
 
     def _read_head(self) -> bool:
-        """Read a head, and what has arrived of its body. Return False if the head is incomplete."""
+        """Read a head and the received part of its body. Return False if the head is incomplete."""
         data = self._kept
         end = data.find(END)
         if end < 0 or end > MAX_HEAD:
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _read_body(self) -> bool:
-        """Read what has arrived of a body. Return False if the body is incomplete."""
+        """Read the received part of a body. Return False if the body is incomplete."""
         body = self._body
         self._kept = body.read(self._kept)
         if body.too_large:
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol):
         self._state = state
 
     def _decide(self, review: bytes) -> None:
-        """Judge a complete request, now or later together with those of other connections."""
+        """Judge a complete request now, or later in a batch with requests of other connections."""
         self._state = _WAITING
         self._review = review
         self.review_size = len(review)

@@ -152,7 +152,7 @@ FAILED = Verdict(
 def hindered(message: str) -> Verdict:
     """Return the verdict if the cluster rejects a call that is needed.
 
-    It holds until an administrator corrects something.
+    It applies until an administrator fixes the cause.
     """
     return Verdict(False, 500, "InternalError", message)
 

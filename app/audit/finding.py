@@ -209,7 +209,7 @@ BY_PROBLEM = (
     ("is listed above", "List the broadest level first."),
     ("must fit into one", "Require a broader domain, or use fewer or smaller replicas."),
     ("unknown field", "Correct the name of the field, or remove it."),
-    ("has no effect", "Remove it, or do what the message says."),
+    ("has no effect", "Remove it, or follow the message."),
     (
         "is not an API of this cluster",
         "Install NVIDIA's DRA driver, or remove the annotations from its PodCliqueSet. Until then,"

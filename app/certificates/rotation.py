@@ -153,7 +153,7 @@ def rotated(
 
 
 def still_trusted(cas: Iterable[bytes], now: datetime, terms: Terms) -> tuple[bytes, ...]:
-    """Return those of `cas` that have not expired, without duplicates."""
+    """Return the CAs in `cas` that have not expired, without duplicates."""
     return tuple(ca for ca in dict.fromkeys(cas) if now < inspect(ca).not_after + terms.skew)
 
 

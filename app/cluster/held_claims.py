@@ -13,7 +13,7 @@ from app.rules.mnnvl.missing_claims import is_ending
 async def claims_held_in_deletion(
     client: Reader, claims: Iterable[Object]
 ) -> list[tuple[Object, list[str]]]:
-    """Return those of `claims` that are being deleted while Pods hold them, each with these Pods.
+    """Return the claims that are being deleted while Pods hold them, each with these Pods.
 
     Pods that are being deleted don't count, because they release the claim soon. Raise
     ClusterError.

@@ -42,7 +42,7 @@ from app.rules.dialects.dialect import OwnerRule, State
 from app.stores.stores import Stores
 
 _OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
-"""Resources by group and kind, among them all that can own an MNNVL resource."""
+"""Resources by group and kind, including every kind that can own an MNNVL resource."""
 
 TRIES = 3
 """The maximum number of attempts to write a resource that another writer keeps changing."""

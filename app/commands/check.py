@@ -33,7 +33,7 @@ from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
 
 _MOST_ALIKE = 3
-"""More documents in a row of which the same is said have one line."""
+"""More consecutive documents with the same output than this are printed as one line."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -111,7 +111,7 @@ async def _check_with_cluster(
     asker: Asker,
     arguments: argparse.Namespace,
 ) -> tuple[list[Judgement], list[str]]:
-    """Return verdicts on `objects` with the facts of a cluster, and what could not be read."""
+    """Return verdicts on `objects` with a cluster's facts, and the kinds that could not be read."""
     # these load aiohttp, which a check without a cluster doesn't need
     from app.cluster.command_clients import looking_client
     from app.kube.read_only import ReadOnlyClient
@@ -161,7 +161,7 @@ def _lines(
 
 
 def _alike(judgement: Judgement) -> object:
-    """Return a value that is equal for documents of which the same is said, such as many nodes."""
+    """Return a value that is equal for documents with the same output, such as many nodes."""
     if judgement.verdict or judgement.note:
         return id(judgement)
     return identify(judgement.document)[:2], judgement.operation

@@ -112,7 +112,7 @@ async def _examine(arguments: argparse.Namespace, heard: Heard) -> Examined:
 
 COMMAND = Command(
     description=(
-        "Check the webhook configurations, their CA bundles, the Service, what is installed, the"
+        "Check the webhook configurations, their CA bundles, the Service, the installed APIs, the"
         " server's permissions and the topology objects, and say what would be rejected while the"
         " server is down. Nothing is written. Exit code: 0 no problems, 1 problems, 2 not"
         " everything was readable."

@@ -85,7 +85,7 @@ def one_word(words: Sequence[str]) -> str:
     `podcliqueset llm` is `podcliqueset/llm`. Raise UnusableInput for more words.
     """
     if len(words) > 2 or (len(words) == 2 and "/" in words[0] + words[1]):
-        raise UnusableInput(f"{' '.join(words)!r} names no single object: {_FORMS}")
+        raise UnusableInput(f"{' '.join(words)!r} does not name exactly one object: {_FORMS}")
     return "/".join(words)
 
 

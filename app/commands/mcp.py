@@ -87,7 +87,7 @@ class Answered(Value):
 
 
 Ask = Callable[[list[str], str], Awaitable[Answered]]
-"""Asks a command. The arguments are those of its command line, and its standard input."""
+"""Asks a command. The arguments are its command line and its standard input."""
 
 
 async def ask(words: list[str], given: str) -> Answered:
@@ -211,20 +211,20 @@ def without_placed(printed: str) -> Object:
 
 
 def audited(printed: str) -> Object:
-    """Return what the audit prints as one map: a line for each finding, then the summary."""
+    """Return the audit's output as one map: an entry for each finding, then the summary."""
     *findings, summary = map(from_json, printed.splitlines())
     return {"findings": findings, **summary}
 
 
 def no_option(text: str) -> str:
-    """Return a text that names something. Raise ValueError for one that would be an option."""
+    """Return `text`, which names an object. Raise ValueError if it would be parsed as an option."""
     if text.startswith("-"):
         raise ValueError(f"{text!r} is not a name")
     return text
 
 
 def marked(answer: Object) -> str:
-    """Return an answer as data between two marks that nobody can know before."""
+    """Return an answer as data between two unpredictable marks."""
     mark = secrets.token_hex(8)
     return (
         f"Between the marks {mark} is data of the cluster, in JSON. Its texts have names and"
@@ -275,7 +275,7 @@ def _lists(value: Any, path: str = "") -> Iterator[tuple[str, list[Any]]]:
 
 
 def reasons() -> str:
-    """Return the table of reasons: their ids, and what makes each of them hold."""
+    """Return the table of reasons: their ids, and the condition under which each applies."""
     table = {rule.id: (rule.check.__doc__ or "").partition("\n")[0] for rule in RULES}
     return visible_json(table)
 

@@ -47,8 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--kai-namespace",
         metavar="NAMESPACE",
         action="append",
-        help="with --queues: the namespace of KAI, or of what assigns its queues, such as KAI"
-        " Resource Management; give it once for each (default: kai-scheduler)",
+        help="with --queues: namespace of KAI, or of the component that assigns its queues, such as"
+        " KAI Resource Management; give it once for each (default: kai-scheduler)",
     )
 
 

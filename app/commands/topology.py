@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "domain",
         nargs="?",
         metavar="LEVEL=VALUE",
-        help="show what is inside one domain, such as zone=zone-a",
+        help="show the contents of one domain, such as zone=zone-a",
     )
     add_reading_options(parser)
     parser.add_argument(
@@ -283,7 +283,7 @@ def _inside(topology: Topology, text: str) -> list[DomainReport]:
 def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | None:
     if not arguments.room:
         if arguments.level:
-            raise UnusableInput("--in goes with --room")
+            raise UnusableInput("--in needs --room")
         return None
 
     match = _ROOM.fullmatch(arguments.room)

@@ -1,4 +1,4 @@
-"""The command `trial`: what a warn-only server would have rejected, read from its log."""
+"""The command `trial`: list what a warn-only server would have rejected, from its log."""
 
 import argparse
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The colours of the map: the queues that use the GPUs of a domain, and what is free or closed."""
+"""The colours of the map: one per queue that uses a domain's GPUs, one for free, one for closed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

@@ -68,7 +68,7 @@ class FindingRow(Value):
 
     @property
     def title(self) -> str:
-        """The text, with the first objects of what the audit has found."""
+        """The text, with the first objects of an audit finding."""
         if self.source != "audit":
             return self.text
         return f"{self.text} {listed(self.objects, _NAMED)}"

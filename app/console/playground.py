@@ -111,7 +111,7 @@ class Judge(Value):
 
 
 def _unjudged(form: Mapping[str, str], text: str) -> Values:
-    """Return what the page shows of a form without verdicts."""
+    """Return the page's values for a form without verdicts."""
     operation = form.get("operation", "CREATE")
     return {
         "text": text,
@@ -128,7 +128,7 @@ def _unjudged(form: Mapping[str, str], text: str) -> Values:
 def _verdicts(
     index: Index, judged: Sequence[Judgement], nodes: Sequence[yaml.Node], placing: bool
 ) -> list[Values]:
-    """Return what the page shows of verdicts.
+    """Return the page's values for verdicts.
 
     With `placing`, it also shows whether there is room now.
     """

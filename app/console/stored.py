@@ -24,7 +24,7 @@ KINDS = {kind: resource for kind, resource in OF_KIND.items() if resource is not
 
 
 async def read_stored(client: Reader, query: Query) -> Values:
-    """Read the object that the query names, and return what the page shows of it."""
+    """Read the object that the query names, and return the page's values for it."""
     ref = reference(query.get("object", ""), KINDS)
     if not ref:
         return {"problem": "The address does not name an object of a kind that the console reads."}
@@ -51,7 +51,7 @@ def _yaml(obj: Object, resource: Resource) -> str:
 
 
 def read(index: Index, query: Query) -> Values:
-    """Return what the page shows without the stored object."""
+    """Return the page's values without the stored object."""
     text = query.get("object", "")
     ref = reference(text, KINDS)
     return {

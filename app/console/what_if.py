@@ -31,7 +31,7 @@ class WhatIf:
         self._lock = asyncio.Lock()
 
     async def __call__(self, facts: Snapshot | None, query: Mapping[str, str]) -> Values:
-        """Return what the page shows. `facts` are None until all have been read."""
+        """Return the page's values. `facts` are None until all have been read."""
         text = query.get("if", "").replace("\r\n", "\n")[:MOST_TEXT]
         lines = [line.strip() for line in text.split("\n") if line.strip()]
         if not lines:
@@ -77,7 +77,7 @@ def parsed(lines: Sequence[str]) -> list[Supposition]:
     Raise UnusableEdit if one is invalid.
     """
     if len(lines) > MOST_EDITS:
-        raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are taken")
+        raise UnusableEdit(f"there are {len(lines)} edits, and at most {MOST_EDITS} are accepted")
     for line in filter(is_file, lines):
         raise UnusableEdit(f"{line!r} is a file: give files to the command")
     return list(map(parse, lines))
@@ -89,7 +89,7 @@ def _command(lines: Sequence[str]) -> str:
 
 
 def _read(index: Index, query: Query) -> Values:
-    """Return what the page shows without an answer."""
+    """Return the page's values without an answer."""
     return {
         "headline": "What if the cluster changed?",
         "text": "",

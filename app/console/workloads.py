@@ -188,7 +188,7 @@ def _of_list(rows: Sequence[WorkloadRow], chosen: Ref | None, facts: Snapshot) -
 
 
 def _alike(row: WorkloadRow) -> str:
-    """Return what the folded workloads have in common with `row`."""
+    """Return the properties that the folded workloads share with `row`."""
     if row.reason == NOT_EXAMINED:
         return f"more {NOT_EXAMINED}"
     if not row.reason:
@@ -247,7 +247,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    """Return what the page shows in addition to the answer itself."""
+    """Return the page's values beyond the answer itself."""
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
@@ -284,7 +284,7 @@ def _rows(branch: Branch, level: int = 1) -> Iterator[TreeRow]:
 
 
 def _numbers(branch: Branch) -> Sequence[int]:
-    """Return the numbers of the reasons of a branch. For a gang, include those of its parts."""
+    """Return the numbers of a branch's reasons. For a gang, include the reasons of its parts."""
     if branch.ref.kind != "PodGang":
         return branch.reasons
     inside = (number for child in branch.children for number in child.reasons)

@@ -286,26 +286,26 @@ class Release(Value):
 RELEASES = (
     Release(
         "Grove",
-        "with PodGangMaps, 0.1.0-alpha.13 or near",
+        "with PodGangMaps, about 0.1.0-alpha.13",
         "616762f7",
         "podgangmaps.grove.io",
         has_bindings=True,
     ),
     Release(
         "Grove",
-        "with ClusterTopologyBindings, of August 2026 or near",
+        "with ClusterTopologyBindings, from about August 2026",
         "fcc3b3bb",
         "clustertopologybindings.grove.io",
     ),
     Release(
         "Grove",
-        "of August 2026 or near, without its CRD clustertopologybindings.grove.io",
+        "from about August 2026, without its CRD clustertopologybindings.grove.io",
         "",
         "podcliquesets.grove.io",
         "updateStrategy",
         has_bindings=True,
     ),
-    Release("Grove", "of January 2026 or near", "a5b8e0dc", "podcliquesets.grove.io"),
+    Release("Grove", "from about January 2026", "a5b8e0dc", "podcliquesets.grove.io"),
     Release("KAI", "with minSubGroup", "d5bc503a", "podgroups.scheduling.run.ai", "minSubGroup"),
     Release("KAI", "without minSubGroup", "", "podgroups.scheduling.run.ai"),
     Release(

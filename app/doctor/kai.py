@@ -129,8 +129,8 @@ async def check_line(client: Client) -> Checks:
     shards = map(read_shard, await every(client, Selection(SCHEDULING_SHARD)))
     return [
         ok(
-            f"SchedulingShard {shard.name} sets {listed(shard.sets, _MOST_SHOWN)}: the line of its"
-            " gangs may differ from what explain and queues say, which know KAI's defaults"
+            f"SchedulingShard {shard.name} sets {listed(shard.sets, _MOST_SHOWN)}: the order of"
+            " its gangs may differ from what explain and queues say, which assume KAI's defaults"
         )
         for shard in shards
         if shard.sets

@@ -20,7 +20,7 @@ from app.kube.api import Client, Object
 from app.objects.resource import ACCESS_REVIEW, SELF_ACCESS_REVIEW
 
 _REMEDY = "Apply manifests/base/rbac.yaml."
-_WHY = "saying why gangs wait"
+_WHY = "reporting why gangs are pending"
 _REMEDY_OF_WAITING = "Add the component manifests/components/waiting to your overlay."
 _NAMED = 'The stored rule must have resourceNames: ["{name}"]; a tool may have renamed it.'
 _WATCH = ("list", "watch")
@@ -146,13 +146,13 @@ _WORKLOADS = (
     Need("scheduling.run.ai", "podgroups", (*_READ, "create", "patch", "delete"), "Workloads"),
     Need("", "pods", (*_WATCH, "patch"), "Workloads"),
     *(
-        Need(group, plural, ("get",), "finding who owns the Pods of a Workload", optional=True)
+        Need(group, plural, ("get",), "finding the owners of a Workload's Pods", optional=True)
         for group, plurals in OWNERS.items()
         for plural in plurals
     ),
 )
 
-_OWNING = "finding who owns the units of Pods"
+_OWNING = "finding the owners of the Pods' units"
 _UNITS = tuple(
     Need(resource.group, resource.plural, ("get",), _OWNING)
     for resource in (*CONTROLLERS, CLAIM_TEMPLATE)

@@ -345,7 +345,7 @@ async def check_queue_guard(client: Client, configuration: Configuration) -> Che
     namespaces = _kai_namespaces(stored, configuration)
     desired = queue_policies(configuration, mode, *namespaces)
     remedy = _print_again(mode, namespaces)
-    message = f"the queue guard looks at writes that name a queue, and {effect}"
+    message = f"the queue guard checks writes that name a queue, and {effect}"
     silent = await _without_parameters(client, stored)
     checks = [
         ok(message),

@@ -42,7 +42,7 @@ class KindProgress(Value):
 
 
 class Trouble(Value):
-    """A problem because of which the facts are not up to date."""
+    """A problem that keeps the facts from being up to date."""
 
     message: str
     since: float
@@ -93,7 +93,7 @@ class Live:
 
     @property
     def ready(self) -> bool:
-        """Whether every list has been read, except those that the user may not read."""
+        """Whether every list has been read, except for lists that the user may not read."""
         return self._watched.ready
 
     async def until_ready(self) -> None:
@@ -177,13 +177,13 @@ class Live:
         return self.revision
 
     def touch(self) -> None:
-        """Tell all pages that something has changed."""
+        """Notify all pages of a change."""
         self.revision += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _note(self, name: str) -> None:
-        """Note a change of the facts of this kind, or of what is known about them."""
+        """Record a change of this kind's facts, or of whether they are known."""
         self._facts.pop(name, None)
         self._is_old = True
         self.touch()

@@ -54,9 +54,9 @@ class Row(Value, Generic[T], dict=True, eq=False):
 
     resource: Resource
     read: Callable[[Any], T | None]
-    """Returns what is kept of an object, or None to keep nothing."""
+    """Returns the facts about an object, or None to keep nothing."""
     lookups: Mapping[str, Callable[[T], Iterable[Key]]] = field(default_factory=dict)
-    """Return the keys under which what is kept is found."""
+    """The lookups: each returns the keys under which a fact is found."""
     labels: str = ""
     """A label selector of the objects that are read."""
     fields: str = ""
@@ -74,7 +74,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     most_decoded: int | None = None
     """An object of which `form` has more bytes of JSON is not read."""
     is_cut: Callable[[T], bool] = lambda value: False
-    """Returns whether `read` has left out a part of an object for its size."""
+    """Returns whether `read` has dropped parts of an object because of its size."""
 
 
 def in_namespace(namespace: str, *names: str) -> list[Key]:

@@ -92,7 +92,7 @@ class Unavailable(ClusterError):
 
 
 class TooLong(ClusterError):
-    """A page of a list is longer than what is read at once: ask for fewer objects."""
+    """A page of a list exceeds the limit of one read: ask for fewer objects."""
 
 
 class ObjectRef(Value):
@@ -345,7 +345,7 @@ PAGE = 500
 """The maximum number of objects in a page."""
 
 PAGE_BYTES = 2 * 2**20
-"""The bytes that a page should have: those of 500 Pods of 4 KB, a common size."""
+"""The target size of a page, in bytes: 500 Pods of 4 KB, a common size."""
 
 MOST_PAGE_BYTES = 4 * 2**20
 """The maximum size of a page with several objects, in bytes.

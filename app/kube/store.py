@@ -120,7 +120,7 @@ class WatchStore(Generic[T]):
         return list(self._entries.values())
 
     def known_keys(self) -> list[Key]:
-        """Return the keys of all objects, also of those that are too large to be stored."""
+        """Return the keys of all objects, including objects too large to be stored."""
         return [*self._entries, *(self.too_large.keys() - self._entries.keys())]
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ class WatchStore(Generic[T]):
     # Writes by the watch.
 
     def begin_list(self) -> None:
-        """Start to replace the objects by those of a list.
+        """Start to replace the objects by the objects of a list.
 
         Then come `take_listed` for slices of the list or `take_streamed` for its events,
         `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the
@@ -177,7 +177,7 @@ class WatchStore(Generic[T]):
     ) -> None:
         """Store objects of a list.
 
-        `resource_version` is that of the list, and none of the objects has more bytes than
+        `resource_version` is the list's version, and none of the objects has more bytes than
         `length`, unless that is 0.
         """
         self._list_version = _number(resource_version)
@@ -209,9 +209,9 @@ class WatchStore(Generic[T]):
         self._replace(key, event.object, event.length)
 
     def drop_unlisted(self, keys: Iterable[Key], resource_version: str) -> None:
-        """Remove those of `keys` that are not in the list.
+        """Remove the objects in `keys` that are not in the list.
 
-        `resource_version` is that of the list.
+        `resource_version` is the list's version.
         """
         version = _number(resource_version)
         self._version = version
@@ -297,7 +297,7 @@ class WatchStore(Generic[T]):
             self._set(key, self._kept(key, obj, length))
 
     def _kept(self, key: Key, obj: Object, length: int) -> T | None:
-        """Return what is stored of an object of at most `length` bytes, 0 if that is not known."""
+        """Return the stored form of an object of at most `length` bytes, 0 if that is not known."""
         most = self._most_decoded
         if most is not None and not 0 < length <= most and len(to_json(obj)) > most:
             self.too_large[key] = str(obj["metadata"].get("uid") or "")

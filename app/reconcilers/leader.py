@@ -182,7 +182,7 @@ class Leader(Part):
             self._working = False
 
     def notes(self) -> dict[str, str]:
-        """Return a note that tells who is the leader."""
+        """Return a readiness note that names the leader."""
         return {"leader": "this process" if self.leading else self.holder or "nobody"}
 
     def samples(self) -> Iterator[Sample]:
@@ -223,7 +223,7 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield all stores with their rows: those of every replica, then those of the leader."""
+        """Yield all stores with their rows, first every replica's, then the leader's."""
         yield from self._stores
         for stores in self._only_here:
             yield from stores

@@ -330,7 +330,7 @@ class MnnvlClaimsReconciler(Struct):
 
 
 def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
-    """Return those of `cliques` that lack our claim."""
+    """Return the PodCliques in `cliques` that lack our claim."""
     return [clique for clique in cliques if isinstance(clique, Unclaimed)]
 
 

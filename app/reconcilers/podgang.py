@@ -40,7 +40,7 @@ UNTIL_GIVEN_BACK_SECONDS = 1.0
 _ADOPTED = ("metadata", "annotations", MNNVL_ADOPTED)
 
 CONTESTED_SECONDS = 1.0
-"""The time until the next step if another writer has changed what was written."""
+"""The time until the next step if another writer has changed the written fields."""
 
 
 class CurrentGang(Value):

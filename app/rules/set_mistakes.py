@@ -88,7 +88,7 @@ def misspelt_annotations(
 ) -> Iterator[str]:
     """Yield warnings about misspelt annotations, and about labels that must be annotations.
 
-    `at` is the path of what has both.
+    `at` is the path of the object that has both.
     """
     for key in annotations:
         if key not in _ANNOTATIONS and (meant := names.nearest(key, _ANNOTATIONS)):

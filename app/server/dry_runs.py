@@ -36,7 +36,7 @@ MAX_INDENTED = 64 * 1024
 With 240,000 zeros below 180 lists, a body of 480 KB would have an indented answer of 90 MB.
 """
 JUDGING_SECONDS = 100.0
-"""The time limit of a dry run, a little less than that of its connection."""
+"""The time limit of a dry run. It is slightly less than the connection's time limit."""
 
 
 class BodyTooLarge(UnusableInput):

@@ -91,4 +91,4 @@ class MemoryReturn:
         self._freed = 0
         self._next = begin + RETURN_SECONDS
         self._give_back()
-        logger.debug("memory given back in %.1f ms", (self._clock() - begin) * 1000)
+        logger.debug("memory returned in %.1f ms", (self._clock() - begin) * 1000)

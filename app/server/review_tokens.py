@@ -267,7 +267,7 @@ class ReviewTokens(Part):
         return seconds
 
     def _accept(self, tokens: Collection[str]) -> None:
-        """Make `tokens` valid, in addition to those that were in a configuration a moment ago."""
+        """Make `tokens` valid, in addition to tokens that were recently in a configuration."""
         at = self._clock()
         self._valid |= dict.fromkeys((*self._current, *tokens), at)
         self._current = frozenset(tokens)

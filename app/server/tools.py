@@ -187,7 +187,7 @@ class _Connection(H11Protocol):
         self._listener.reading.add(self)
 
     def read(self) -> None:
-        """Read what has arrived."""
+        """Read the received data."""
         data, self._unread = self._unread, b""
         if self._accepted.is_closing():
             return

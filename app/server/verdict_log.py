@@ -122,7 +122,7 @@ class VerdictLog:
                 self.lost += len(records)
 
     def _lines(self, records: Iterable[tuple[bool, float, _Record]]) -> Iterator[bytes]:
-        """Yield the lines of `records`, without those of unknown callers above their limit."""
+        """Yield the lines of `records`. Drop lines about unknown callers above their limit."""
         now = self._clock()
         more = STRANGE_RATE * (now - self._flushed_at)
         self._strange_left = min(STRANGE_BYTES, self._strange_left + more)

@@ -109,7 +109,7 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
-        """Read a list, and return its error, or None. A resource that isn't served is no error."""
+        """Read a list. Return its error, or None, also if the resource isn't served."""
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:

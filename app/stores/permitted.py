@@ -14,7 +14,7 @@ from app.objects.resource import NAMESPACE
 from app.stores.stores import selection_of
 
 Scope = tuple[Row[Any], str | None]
-"""The objects of one watch: those of all namespaces (None), or of one."""
+"""The objects of one watch, in one namespace or in all (None)."""
 
 
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)

@@ -48,7 +48,7 @@ APART = 10.0
 class Evictions:
     """The evictions that have been reported.
 
-    `counts` are those that this leader has reported, by cause.
+    `counts` are the numbers of evictions that this leader has reported, by cause.
     """
 
     def __init__(self, client: Client, events: Recorder) -> None:
@@ -56,7 +56,7 @@ class Evictions:
         self._client = client
         self._events = events
         self._settled: dict[str, float] = {}
-        """When a gang was last evicted, of those that are told, or have survived it."""
+        """When each gang was last evicted, for evictions that were reported or survived."""
 
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported. Return False if any is

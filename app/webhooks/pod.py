@@ -32,7 +32,7 @@ class PodWebhook(Value):
 
 
 class PodBindingWebhook(Value):
-    """The handler that copies a node's labels: standard ones, those of levels, and `allowed`."""
+    """The handler that copies a node's labels: standard, topology level and `allowed` labels."""
 
     facts: ClusterView
     allowed: Sequence[str]

@@ -61,7 +61,7 @@ SPEC_MAY_CHANGE = {
 class Webhook(Value, eq=False, kw_only=True):
     """One row of the webhook table.
 
-    Fields without a description are those of the webhook configuration.
+    Fields without a description have the meaning of the webhook configuration's fields.
     """
 
     path: str
@@ -295,7 +295,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
 
 
 def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
-    """Return the routes of a server: those of `routes_over`, in warn-only mode as configured."""
+    """Return the routes of `routes_over`, with warn-only mode applied as configured."""
     warning = warning_paths(configuration.enforcement)
     return {
         path: replace(route, on_trial=path in warning)

@@ -120,7 +120,7 @@ def test_an_edit_of_levels_is_previewed(tmp_path: Path, capsys: pytest.CaptureFi
     ("options", "message"),
     [
         (["--room", "10"], "--room takes NxG"),
-        (["--in", "rack"], "--in goes with --room"),
+        (["--in", "rack"], "--in needs --room"),
         (
             ["--room", "3x8", "--in", "block"],
             "--in block: no such level; there are zone, rack and host",

@@ -356,11 +356,11 @@ def test_a_note_is_not_why_something_waits() -> None:
     ]
     assert (answer.state, row.reason, row.who, row.more) == (
         "waits",
-        "nothing is in its way now: KAI should place it next",
+        "nothing blocks it now: KAI should place it next",
         "",
         0,
     )
-    assert "  Nothing is in its way now; KAI should place it in its next cycle" in text(answer)
+    assert "  Nothing blocks it now; KAI should place it in its next cycle" in text(answer)
 
 
 def test_what_was_not_examined_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -418,8 +418,11 @@ def test_ages_are_short(seconds: float, expected: str) -> None:
     [
         (["-A", "llm"], "--all-namespaces lists pending workloads and takes no name"),
         (["--watch"], "--watch needs the name of a workload"),
-        (["pod", "a", "b"], "'pod a b' names no single object: give KIND/NAME, KIND NAME"),
-        (["pod/a", "b"], "'pod/a b' names no single object: give KIND/NAME, KIND NAME"),
+        (
+            ["pod", "a", "b"],
+            "'pod a b' does not name exactly one object: give KIND/NAME, KIND NAME",
+        ),
+        (["pod/a", "b"], "'pod/a b' does not name exactly one object: give KIND/NAME, KIND NAME"),
         (["pods"], "'pods' has no name: give KIND/NAME, KIND NAME"),
     ],
 )

@@ -14,7 +14,7 @@ from tests.kube.memory.client import EVERYTHING, MemoryClient
 
 
 def note(what: str) -> list[Any]:
-    text = f"SchedulingShard default sets {what}: the line of its gangs may differ from what explain and queues say, which know KAI's defaults"
+    text = f"SchedulingShard default sets {what}: the order of its gangs may differ from what explain and queues say, which assume KAI's defaults"
     return [("ok", text, "")]
 
 

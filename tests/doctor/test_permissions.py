@@ -160,7 +160,7 @@ async def test_what_is_missing_is_told_by_resource_with_what_it_is_for() -> None
 async def test_an_optional_one_is_a_warning() -> None:
     (check,) = await said(lambda spec: spec["resourceAttributes"]["resource"] != "notebooks")
     who = "service account grove-system/grove-admission may not"
-    message = f"{who} get notebooks.kubeflow.org: finding who owns the Pods of a Workload"
+    message = f"{who} get notebooks.kubeflow.org: finding the owners of a Workload's Pods"
     assert check == Check("warning", message, REMEDY)
 
 
@@ -170,7 +170,7 @@ async def test_who_owns_units_must_be_readable() -> None:
     )
     assert (check.status, check.message) == (
         "problem",
-        "service account grove-system/grove-admission may not get resourceclaimtemplates.resource.k8s.io: finding who owns the units of Pods",
+        "service account grove-system/grove-admission may not get resourceclaimtemplates.resource.k8s.io: finding the owners of the Pods' units",
     )
 
 
@@ -189,7 +189,7 @@ async def test_what_waiting_lacks_is_in_its_component() -> None:
         ),
         Check(
             "problem",
-            f"{who}: saying why gangs wait",
+            f"{who}: reporting why gangs are pending",
             "Add the component manifests/components/waiting to your overlay.",
         ),
     ]

@@ -19,8 +19,8 @@ Object = dict[str, Any]
 Change = Callable[[list[Object]], object]
 
 CONFIGURATION = Configuration()
-REFUSES = Check("ok", "the queue guard looks at writes that name a queue, and refuses them")
-WARNS = Check("ok", "the queue guard looks at writes that name a queue, and only warns of them")
+REFUSES = Check("ok", "the queue guard checks writes that name a queue, and refuses them")
+WARNS = Check("ok", "the queue guard checks writes that name a queue, and only warns of them")
 PODS = "queue-guard-pods.grove-admission.grove.io"
 FORMER = "queue-guard-former.grove-admission.grove.io"
 

@@ -30,22 +30,22 @@ def crd(name: str, *fields: str) -> dict[str, Any]:
     ("crds", "expected"),
     [
         ([], []),
-        ([crd(SETS)], ["Grove of January 2026 or near: tested at a5b8e0dc"]),
+        ([crd(SETS)], ["Grove from about January 2026: tested at a5b8e0dc"]),
         (
             [crd(SETS, "replicas", "updateStrategy")],
             [
-                "Grove of August 2026 or near, without its CRD clustertopologybindings.grove.io: not tested with this version"
+                "Grove from about August 2026, without its CRD clustertopologybindings.grove.io: not tested with this version"
             ],
         ),
         (
             [crd(SETS, "updateStrategy"), crd(BINDINGS)],
             [
-                "Grove with ClusterTopologyBindings, of August 2026 or near: tested at fcc3b3bb",
+                "Grove with ClusterTopologyBindings, from about August 2026: tested at fcc3b3bb",
             ],
         ),
         (
             [crd(SETS), crd(BINDINGS), crd(MAPS)],
-            ["Grove with PodGangMaps, 0.1.0-alpha.13 or near: tested at 616762f7"],
+            ["Grove with PodGangMaps, about 0.1.0-alpha.13: tested at 616762f7"],
         ),
         ([crd(GROUPS, "minSubGroup")], ["KAI with minSubGroup: tested at d5bc503a"]),
         ([crd(GROUPS, "minMember")], ["KAI without minSubGroup: not tested with this version"]),

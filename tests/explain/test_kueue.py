@@ -91,7 +91,7 @@ CASES = [
     ("of another release (WaitingForQuota)", "Wait until workloads", "wait"),
     ("of another release (WaitingForPreemptedWorkloads)", "Wait: Kueue stops", "wait"),
     ("of another release (TopologyPlacementFailed)", "Wait until one domain", "you"),
-    ("of another release (Misconfigured)", "to correct what Kueue says", "platform"),
+    ("of another release (Misconfigured)", "to fix the problem that Kueue reports", "platform"),
     ("of another release (Suspended)", "to start its queue again", "platform"),
     ("of another release (PendingEvaluation)", "Wait a minute", "wait"),
     ("LocalQueue lab doesn't exist", "label kueue.x-k8s.io/queue-name, such as spare.", "you"),
@@ -113,7 +113,7 @@ CASES = [
     ("Admission is gated by: example.com/quota", "Ask the owner of example.com/quota", "you"),
     (
         "Workload uses DRA resources but the KueueDRAIntegration feature gate is not enabled",
-        "turn on KueueDRAIntegration",
+        "enable KueueDRAIntegration",
         "platform",
     ),
     ("Workload is pending evaluation in the scheduling queue", "Wait a minute", "wait"),
@@ -206,7 +206,7 @@ def test_the_workload_that_took_the_quota_is_named() -> None:
     ("reason", "remedy"),
     [
         ("Deactivated", "Ask who deactivated it, or set spec.active: true"),
-        ("DeactivatedDueToAdmissionCheck", "Correct what the AdmissionCheck rejects"),
+        ("DeactivatedDueToAdmissionCheck", "Fix the cause of the AdmissionCheck's rejection"),
         ("DeactivatedDueToRequeuingLimitExceeded", "Find out why its pods were not ready"),
         ("DeactivatedDueToMaximumExecutionTimeExceeded", "kueue.x-k8s.io/max-exec-time-seconds"),
     ],

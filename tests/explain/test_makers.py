@@ -75,13 +75,13 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         (
             failed("failed calling webhook x: no endpoints available"),
             SAID.format("failed calling webhook x: no endpoints available"),
-            "Ask the platform team to look at the webhook that the words name: it does not answer.",
+            "Ask the platform team to check the webhook in the message: it does not answer.",
             "platform",
         ),
         (
             failed("no such image policy"),
             SAID.format("no such image policy"),
-            "Correct what these words name: kubectl describe job train -n inference",
+            "Fix the problem that this message describes: kubectl describe job train -n inference",
             "you",
         ),
         (

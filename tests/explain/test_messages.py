@@ -188,7 +188,7 @@ def test_words_of_kai_refuse_only_while_they_are_current(age: int, refuses: bool
     said = answer(facts(pod_groups=(pod_group(said=old),)), GANG_REF)
     assert ("KaiRefuses" in {reason.id for reason in said.reasons}) == refuses
     assert [own.next for own in said.line] == ["held" if refuses else "next"]
-    assert said.outlook.startswith("Nothing is in its way now; KAI should place it") != refuses
+    assert said.outlook.startswith("Nothing blocks it now; KAI should place it") != refuses
     assert ("KAI said earlier, about an older state:" in text(said)) != refuses
 
 

@@ -78,7 +78,7 @@ class Answer(Value, rename=AS_JSON):
         found = next((own for own in self.line if own.next == "next"), None)
         if found:
             where = f", in {listed(found.where)}" if found.where else ""
-            return f"Nothing is in its way now; KAI should place it in its next cycle{where}."
+            return f"Nothing blocks it now; KAI should place it in its next cycle{where}."
         notes = " The notes above do not block it." if self.reasons else ""
         if self.said:
             return f"Nothing we check is blocking it.{notes}"

@@ -42,7 +42,7 @@ class Branch(Value, rename=AS_JSON):
     def label(self, parent: str) -> tuple[str, str]:
         """Its kind and name for people.
 
-        The name is shortened if it begins with that of the branch above.
+        A prefix that repeats the name of the branch above is dropped.
         """
         kind = self.ref.kind
         name = self.ref.name

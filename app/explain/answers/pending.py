@@ -138,7 +138,7 @@ def row_of(index: Index, answer: Answer) -> WorkloadRow:
         )
 
     if any(own.next == "next" for own in answer.line) and not answer.unknown:
-        return replace(row, reason="nothing is in its way now: KAI should place it next")
+        return replace(row, reason="nothing blocks it now: KAI should place it next")
     if answer.said:
         return replace(row, reason=f"KAI says: {answer.said[0]}", more=len(answer.said) - 1)
     if answer.state == "waits":

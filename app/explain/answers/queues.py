@@ -56,7 +56,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     limit: int | None = None
     """Its limit, None for unlimited."""
     used: int | None = None
-    """The usage of its pods and of those of its child queues, None if not known."""
+    """The usage of its pods and its child queues' pods, None if unknown."""
     fixed: int | None = None
     """The part of the usage that KAI evicts for no other queue, None if not known."""
     fair: int | None = None

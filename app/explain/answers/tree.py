@@ -73,7 +73,7 @@ class _Grower:
         return self._bundle(pcs.ref, children, asked_words(pcs.asked))
 
     def _nothing(self, pcs: SetWithStatus) -> Branch:
-        """Return the branch of a set of which no object has been created yet."""
+        """Return the branch of a set that has no objects yet."""
         asked = asked_words(pcs.asked)
         state, words = ("waits", "nothing created yet") if pcs.replicas else ("well", "no replicas")
         return self._branch(pcs.ref, asked=asked, placed=0, total=0, state=state, words=words)

@@ -206,7 +206,7 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
-    """Return the first SubGroup of each name, without those that have no name."""
+    """Return the first SubGroup of each name. SubGroups without a name are skipped."""
     by_name: dict[str, SubGroup] = {}
     for sub in subgroups:
         by_name.setdefault(sub.name, sub)

@@ -152,7 +152,7 @@ class Unit(Value, dict=True):
 
     @cached_property
     def all_members(self) -> tuple[Member, ...]:
-        """Its members, including those of its units."""
+        """Its members, including the members of its units."""
         return (*self.members, *(member for unit in self.units for member in unit.all_members))
 
     @cached_property
@@ -363,7 +363,7 @@ class Gang(Value, dict=True):
     def pool(self) -> str:
         """The node pool of the gang, "" for nodes without a pool.
 
-        Schedulers other than KAI know no pools: it is ANY_POOL if KAI places none of its pods.
+        Only KAI has pools: it is ANY_POOL if KAI places none of its pods.
         """
         if self.pod_group:
             return self.pod_group.pool

@@ -24,7 +24,7 @@ def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
 
 
 def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
-    """Yield which names are like that of an object, first in its namespace, then elsewhere."""
+    """Yield similar names of objects, first in the same namespace, then elsewhere."""
     beside = [other.name for other in others if other.namespace == ref.namespace]
     near = _near(ref.name, beside)
     if near:

@@ -43,7 +43,7 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 
 
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
-    """Yield who can grant the permissions that are missing in `unseen`, and the command for it."""
+    """Yield who can grant the permissions missing in `unseen`, and the command for it."""
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
     # only a ClusterRoleBinding can grant permission to read these
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}

@@ -73,7 +73,7 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
 
 
 def _who(reason: Reason) -> str:
-    """Return who can act, if the remedy doesn't say so."""
+    """Return who can act, unless the remedy already says so."""
     is_said = "platform team" in reason.remedy
     return " (platform team)" if reason.who == "platform" and not is_said else ""
 

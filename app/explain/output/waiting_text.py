@@ -19,7 +19,7 @@ from app.explain.state.snapshot import Snapshot
 from app.objects.shape import Object
 
 COLUMNS = ("namespace", "object", "since", "placed", "state", "next", "who", "first reason")
-"""The titles of the columns, in the list of the command and in that of the console."""
+"""The column titles of the list, in the command and in the console."""
 
 STATES: Mapping[State, str] = {
     "waits": "pending",
@@ -30,7 +30,7 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""With fewer columns left for the reason, it goes on separate lines."""
+"""With fewer columns left for the reason, it is printed on separate lines."""
 
 
 def list_text(

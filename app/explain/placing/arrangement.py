@@ -133,7 +133,7 @@ class Search(Board):
         return None
 
     def _ways(self, agenda: Agenda) -> Iterator[Agenda]:
-        """Do the next step of an agenda in each way, and yield what is left then.
+        """Do the next step of an agenda in each possible way, and yield the remaining steps.
 
         The placements of an alternative are undone before the next one.
         """
@@ -208,7 +208,7 @@ class Search(Board):
 
 
 def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domain]:
-    """Yield the domains that a demand may use, those of its preferred level first."""
+    """Yield the domains that a demand may use, domains of its preferred level first."""
     domains = ground.domains.by(demand.levels)
     levels = demand.depths(domains)
     if not (demand.key or demand.preferred):
@@ -251,7 +251,7 @@ class Wish(Value, dict=True):
 
 
 class Arrangement:
-    """Wishes that have places at the same time, and what is then free.
+    """Wishes that have places at the same time, and the remaining free resources.
 
     `names` are the resources that count, and `free` are their free amounts on each node.
     """
@@ -346,7 +346,7 @@ def _is_too_much(pairs: Sequence[Placing]) -> bool:
 
 
 def _with(free: Sequence[Vector], wish: Wish) -> list[Vector]:
-    """Return what is free once the pods that a wish moves have left."""
+    """Return the free resources after the pods that a wish moves have left."""
     after = list(free)
     for position, more in wish.freed:
         pairs = zip(after[position], more, strict=True)

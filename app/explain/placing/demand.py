@@ -1,4 +1,4 @@
-"""A demand (pods to be placed together) and its ground (nodes, and what is free on them)."""
+"""A demand (pods to be placed together) and its ground (nodes with their free resources)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,12 +58,12 @@ class Demand(Value, dict=True):
 
     @cached_property
     def in_order(self) -> tuple[Run, ...]:
-        """All pods including those of the parts, in KAI's order."""
+        """All pods, including the parts' pods, in KAI's order."""
         return (*self.pods, *(pair for part in self.parts for pair in part.in_order))
 
     @cached_property
     def shapes(self) -> tuple[Run, ...]:
-        """All pods including those of the parts, by shape."""
+        """All pods, including the parts' pods, by shape."""
         return by_shape(self.in_order)
 
     @cached_property
@@ -172,7 +172,7 @@ def everything(_resource: str) -> bool:
 
 
 class Ground(Value, dict=True):
-    """Nodes, and what is free on them."""
+    """Nodes with their free resources."""
 
     domains: Domains
     """The tree of the nodes."""
@@ -191,12 +191,12 @@ class Ground(Value, dict=True):
 
     @cached_property
     def asks(self) -> Mapping[Shape, Vector]:
-        """The request of each shape, with parts of GPUs as fractions."""
+        """The request of each shape, with GPU fractions as fractions."""
         return {shape: self._asked(dict(shape.requests)) for shape in self.fit}
 
     @cached_property
     def takes(self) -> Mapping[Shape, Vector]:
-        """The request of each shape without parts of GPUs."""
+        """The request of each shape without GPU fractions."""
         return {
             shape: self._without_gpus(asks) if shape.part else asks
             for shape, asks in self.asks.items()
@@ -217,11 +217,11 @@ class Ground(Value, dict=True):
         return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:
-        """Return the total request of a demand, with parts of GPUs as fractions."""
+        """Return the total request of a demand, with GPU fractions as fractions."""
         return self._sum(demand, self.asks)
 
     def taken(self, demand: Demand) -> Vector:
-        """Return the total request of a demand without parts of GPUs."""
+        """Return the total request of a demand without GPU fractions."""
         return self._sum(demand, self.takes)
 
     def _sum(self, demand: Demand, asks: Mapping[Shape, Vector]) -> Vector:
@@ -346,7 +346,7 @@ class Board:
         return [taker for taker in able if taker[0]]
 
     def _room_of_part(self, position: int, asks: Vector, part: GpuPart) -> int:
-        """Return for how many pods with parts of GPUs a node has room."""
+        """Return for how many pods with GPU fractions a node has room."""
         have = self._free[position]
         most = self._room(have, asks)
         if not most or self._has_one_place(have):
@@ -379,7 +379,7 @@ class Board:
         return count
 
     def _put_part(self, position: int, asks: Vector, part: GpuPart) -> bool:
-        """Put a pod with a part of GPUs on a node. Return False if its GPUs have no room."""
+        """Place a pod with a GPU fraction on a node. Return False if its GPUs have no room."""
         have = self._free[position]
         shares = self._shares_at(position)
         gpu = self._ground.gpu

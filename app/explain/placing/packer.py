@@ -60,7 +60,7 @@ class Packer(Trial):
         return placed
 
     def _place(self, demand: Demand, scope: Domain, scores: Scores) -> bool:
-        """Place a part inside the domain `scope`. `scores` are those of the part around it."""
+        """Place a part inside the domain `scope`. `scores` are the scores of the enclosing part."""
         # Without pods, KAI does not look for room.
         if not demand.shapes or not (demand.key or demand.preferred):
             return self._place_inside(demand, scope, scores)

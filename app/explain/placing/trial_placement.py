@@ -1,4 +1,4 @@
-"""A trial placement of pods: it keeps what is free on nodes and in domains, and can be undone."""
+"""A trial placement of pods. It tracks free resources of nodes and domains, and can be undone."""
 
 import itertools
 import math

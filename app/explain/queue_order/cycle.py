@@ -36,7 +36,7 @@ NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
 
 
 class Turn(Value):
-    """The turn of a pending gang in the next cycle, and what it gets."""
+    """The turn of a pending gang in KAI's next cycle, and its outcome."""
 
     gang: Ref
     pool: str
@@ -167,7 +167,7 @@ class _Cycle:
         return frozenset() if waits else frozenset(position for position, _ in chosen)
 
     def _take(self, own: Waiter) -> bool:
-        """Count what a gang gets in its queues. Return False if that exceeds a limit or quota.
+        """Add a gang's resources to its queues' usage. Return False if this exceeds a limit or quota.
 
         A pod that requests GPU memory counts by the memory of the GPUs that it gets.
         """

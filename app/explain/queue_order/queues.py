@@ -141,7 +141,7 @@ class _Place:
 class Queues:
     """The queues of a node pool with their pending gangs.
 
-    `total` is what the ready nodes of the pool have for KAI's pods.
+    `total` is the capacity of the pool's ready nodes for KAI's pods.
     """
 
     def __init__(

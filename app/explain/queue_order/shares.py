@@ -230,7 +230,7 @@ def _bounds(bounds: Iterable[int | None]) -> list[float]:
 
 
 def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> float:
-    """Return the dominant share: the largest fraction that a queue uses of what it may use."""
+    """Return the dominant share: the largest used fraction of any resource of the queue."""
     parts = []
     for amount, most, of_all in zip(has, may_have, total, strict=True):
         known = of_all if most == math.inf else most
@@ -255,7 +255,7 @@ def divide(accounts: Iterable[Account], total: Quantities) -> None:
 
 
 def _promise(account: Account, resource: int, total: float) -> float:
-    """Give a queue what it requests within its quota, and return that."""
+    """Give a queue its request, up to its quota, and return that amount."""
     quota = account.quota[resource]
     promised = min(total if quota == math.inf else quota, account.requestable(resource))
     account.fair[resource] += promised

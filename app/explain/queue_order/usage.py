@@ -77,7 +77,7 @@ def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
 
 
 def total_of(index: Index, nodes: Iterable[Node], schedulers: Collection[str]) -> Quantities:
-    """Return what the ready `nodes` have, without what the pods of other schedulers use.
+    """Return the capacity of the ready `nodes`, minus the usage of other schedulers' pods.
 
     See `getNodeResources` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
     """
@@ -119,10 +119,10 @@ def _placed_and_waiting(
     memory: GpuMemory,
     of_shape: dict[int, Quantities],
 ) -> tuple[Quantities, Quantities]:
-    """Return what the pods of a PodGroup use on nodes of the pool, and what its others request.
+    """Return the usage of a PodGroup's pods on nodes of the pool, and its pending pods' requests.
 
     Terminating, finished and gated pods count as nothing. `of_shape` keeps converted requests by
-    the id of the shape, for shapes without parts of GPUs.
+    the id of the shape, for shapes without GPU fractions.
     """
     placed, waiting = NOTHING, NOTHING
     for pod in index.pods_of_group.get(group.key, ()):

@@ -128,7 +128,7 @@ def _stem(name: str) -> str:
 def what_frees(
     gang: Gang, pods: Sequence[Pod], missing: int, where: str = ""
 ) -> tuple[list[str], Who]:
-    """Return the remedies that free the room held by pods, the soonest first, and who can act.
+    """Return the remedies that free the room held by pods, soonest first, and who can act.
 
     `missing` is for how many pods there is no room; `where` is a domain, with the word before it.
     """

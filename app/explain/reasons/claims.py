@@ -77,7 +77,7 @@ def claim_not_created(gang: Gang) -> Reasons:
         words = words_of(event, "the controller of claims")
         has = counted(pods, "pod lacks a claim", "pods lack claims")
         text = f"{has} that Kubernetes creates from a template; {words.quoted(gang.facts.now)}"
-        remedy = "Correct what the message names"
+        remedy = "Fix the problem that the message describes"
         if "exceeded quota" in words.text:
             remedy = (
                 "Delete ResourceClaims that no pod needs, or ask for a higher ResourceQuota of"

@@ -161,7 +161,7 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
     text = f"ComputeDomain {domain.name}: {_ready_words(known)}"
     told = (kubelet_words(gang.index, pod) for pod in own)
     if any(words and not is_about_a_domain(words) for words in told):
-        remedy = "Fix what the kubelet reports."
+        remedy = "Fix the problem that the kubelet reports."
         return about(evidence, "DomainNotReady", text, remedy, "platform", follows=True)
 
     without = [pod for pod in known.users if not pod.node]
@@ -252,7 +252,7 @@ def _of_daemons(index: Index, known: Standing) -> tuple[str, str, Who]:
     return (
         f". No daemon pod is on {listed(bare)}",
         f"Ask the platform team to read the log of the DRA driver's kubelet plugin on"
-        f" {listed(bare)}, which has the daemon pod started: {see}",
+        f" {listed(bare)}, which starts the daemon pod: {see}",
         "platform",
     )
 

@@ -269,7 +269,7 @@ def not_grouped(gang: Gang) -> Reasons:
         times = [pod.created for pod in pods if pod.created is not None]
         age = now - min(times) if times and now else 0.0
         if words:
-            remedy = "Correct what KAI's words name."
+            remedy = "Fix the problem that KAI's message describes."
             yield about(evidence, "NotGrouped", f"{text}: {words}", remedy, "you", objects=objects)
         elif age < _GROUPED_WITHIN:
             remedy = (

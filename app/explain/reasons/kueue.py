@@ -74,7 +74,7 @@ def kueue_holds(gang: Gang) -> Reasons:
             yield from _still_without_pods(gang, workload)
         return
     words, helps = told
-    holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue keeps it back in"
+    holds = f"Kueue holds {counted(held, 'pod')} in" if held else "Kueue holds it in"
     text = f"{holds} {_queue_of(gang.index, workload)}: {words}"
     see = f"kubectl describe workloads.kueue.x-k8s.io {_named(workload)}"
     yield about(
@@ -145,7 +145,7 @@ def kueue_may_evict(gang: Gang) -> Reasons:
         Evidence(workload.ref, "status.conditions", one_line(ready.message) or ready.reason),
         "KueueMayEvict",
         text,
-        f"Mend the other reasons first.{of_flavors} If its pods only need longer, ask the platform"
+        f"Fix the other reasons first.{of_flavors} If its pods only need longer, ask the platform"
         " team to raise waitForPodsReady.timeout (30 minutes unless it is set) in Kueue's"
         " configuration.",
         "platform",
@@ -216,7 +216,7 @@ def _not_active(
         words += f": {_said(evicted, now)}"
         cause = evicted.reason.removeprefix(_DEACTIVATED).removeprefix("DueTo")
     first = {
-        "AdmissionCheck": "Correct what the AdmissionCheck rejects, then set",
+        "AdmissionCheck": "Fix the cause of the AdmissionCheck's rejection, then set",
         "RequeuingLimitExceeded": "Find out why its pods were not ready in time, then set",
         "MaximumExecutionTimeExceeded": (
             "Raise the label kueue.x-k8s.io/max-exec-time-seconds of the workload, then set"

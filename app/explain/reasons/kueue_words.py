@@ -55,7 +55,7 @@ _MAKE_CLUSTER_QUEUE = (
     " kueue.x-k8s.io/queue-name{others}."
 )
 _TURN_ON_DRA = (
-    "Ask the platform team to turn on KueueDRAIntegration in Kueue, or request no ResourceClaims."
+    "Ask the platform team to enable KueueDRAIntegration in Kueue, or request no ResourceClaims."
 )
 _STOPS_OTHERS = "Wait: Kueue stops other workloads for it."
 _OTHERS_FIRST = "Wait until workloads that Kueue has admitted end, or request less."
@@ -242,7 +242,11 @@ _OF_REASONS = (
         " level in the annotation kueue.x-k8s.io/podset-required-topology.",
         "you",
     ),
-    _Row("(Misconfigured)", "Ask the platform team to correct what Kueue says.", "platform"),
+    _Row(
+        "(Misconfigured)",
+        "Ask the platform team to fix the problem that Kueue reports.",
+        "platform",
+    ),
     _Row("(Suspended)", "Ask the platform team to start its queue again.", "platform"),
     _Row("(PendingEvaluation)", _NEXT_CYCLE, "wait"),
 )

@@ -96,7 +96,7 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
     return (
         f"{text}. {names} {exists}, but {schedulers} {has} {it}, so KAI does not count {it}",
         f"Set schedulerName: {KAI_SCHEDULER} in the pod template of {names} too, and delete"
-        f" {it} to be made again.",
+        f" {it} so that it is created again.",
     )
 
 

@@ -304,7 +304,7 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     takes = listed(
         (f"{node.name} takes {plain(node.allocatable.get('pods', 0))}" for node in full), 2
     )
-    text = f"GPUs are free, but the nodes run as many pods as they take: {takes or 'no pod more'}"
+    text = f"GPUs are free, but the nodes run as many pods as they take: {takes or 'no more pods'}"
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
         "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes"
@@ -406,7 +406,7 @@ def _outside_words(obstacle: Obstacle) -> tuple[str, str, tuple[str, ...]]:
         )
     if "" in fitting:
         queues, commands = into_pool(gang, "")
-        leave = "Leave the node pool out of the workload, its PodGroup and its queue"
+        leave = "Remove the node pool label from the workload, its PodGroup and its queue"
         return text, f"{leave}{queues}", commands
     if fitting:
         queues, commands = into_pool(gang, fitting[0])

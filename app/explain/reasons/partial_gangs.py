@@ -60,12 +60,12 @@ def _who_sets(gang: Gang, member: Member) -> str:
     if kind == "Job":
         return (
             f'set the annotation {MIN_MEMBER}: "{number}" on {controller} (on the JobSet, if it has'
-            " one) before its pods are made"
+            " one) before its pods are created"
         )
     if kind in ("StatefulSet", "ReplicaSet", "Deployment"):
         return (
             f"use a LeaderWorkerSet or a Job: KAI's pod-grouper gives a {kind} the minimum 1."
-            f" Or make a PodGroup with minMember: {number} that its pods name"
+            f" Or create a PodGroup with minMember: {number} that its pods name"
         )
     if kind == "RayCluster":
         return "set minReplicas of the worker group to its replicas"

@@ -269,8 +269,9 @@ def what_binds(said: str) -> tuple[str, Who]:
     if "forbidden" in said:
         return "Ask the platform team to give KAI's binder the missing permission.", "platform"
     return (
-        "Fix what KAI's message names, or ask the platform team to read the log of KAI's binder.",
-        ("platform"),
+        "Fix the problem that KAI's message describes, or ask the platform team to read the log of"
+        " KAI's binder.",
+        "platform",
     )
 
 

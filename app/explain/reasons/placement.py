@@ -399,7 +399,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
     queues, commands = into_pool(gang, pool)
     use = f'Use node pool "{pool}" and a queue in it{queues}, if a scheduler serves it'
     if not pool:
-        use = f"Leave the node pool out of the workload, its PodGroup and its queue{queues}"
+        use = f"Remove the node pool label from the workload, its PodGroup and its queue{queues}"
     return f"{use}: it fits there", commands
 
 

@@ -112,7 +112,10 @@ def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
     for parts, remedy, who in _STARTS:
         if any(part in text for part in parts):
             return remedy.format(nodes=nodes), who
-    return f"Fix what the message names, or ask the platform team to check {nodes}.", "platform"
+    return (
+        f"Fix the problem that the message describes, or ask the platform team to check {nodes}.",
+        "platform",
+    )
 
 
 def _alike(words: Words, pod: Pod) -> tuple[str, ...]:

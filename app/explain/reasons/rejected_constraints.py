@@ -38,7 +38,7 @@ def preferred_broader(gang: Gang) -> Reasons:
 def _without_preferred(gang: Gang, name: str) -> str:
     """Return the remedy for a part whose preferred level KAI refuses."""
     obstacle = obstacle_of(gang)
-    leave = f"Leave the preferred level out of {name}"
+    leave = f"Remove the preferred level of {name}"
     short = next((part for part in gang.demand.every() if part.name == name), None)
     if not obstacle or not short:
         return leave
@@ -95,7 +95,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
         options = [(add, replaced(demand, part, preferred=narrowest.key))]
         if part is not demand:
             level = level_of(obstacle.gang, part)
-            words = f"Leave out the constraint of {_called(obstacle, part)}: {level} is implied"
+            words = f"Remove the constraint of {_called(obstacle, part)}: {level} is implied"
             options.append((words, replaced(demand, part, key="")))
         remedy = _first_that_helps(obstacle, options)
         if remedy:
@@ -106,7 +106,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
         remedy = f"{each}, and open the nodes there that are closed"
-    return obstacle.lacking, remedy or "Leave out all constraints"
+    return obstacle.lacking, remedy or "Remove all constraints"
 
 
 def _called(obstacle: Obstacle, part: Demand) -> str:
@@ -152,7 +152,7 @@ def _as_kai_counts(short: Demand) -> str:
 
 
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
-    """Return which constraint to leave out or widen so that KAI places the gang."""
+    """Return which constraint to remove or widen so that KAI places the gang."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Use pods of one size, or a smaller largest one"
@@ -163,7 +163,7 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
     demand = obstacle.demand
     topology = obstacle.gang.topology
     if short.preferred:
-        words = f"Leave out the preferred level {topology.name_of(short.preferred)}"
+        words = f"Remove the preferred level {topology.name_of(short.preferred)}"
         yield f"{words} of {_called(obstacle, short)}", replaced(demand, short, preferred="")
 
     yield from _wider_levels(obstacle, demand, short)
@@ -174,10 +174,10 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
             yield f"{words}, and prefer no level", wider
 
     words = (
-        f"Leave out the constraint of {_called(obstacle, short)}, and constrain each size by itself"
+        f"Remove the constraint of {_called(obstacle, short)}, and constrain each size by itself"
     )
     yield words, replaced(demand, short, key="", preferred="")
-    words = "Leave out all constraints, and constrain each size by itself"
+    words = "Remove all constraints, and constrain each size by itself"
     yield words, demand.changed(lambda part: replace(part, key="", preferred=""))
 
 
@@ -226,7 +226,7 @@ def topology_without_level(gang: Gang) -> Reasons:
             " places the gang"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
-        remedy = "Ask for one of its levels, or leave the topology out"
+        remedy = "Ask for one of its levels, or remove the topology"
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
 
 

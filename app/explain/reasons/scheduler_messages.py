@@ -96,7 +96,7 @@ def _tainted_devices(gang: Gang, said: str) -> str:
 
 LESS = "Request less"
 """The start of the remedy for messages about resources, which don't say who uses them."""
-UNKNOWN = "Fix what the scheduler's message names."
+UNKNOWN = "Fix the problem that the scheduler's message describes."
 """The remedy for messages of schedulers that are not known here."""
 _TERMINATING = "terminating pod on the nominated node"
 _INSUFFICIENT = re.compile(r"Insufficient ([\w./-]{1,253})")
@@ -305,7 +305,7 @@ def kai_refuses(gang: Gang) -> Reasons:
     yield about(evidence, "KaiRefuses", f"{text}{seems}", remedy, who)
 
 
-NAMED = "Fix what KAI's message names."
+NAMED = "Fix the problem that KAI's message describes."
 
 
 def _queue_without_parent(gang: Gang) -> str:

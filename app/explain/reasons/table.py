@@ -316,7 +316,7 @@ def _keeps_from_starting(reason: Reason) -> bool:
 
 
 def _without_moot(reasons: list[Reason]) -> list[Reason]:
-    """Leave out what another reason says better of the same objects."""
+    """Drop reasons about objects for which another reason is more precise."""
     moot = {
         (id, ref) for reason in reasons for id in MOOT.get(reason.id, ()) for ref in reason.objects
     }

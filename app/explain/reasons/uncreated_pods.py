@@ -29,7 +29,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("failed calling webhook", "no endpoints available"),
-        "Ask the platform team to look at the webhook that the words name: it does not answer.",
+        "Ask the platform team to check the webhook in the message: it does not answer.",
         "platform",
     ),
     (
@@ -75,16 +75,16 @@ def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
         return (
             ". They wait for each other: JobSet makes the followers once the leader has a node, and"
             " KAI gives it one once all exist",
-            f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and ask for the level with"
-            f" {TOPOLOGY_REQUIRED}: exclusive placement of JobSet and a gang"
-            " exclude one another.",
+            f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and request the level with"
+            f" {TOPOLOGY_REQUIRED}: JobSet's exclusive placement cannot be"
+            " combined with a gang.",
             "you",
         )
     for parts, remedy, who in _ADVICE:
         if any(part in words.text for part in parts):
             return "", remedy.format(namespace=maker.namespace), who
     see = f"kubectl describe {maker.kind.lower()} {maker.name} -n {maker.namespace}"
-    return "", f"Correct what these words name: {see}", "you"
+    return "", f"Fix the problem that this message describes: {see}", "you"
 
 
 def pods_not_created(gang: Gang) -> Reasons:

@@ -101,7 +101,7 @@ def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amou
 def resources_of(shapes: Iterable[Shape], others: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the names of the resources that these shapes request, and `others`, devices first.
 
-    Whole GPUs are included if pods request parts of GPUs or MIG devices, because KAI orders nodes
+    Whole GPUs are included if pods request GPU fractions or MIG devices, because KAI orders nodes
     by whole GPUs.
     """
     shapes = list(shapes)

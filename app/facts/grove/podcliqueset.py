@@ -39,7 +39,7 @@ from app.objects.time import seconds_since_1970
 CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
 
 _NOWHERE = FieldPath("")
-"""The path of a stored part, about which nobody is told findings."""
+"""The path of a stored part. Findings about it are not reported."""
 
 
 class UserConstraint(Value):

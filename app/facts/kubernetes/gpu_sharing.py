@@ -27,7 +27,7 @@ _MEBIBYTES = 1024 * 1024
 
 
 class GpuPart(Value):
-    """A pod's request for parts of GPUs that it shares with other pods."""
+    """A pod's request for GPU fractions that it shares with other pods."""
 
     portion: float
     """The requested fraction of each GPU."""
@@ -54,7 +54,7 @@ class GpuPart(Value):
 
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
-    """Return the parts of GPUs that the annotations of a pod request, None if they request none."""
+    """Return the GPU fractions that the annotations of a pod request, None if they request none."""
     memory = _integer(text_at(annotations, GPU_MEMORY))
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):
@@ -68,8 +68,8 @@ def read_part(annotations: JsonMap) -> GpuPart | None:
 def groups_of(labels: JsonMap) -> tuple[str, ...]:
     """Return the shared GPUs that the labels of a pod name.
 
-    KAI's binder gives a pod with a part of one GPU one label, and a pod with parts of several GPUs
-    a label for each of them (`resource_reservation.go`).
+    KAI's binder gives a pod with a fraction of one GPU one label, and a pod with fractions of
+    several GPUs a label for each of them (`resource_reservation.go`).
     """
     keys = [key for key in labels if key.startswith(GPU_GROUP)]
     if not keys:

@@ -20,7 +20,7 @@ OF_KUEUE = "kueue.x-k8s.io/"
 _POD_LABELS = frozenset(
     f"{OF_KUEUE}{name}" for name in ("managed", "queue-name", "podset", "pod-group-name")
 )
-"""The labels of Kueue of which each of its Pods has at least one."""
+"""The labels of Kueue. Each of its Pods has at least one of them."""
 
 READY = "Ready"
 """The state of an AdmissionCheck that lets a Workload pass."""

@@ -1,4 +1,4 @@
-"""Pods with what they ask of a node.
+"""Pods, and their requirements on nodes.
 
 Only fields that decide on placement are kept, not env, args or other annotations.
 """
@@ -77,7 +77,7 @@ class Shape(Value):
     requests: tuple[tuple[str, int], ...] = ()
     """Resource names with requested amounts in thousandths.
 
-    With a `part` of GPUs, the GPUs among them are those that KAI counts in a queue.
+    With a GPU fraction (`part`), the GPU amounts are the ones that KAI counts in a queue.
     """
     selector: Term = ()
     """Its nodeSelector."""
@@ -85,7 +85,7 @@ class Shape(Value):
     """The terms of its required node affinity."""
     tolerations: tuple[Toleration, ...] = ()
     part: GpuPart | None = None
-    """The parts of GPUs that it requests, or None."""
+    """The GPU fractions that it requests, or None."""
 
 
 NO_SHAPE = Shape()
@@ -252,7 +252,7 @@ class Pod(Namespaced):
     controller: Ref | None = None
     """Its controller."""
     skipped: bool = False
-    """Does KAI's pod-grouper skip it although it opts out of Workloads? Then nobody groups it."""
+    """Does KAI's pod-grouper skip it although it opts out of Workloads? Then nothing groups it."""
     daemon_of: str = ""
     """The uid of the ComputeDomain that it is a daemon of."""
     gpu_groups: tuple[str, ...] = ()
@@ -373,7 +373,7 @@ def _unit_owner(pod: JsonMap, namespace: str) -> Ref:
 
 
 def _volumes(spec: JsonMap) -> tuple[str, ...]:
-    """Return the PersistentVolumeClaims that a pod names, of which most pods have none."""
+    """Return the PersistentVolumeClaims that a pod names. Most pods name none."""
     volumes = maps_at(spec, "volumes")
     sources = [map_of(volume.get("persistentVolumeClaim")) for volume in volumes]
     return tuple([name for source in sources if (name := text_at(source, "claimName"))])

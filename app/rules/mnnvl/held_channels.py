@@ -92,7 +92,7 @@ def held_channels(
 
 
 def _asks_by_claims(pod: Pod, channels: Container[tuple[str, str]]) -> bool:
-    """Return whether a pod has claims other than those of channels, which may be of GPUs."""
+    """Return whether a pod has claims other than channel claims. These may request GPUs."""
     names = ((pod.namespace, entry.claim) for entry in pod.claims if entry.claim)
     return any(name not in channels for name in names)
 

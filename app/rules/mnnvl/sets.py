@@ -24,7 +24,7 @@ from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_devic
 from app.rules.mnnvl.unit import SCOPES
 
 GROVE_FINALIZER = "grove.io/computedomain-finalizer"
-"""The finalizer of Grove's ComputeDomains. Grove removes it only from those that it deletes."""
+"""The finalizer of Grove's ComputeDomains. Grove removes it only when it deletes them itself."""
 
 
 def validate_annotations(

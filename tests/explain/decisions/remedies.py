@@ -325,10 +325,10 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"^Then room still has to become free there$", _others_gone_without_domain),
     (r'[Rr]equire "(?P<wide>\w+)" instead of "(?P<narrow>\w+)"', _wider),
     (
-        r"leave out the preferred level|leave the preferred level out|prefer no level",
+        r"remove the preferred level|prefer no level",
         _drop_preferred,
     ),
-    (r"leave out (?:the constraint of|(?P<all>all constraints))", _drop_all),
+    (r"remove (?:the constraint of|(?P<all>all constraints))", _drop_all),
     (r"add (?P<level>\w+) as preferred level(?P<each> to each required one)?", _prefer),
     (
         r"(?i)uncordon the nodes|repair the nodes|add the tolerations? .+ to the pod template",
@@ -351,7 +351,7 @@ ACTIONS: tuple[tuple[str, Callable[[Cluster, Reason, re.Match[str]], None]], ...
     (r"correct the selector$", _select_all),
     (r"^If the pods may run elsewhere, remove the selector", _select_all),
     (r"[Cc]orrect the selector \(nodes have (?P<label>\S+?)\)", _select),
-    (r"^Leave the node pool out of", _out_of_pool),
+    (r"^Remove the node pool label from", _out_of_pool),
     (r"^Label the workload and its PodGroup kai.scheduler/node-pool=(?P<pool>[^,]+)", _into_pool),
     (r"^Ask the platform team for nodes", _nodes_in_pool),
     (r'[Uu]se node pool "(?P<pool>.+)" and a queue in it', _into_pool),

@@ -42,7 +42,7 @@ class EditedSnapshot(Value):
     moved: frozenset[Key] = frozenset()
     """The pods that had a node before the edits and have none now."""
     made: tuple[JsonMap, ...] = ()
-    """The documents of new PodCliqueSets, and of those that would be created again."""
+    """The documents of PodCliqueSets that would be created or recreated."""
 
     def then(self, line: str, **changes: Any) -> Self:
         """Return a copy with one more line, which describes an edit."""

@@ -106,11 +106,11 @@ class Effects(Value):
     made: frozenset[Ref]
     """The PodCliqueSets that would be created."""
     cut: tuple[int, int]
-    """How many pods without a gang must leave and are pending beyond those that were examined."""
+    """The numbers of unexamined pods without a gang: (must leave, pending)."""
 
     @property
     def exit_code(self) -> int:
-        """0: nothing breaks, and new workloads fit; 1: otherwise, or if that is not known."""
+        """0 if nothing breaks and new workloads fit, otherwise, or if unknown, 1."""
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
         return 1 if lost or unmade or self.worse or self.cut[0] else 0

@@ -1,4 +1,4 @@
-"""Gangs that must be placed: those that must move, and pending ones."""
+"""Gangs that must be placed: moving gangs and pending gangs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf

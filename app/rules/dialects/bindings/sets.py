@@ -260,7 +260,7 @@ def _unknown_domains(packing: Packing, name: str, domains: Sequence[str]) -> Ite
 def _too_broad(
     packing: Packing, names: Mapping[Owner, str], domains: Sequence[str]
 ) -> Iterator[FieldError]:
-    """Yield findings about domains that are broader than those of the enclosing constraints."""
+    """Yield findings about domains that are broader than the enclosing constraints' domains."""
     parents = [
         parent for parent in packing.parents if names.get(parent.owner) == names.get(packing.owner)
     ]
