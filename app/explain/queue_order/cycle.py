@@ -167,7 +167,7 @@ class _Cycle:
         return frozenset() if waits else frozenset(position for position, _ in chosen)
 
     def _take(self, own: Waiter) -> bool:
-        """Add a gang's resources to its queues' usage. Return False if this exceeds a limit or quota.
+        """Add a gang's resources to its queues. Return False if this exceeds a limit or a quota.
 
         A pod that requests GPU memory counts by the memory of the GPUs that it gets.
         """
