@@ -1,6 +1,6 @@
 """Streams, by which pages hear of changes.
 
-Tests `app/console/events.py` and `app/explain/live.py`.
+Tests `app/console/events.py`.
 """
 
 import asyncio

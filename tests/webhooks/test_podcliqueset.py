@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.admission.review import parse
-from app.admission.verdict import Verdict
+from app.admission.verdict import Later, Verdict
 from app.cluster.filled import cluster_of
 from app.config.schema import Configuration
 from app.facts.kinds import RESOURCE_CLAIM
@@ -55,6 +55,17 @@ async def test_a_stored_set_can_be_changed_although_its_pods_ask_for_two_channel
     caller = Caller(cluster(THEIRS))
     assert (await caller.ask("/validate/podcliqueset", review(old=True)))["allowed"]
     assert caller.cluster.client.calls == []
+
+
+@pytest.mark.parametrize("has_claim", [True, False])
+def test_only_a_set_with_claims_of_its_own_lets_a_review_wait(has_claim: bool) -> None:
+    asked = review()
+    if not has_claim:
+        clique = asked["request"]["object"]["spec"]["template"]["cliques"][0]
+        del clique["spec"]["podSpec"]["resourceClaims"]
+    caller = Caller(cluster(THEIRS))
+    handler = caller.app.exchange.routes["/validate/podcliqueset"].handler
+    assert isinstance(handler(parse(json.dumps(asked).encode())), Later) is has_claim
 
 
 async def test_a_claim_for_something_else_is_allowed() -> None:
