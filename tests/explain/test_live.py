@@ -39,7 +39,7 @@ def test_the_first_problem_is_said_with_the_time_since_when_there_is_any() -> No
             before = live.revision
             await asyncio.sleep(100)
             trouble = live.trouble
-            said.append(trouble and (trouble.message, trouble.since))
+            said.append(None if trouble is None else (trouble.message, trouble.since))
             assert live.revision - before <= 1
         running.cancel()
         return said

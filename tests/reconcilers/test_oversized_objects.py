@@ -88,6 +88,13 @@ async def test_an_object_that_was_small_meanwhile_is_named_again_at_once() -> No
         assert await world.look() == [("large", count)]
 
 
+async def test_the_next_term_of_a_leader_names_an_object_again() -> None:
+    world = World(pcs("large", MOST_PARTS + 1))
+    assert await world.look() == [("large", 1)]
+    world.reconciler.begin()
+    assert await world.look() == [("large", 2)]
+
+
 async def test_of_a_set_with_too_many_parts_the_rest_is_known() -> None:
     world = World(pcs("large", MOST_PARTS + 1))
     stored = world.stores[SETS].get("ns", "large")
