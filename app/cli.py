@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_command(command: Command, arguments: argparse.Namespace) -> int:
-    """Run a command, and return its exit code, or the exit code for what ended it."""
+    """Run a command. Return its exit code, or the one for the error or signal that ended it."""
     try:
         code = command.run(arguments)
         sys.stdout.flush()

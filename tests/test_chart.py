@@ -28,7 +28,7 @@ def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
     """Return the objects by kind and name.
 
     The generated name of a ConfigMap depends on the text of the configuration, which is compared as
-    a document. The order of volumes means nothing. Labels of a chart are left out.
+    a document. The order of volumes means nothing. Labels of a chart are omitted.
     """
     text = json.dumps([without_standard_labels(obj) for obj in objects])
     for obj in objects:

@@ -102,7 +102,7 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token, so that others are refused."""
+        """Returns whether API servers use only paths with a token. If so, others are rejected."""
         self.on_leak: Callable[[], None] = lambda: None
         """Is called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0

@@ -79,7 +79,7 @@ class Request(msgspec.Struct):
     old: Object | None
     """The old object of an UPDATE, otherwise None."""
     dry_run: bool
-    """Whether nothing may be written."""
+    """Whether it is a dry run, so that nothing may be written."""
     trusted: bool = False
     """Whether an API server has sent it, so that it may cause writes. It is set after parsing."""
 

@@ -119,7 +119,7 @@ def not_allowed(message: str, *, final: bool = False) -> Verdict:
 
 
 _REFUSALS = (403, 422)
-"""The codes of rules. Refusals with other codes also hold in a trial period."""
+"""The codes of rule violations. Other rejections also apply in a trial period."""
 
 
 def on_trial(verdict: Verdict) -> Verdict:

@@ -13,7 +13,7 @@ from typing import TextIO
 from app.base.safe_text import visible
 
 _SHOWN = 160
-"""The length to which messages below the level warning are truncated on a terminal."""
+"""The maximum length of messages below the level warning on a terminal."""
 
 
 class JsonFormatter(logging.Formatter):

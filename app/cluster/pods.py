@@ -55,7 +55,7 @@ class _Used(Struct):
     counts_until: float = 0.0
     """The time until which the claims are taken as used without another list."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Is held while the Pods are listed."""
+    """Held while the Pods are listed."""
 
 
 class ClaimUsers(Struct):

@@ -387,7 +387,7 @@ def _print(answer: Answer, arguments: argparse.Namespace) -> int:
 async def watch(
     client: Reader, ref: Ref, arguments: argparse.Namespace, *, every: float
 ) -> NoReturn:
-    """Print a line when the answer changes. Read the cluster every `every` seconds."""
+    """Print a line when the answer changes. The cluster is read every `every` seconds."""
     before = ""
     while True:
         answer = explain(Index(await _facts(client, ref, arguments)), ref)

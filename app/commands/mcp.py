@@ -204,7 +204,7 @@ class Questions(Struct):
 
 
 def without_placed(printed: str) -> Object:
-    """Return the list of workloads without those that are placed, which only its totals count."""
+    """Return the list of workloads without placed ones, which only its totals count."""
     answer: Object = from_json(printed)
     workloads = [row for row in answer["workloads"] if row["state"] != "well"]
     return {**answer, "workloads": workloads}

@@ -229,7 +229,7 @@ class Cause(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """`webhook` is null if none judges the document. Empty fields are left out."""
+    """`webhook` is null if none judges the document. Empty fields are omitted."""
 
     file: str
     object: JudgedObject

@@ -85,7 +85,7 @@ class Report(Struct):
         yield f"{self.events:,} verdicts in the logs, {self.judged:,} of them judged"
         if self.unknown_callers:
             yield (
-                f"{self.unknown_callers:,} more are left out: their reviews have no token or"
+                f"{self.unknown_callers:,} more are omitted: their reviews have no token or"
                 " certificate of an API server, so anyone may have sent them"
             )
         if self.places:

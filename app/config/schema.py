@@ -181,7 +181,7 @@ class Server(_Section):
     port: Annotated[int, Field(ge=0, le=65535)] = 8443
     """The port for API servers and probes."""
     tools_port: Annotated[int, Field(ge=0, le=65535)] = 8444
-    """The port for people and monitoring, with dry runs, metrics and docs."""
+    """The tools port, for people and monitoring, with dry runs, metrics and docs."""
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 10
     """The time for which the server still serves after SIGTERM."""
     max_connections: Annotated[int, Field(ge=100, le=100_000)] = 2000

@@ -26,7 +26,7 @@ If there are more, only their groups do.
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
 """CSS classes of cells: (maximum length of a name, class)."""
 _LONG = 14
-"""The letters of a name from which the beginning and end that all names share are left out."""
+"""Longer names are shown without the prefix and suffix that all names share."""
 
 
 class Cell(Value):

@@ -12,7 +12,7 @@ Query = Mapping[str, str]
 """The query of a request: the first value of each name."""
 
 Values = dict[str, Any]
-"""The values that a template shows, by name."""
+"""The values of a template, by name."""
 
 
 class ConsolePage(Value):

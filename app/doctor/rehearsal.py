@@ -118,7 +118,7 @@ def rehearse(installed: Installed) -> Checks:
 
 
 def _stands(webhook: StoredWebhook, installed: Installed) -> Check:
-    """Return what is rejected while a webhook without problems is down."""
+    """Return the requests that are rejected while an otherwise healthy webhook is down."""
     text = f"{webhook.configuration}, {webhook.name}: {while_down(webhook.content)}"
     refusing = installed.policies.refusing(webhook.content)
     if refusing:

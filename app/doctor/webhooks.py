@@ -181,7 +181,7 @@ def differences(stored: JsonMap, desired: JsonMap) -> Iterator[str]:
 
 
 def _client_differences(name: str, stored: JsonMap, desired: JsonMap) -> Iterator[str]:
-    """Yield how a clientConfig differs. A token in its path is left out."""
+    """Yield how a clientConfig differs. A token in its path is omitted."""
     path = PATHS[name]
     actual = split_token(path_of(stored))[1]
     if "url" in stored:

@@ -314,7 +314,7 @@ def labels_of_maker(workload: Object) -> dict[str, str]:
 
 
 def about(maker: Maker, *, is_judged: bool) -> str:
-    """Return which objects are judged for an object of a maker, as text."""
+    """Return a text that says which created objects are judged for a workload."""
     made = maker.makes.kind
     if is_judged:
         return (

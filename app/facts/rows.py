@@ -66,7 +66,7 @@ class Row(Value, Generic[T], dict=True, eq=False):
     name: str = ""
     """The name of the kind in the facts of explain, where two kinds may share one."""
     title: str = ""
-    """The name of the kind for people."""
+    """The readable name of the kind."""
     form: Any = None
     """A TypedDict with all fields that `read` needs, None for a whole object."""
     most: int = MOST_KEPT
@@ -95,7 +95,7 @@ The keys are the PodGangs that own them, and the PodGang that an earlier version
 """
 
 ROOM = "room"
-"""The pods of all namespaces, which are needed to know the free room."""
+"""The pods of all namespaces, from which free room is computed."""
 
 CHANNELS = "channels"
 """The ResourceClaims of all namespaces, which are needed to know who holds a node's channel."""

@@ -257,7 +257,7 @@ def _login(command: str, arguments: list[str], variables: dict[str, str]) -> str
     """Return the command that renews the credentials of an exec plugin."""
     login = _LOGINS.get(Path(command).name)
     if login is None:
-        # Options are left out: they may contain secrets.
+        # Options are omitted: they may contain secrets.
         words = itertools.takewhile(lambda argument: not argument.startswith("-"), arguments)
         return shlex.join([command, *words])
 

@@ -307,7 +307,7 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 def _plainly(error: Exception) -> str:
     """Return the message of a network error, such as "Connection refused".
 
-    The format of a library is left out.
+    The format of a library is omitted.
     """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):

@@ -21,7 +21,7 @@ class Condition(Value):
     reason: str
     """The reason for programs, one CamelCase word."""
     message: str
-    """The message for people."""
+    """The human-readable message."""
     generation: int
     """The generation of the object that it describes."""
 

@@ -27,7 +27,7 @@ from app.rules.dialects.dialect import Dialect
 from app.rules.topology.levels import desired_levels
 
 REJECTED_SECONDS = 30.0
-"""The time until the next try if the rules reject the levels. The cluster may change meanwhile."""
+"""The time until the next attempt if the rules reject the levels: the cluster may change."""
 
 logger = logging.getLogger(__name__)
 

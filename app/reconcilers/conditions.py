@@ -135,7 +135,7 @@ class LevelCoverageReconciler(Value):
     ) -> float | None:
         """Write the condition if it differs.
 
-        Return the seconds until the next try if another writer keeps changing it, otherwise None.
+        Return the seconds until the next attempt if another writer keeps changing it, else None.
         """
         metadata = stored["metadata"]
         status = stored.get("status") or {}

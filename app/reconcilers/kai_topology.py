@@ -24,7 +24,7 @@ from app.rules.topology import kai
 from app.rules.topology.levels import levels_below_host
 
 AGAIN_SECONDS = 2.0
-"""The time until the next try if the KAI Topology is being deleted."""
+"""The time until the next attempt if the KAI Topology is being deleted."""
 
 _NO_STATUS = (
     f"the CRD {CLUSTER_TOPOLOGY} has no status subresource: apply the CRD in manifests/crds. Until"
@@ -189,7 +189,7 @@ class KaiTopologyReconciler(Struct):
     async def _report(self, topology: Object, outcome: Outcome) -> float | None:
         """Write the status if it differs, unless another writer keeps changing it.
 
-        Return the seconds until the next try, or None if none is needed.
+        Return the seconds until the next attempt, or None if none is needed.
         """
         generation = topology["metadata"].get("generation", 0)
         condition = kai.ready_condition(

@@ -127,16 +127,16 @@ A PodCliqueSet and its PodCliques arrive through two watches.
 """
 
 OFF_SECONDS = 5.0
-"""The time until the next try in a namespace where the webhook was not called or failed."""
+"""The time until the next attempt in a namespace where the webhook was not called or failed."""
 
 TRIES_PER_SECOND = 5.0
-"""The maximum number of such tries per second in the cluster.
+"""The maximum number of such attempts per second in the cluster.
 
 With many namespaces, each one waits longer.
 """
 
 REFUSED_SECONDS = 60.0
-"""The time until the next try if the webhook rejects a PodClique."""
+"""The time until the next attempt if the webhook rejects a PodClique."""
 
 AT_ONCE = 4
 """The number of PodCliques of a set that are written at once, so that other sets get their turn."""
@@ -161,7 +161,7 @@ class Pause(Value):
     """A pause of all writes in one namespace."""
 
     until: float
-    """The time of the next try."""
+    """The time of the next attempt."""
     note: str
     """The reason if it concerns all PodCliques of the namespace, otherwise ""."""
 

@@ -50,7 +50,7 @@ A ComputeDomain, a claim and a PodClique are written together, and arrive throug
 """
 
 NOT_OURS_SECONDS = 60.0
-"""The time until the next try if another object has the name.
+"""The time until the next attempt if another object has the name.
 
 No watch reports changes of that object.
 """

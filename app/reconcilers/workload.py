@@ -40,9 +40,9 @@ from app.rules.workload.groups import DefinedGroup, instance_key, layer_of, opts
 from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desired_pod_group, remarks
 
 NOT_SYNCED_SECONDS = 0.5
-"""The time until the next try if the caches are not synced yet."""
+"""The time until the next attempt if the caches are not synced yet."""
 TAKEN_SECONDS = 30.0
-"""The time until the next try if another writer's PodGroup has the name. It is not watched."""
+"""The time until the next attempt if another writer's PodGroup has the name. It is not watched."""
 
 FRESHEST_SECONDS = 0.1
 """The longest age of a cached top owner that decides about Pods without a PodGroup.

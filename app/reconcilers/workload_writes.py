@@ -97,7 +97,7 @@ class PodGroupWriter(Value):
         """Write `patch` if the PodGroup still has the resourceVersion `version`.
 
         Raise Conflict if it has changed. If another writer keeps undoing the patch, write nothing,
-        and return the seconds until the next try.
+        and return the seconds until the next attempt.
         """
         metadata = stored["metadata"]
         ref = ObjectRef(POD_GROUP, metadata["name"], metadata["namespace"])
@@ -149,7 +149,7 @@ class PodWriter(Value):
         """Annotate `pods` with the name of their PodGroup.
 
         If another writer keeps changing some of them back, or not all are written yet, return the
-        seconds until the next try. An error is raised only after IN_A_STEP Pods have been tried.
+        seconds until the next attempt. An error is raised only after IN_A_STEP Pods were tried.
         """
         return await self._write(
             key,

@@ -58,7 +58,7 @@ class Extras(Value):
     """The parts of a server that depend on the command."""
 
     readable: bool = False
-    """Whether the log of verdicts is for people instead of JSON."""
+    """Whether verdicts are logged as readable text instead of JSON."""
     duties: Duties = no_duties
     """Creates further duties of the leader."""
 

@@ -22,8 +22,8 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 class ServiceTarget(Value):
     """The server behind port 443 of a Service.
 
-    The caBundle is left out, because the issuer of the certificate writes it. The paths of webhooks
-    whose reviews can cause writes are left out too, because the server writes them with a token.
+    The caBundle is omitted, because the issuer of the certificate writes it. The paths of webhooks
+    whose reviews can cause writes are omitted too, because the server writes them with a token.
     """
 
     namespace: str = "grove-system"

@@ -60,7 +60,7 @@ def endpoints(
         pytest.param(
             [endpoints("127.0.0.2", ready=False), endpoints("127.0.0.3")],
             ["127.0.0.3:8443"] * 2,
-            id="an endpoint that is not ready is left out",
+            id="an endpoint that is not ready is omitted",
         ),
     ],
 )

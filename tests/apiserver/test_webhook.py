@@ -39,7 +39,7 @@ def encoded(value: Any) -> str:
 
 
 def review(**response: Any) -> Object:
-    """An answer that allows; what is None is left out."""
+    """An answer that allows; what is None is omitted."""
     fields = {"uid": "u-1", "allowed": True, **response}
     present = {key: value for key, value in fields.items() if value is not None}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": present}

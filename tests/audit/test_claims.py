@@ -122,7 +122,7 @@ async def test_pods_that_may_not_be_read_are_said_to_be_unread() -> None:
 
 
 async def test_pods_of_units_that_run_without_a_claim_or_could_not_be_replaced_are_listed() -> None:
-    """They ask for MNNVL by themselves; those of PodCliques and others are left out."""
+    """They ask for MNNVL by themselves; those of PodCliques and others are omitted."""
     with_claim = stored("lws-worker")
     alone = pods.pod("job", {"batch.kubernetes.io/job-name": None})
     unasked = pods.pod("jobset", enabled=None)

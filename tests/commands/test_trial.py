@@ -76,7 +76,7 @@ async def test_reviews_that_anybody_may_have_sent_are_told_apart(
     assert [row["user"] for row in printed["users"]] == ["alice"]
     assert (printed["judged"], printed["unknownCallers"], printed["findings"]) == (1, 1, [])
     assert report(str(log)) == 0
-    assert "1 more are left out" in capsys.readouterr().out
+    assert "1 more are omitted" in capsys.readouterr().out
 
     log.write_bytes(forged)  # where no review has a token, all count
     assert report(str(log), "--output", "json") == 1

@@ -298,7 +298,7 @@ def test_a_bad_port_in_the_environment(port: str) -> None:
             "certificates: {mode: self-managed}",
             {"POD_NAMESPACE": "elsewhere"},
             "elsewhere",
-            id="not one that is left out",
+            id="not one that is omitted",
         ),
         pytest.param(
             "certificates: {namespace: given}",

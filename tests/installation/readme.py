@@ -14,7 +14,7 @@ PAGES = (ROOT / "README.md", *sorted(GUIDE.glob("*.md")))
 def commands(title: str) -> list[str]:
     """The commands of the code blocks under the first heading of this title, until the next one.
 
-    Comments are left out, and continued lines are joined. Raises ValueError if no heading of this
+    Comments are omitted, and continued lines are joined. Raises ValueError if no heading of this
     title has a command.
     """
     for path in PAGES:

@@ -416,7 +416,7 @@ async def scrapes(address: Address, clients: int = 1500) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def tools(address: Address, clients: int = 300) -> AsyncIterator[None]:
-    """The same on the port for people, where handshakes are begun and bodies never end, too."""
+    """The same on the tools port, where handshakes are begun and bodies never end, too."""
     begun = (
         b"POST /dry-run HTTP/1.1\r\nhost: x\r\ncontent-length: 2000000\r\n\r\n" + b"x" * 1_900_000
     )
@@ -437,7 +437,7 @@ async def tools(address: Address, clients: int = 300) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def pieces(address: Address, clients: int = 60) -> AsyncIterator[None]:
-    """On the port for people, half of the clients send heads of 15,000 lines, half chunks of a byte."""
+    """On the tools port, half of the clients send heads of 15,000 lines, half chunks of a byte."""
     head = b"GET /metrics HTTP/1.1\r\nhost: x\r\n" + b"a:\r\n" * 15_000 + b"\r\n"
     body = b"POST /dry-run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
     requests = (head, body + b"1\r\na\r\n" * 200_000)

@@ -38,7 +38,7 @@ class Process:
         return self._client(self.url)
 
     def tools(self) -> httpx.AsyncClient:
-        """A client of the port for people."""
+        """A client of the tools port."""
         return self._client(self.tools_url)
 
     def _client(self, url: str) -> httpx.AsyncClient:

@@ -1,4 +1,4 @@
-"""The port for people and monitoring: uvicorn within the limits of our server."""
+"""The tools port, for people and monitoring: uvicorn within the limits of our server."""
 
 import asyncio
 import contextlib

@@ -174,7 +174,7 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the pod that was asked about ends or has ended; "" if it is alive."""
+    """Return how the requested pod ends or has ended; "" if it is alive."""
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)

@@ -37,7 +37,7 @@ class Branch(Value, rename=AS_JSON):
     reasons: tuple[int, ...] = ()
     """Numbers of its reasons in the list of reasons, from 1."""
     marked: bool = False
-    """Is it the object that was asked about?"""
+    """Is it the requested object?"""
 
     def label(self, parent: str) -> tuple[str, str]:
         """Its kind and name for people.

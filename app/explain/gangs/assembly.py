@@ -169,8 +169,8 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """Return the tree of the SubGroups of a PodGroup.
 
-    SubGroups whose parents form a cycle are under no root, and so are left out. SubGroups without a
-    name, repeated names and levels below MOST_DEPTH are left out too.
+    SubGroups whose parents form a cycle are under no root, and so are omitted. SubGroups without a
+    name, repeated names and levels below MOST_DEPTH are omitted too.
     """
     subgroups = _distinct(group.subgroups)
     parents = {sub.parent for sub in subgroups}

@@ -39,7 +39,7 @@ NUMBERS = (
     "claims",
     "claim_templates",
 )
-"""The facts without which a number is not known."""
+"""The facts that are needed to compute the numbers."""
 
 
 def queues_headline(rows: Sequence[QueueRow], facts: Snapshot) -> str:

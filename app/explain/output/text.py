@@ -33,7 +33,7 @@ _PRODUCTS = {
 def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
-    Unless `everything`, equal siblings are folded, pods that add nothing are left out, and the tree
+    Unless `everything`, equal siblings are folded, pods that add nothing are omitted, and the tree
     is cut so that there are at most 40 lines. With `colour`, states have the colours of a terminal.
     """
     head = _fitted([visible(answer.headline)], width)
@@ -204,7 +204,7 @@ _PLACES_ONE_BY_ONE = {resource.kind for resource in WORKLOAD_KINDS}
 def without_pods(branch: Branch) -> Branch:
     """Return a tree without the pods of gangs, whose reasons move to their parent.
 
-    The pod that was asked about is kept, and so are pods that are placed one by one, such as those
+    The requested pod is kept, and so are pods that are placed one by one, such as those
     of a LeaderWorkerSet without a gang.
     """
     kept = []

@@ -127,7 +127,7 @@ def _domain_cells(topology: Topology, report: DomainReport, *, everything: bool)
 
 
 def _most(inside: Sequence[DomainReport], everything: bool) -> str:
-    """Return the domains with most free GPUs, and how many these are."""
+    """Return the domains with the most free GPUs, and that number of GPUs."""
     most = sorted(
         (report for report in inside if report.free),
         key=lambda report: (-(report.free or 0), report.path),

@@ -33,7 +33,7 @@ Scores = Mapping[int, int] | None
 class Order(Generic[T]):
     """Items sorted by their keys. Only items that have `changed` are sorted in again.
 
-    An item whose key is None is left out.
+    An item whose key is None is omitted.
     """
 
     def __init__(self, items: Iterable[T], key: Callable[[T], Any]) -> None:

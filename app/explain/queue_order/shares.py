@@ -33,9 +33,9 @@ class GpuMemory(Value):
     """
 
     least: int | None = None
-    """By this, KAI converts requests for GPU memory in the order of queues."""
+    """The minimum, by which KAI converts requests for GPU memory in the order of queues."""
     most: int | None = None
-    """By this, KAI converts requests for GPU memory at limits."""
+    """The maximum, by which KAI converts requests for GPU memory at limits."""
 
 
 UNKNOWN_MEMORY = GpuMemory()

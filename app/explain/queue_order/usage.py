@@ -106,7 +106,7 @@ def memory_in_pool(index: Index, pool: str) -> GpuMemory:
 
 
 def memory_in(nodes: Iterable[Node]) -> GpuMemory:
-    """Return the least and the most memory of a GPU on some nodes."""
+    """Return the minimum and maximum memory of a GPU on some nodes."""
     known = {memory_of_gpus(node.labels) or 0 for node in nodes}
     sizes = [memory for memory in known if memory > WITHOUT_LABEL]
     return GpuMemory(min(sizes), max(sizes)) if sizes else UNKNOWN_MEMORY

@@ -186,7 +186,7 @@ def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
 
 
 _ENDS_WITHIN = 120.0
-"""Seconds after its grace period within which a pod that is terminating is gone."""
+"""The time after its grace period by which a terminating pod is gone, in seconds."""
 
 
 def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:

@@ -48,7 +48,7 @@ def grove_missing(gang: Gang) -> Reasons:
 
 
 def nothing_made(gang: Gang) -> Reasons:
-    """Nothing was created for the object that was asked about."""
+    """Nothing was created for the requested object."""
     if gang.pcs:
         yield from _nothing_of_set(gang, gang.pcs)
     elif gang.ref.kind == "Workload" and not gang.members:

@@ -61,7 +61,7 @@ def gang_incomplete(gang: Gang) -> Reasons:
 
 
 def _ended(gang: Gang) -> list[Pod]:
-    """Return the pods of a gang that have ended, unless Grove creates others in their place."""
+    """Return the pods of a gang that have ended, unless Grove replaces them."""
     if gang.is_of_grove or gang.pod_group is None:
         return []
     of_group = gang.index.pods_of_group.get(gang.pod_group.key, ())
@@ -160,7 +160,7 @@ def _named_group(index: Index, pod: Pod) -> tuple[Ref, int] | None:
 def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
     """Return the pods of parts that have failed or are terminating.
 
-    Grove makes none in their place.
+    Grove does not replace them.
     """
     pod_gang = gang.pod_gang
     if not pod_gang:
@@ -203,7 +203,7 @@ def _end_of(gang: Gang, pods: Sequence[Pod]) -> str:
 def _short_of_pods(gang: Gang) -> list[Member]:
     """Return the parts that lack pods, if Grove's gates hold none.
 
-    Parts that can reach their minimum are left out.
+    Parts that can reach their minimum are omitted.
     """
     if any(GROVE_GATE in pod.gates for pod in gang.pods):
         return []

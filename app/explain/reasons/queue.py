@@ -190,7 +190,7 @@ def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
     """Return the placed pods of a PodGroup that KAI evicts for others.
 
     Of a semi-preemptible one, these are the last of each part beyond its minimum. Whole SubGroups
-    beyond `minSubGroup`, which KAI evicts too, are left out.
+    beyond `minSubGroup`, which KAI evicts too, are omitted.
     """
     pods = index.pods_of_group.get(group.key, ())
     placed = [pod for pod in pods if pod.node and pod.is_alive]

@@ -119,7 +119,7 @@ MOOT: Mapping[str, frozenset[str]] = {
         {"NeverFits", "NoDomainFits", "NoNodeMatches", "OutsidePool", "QueueMissing"}
     ),
 }
-"""For each reason, the reasons that are left out if they concern only its objects."""
+"""For each reason, the reasons that are omitted if they concern only its objects."""
 
 RULES: tuple[Rule, ...] = (
     Rule(creation.kai_missing, ("pods",), Gang.may_wait),
@@ -261,7 +261,7 @@ class Examined(Value):
 def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
     """Return all reasons of some gangs, equal ones as one: problems first, then as in the table.
 
-    Unless `quoting`, KAI's messages about gangs that no rule explains are left out, because KAI has
+    Unless `quoting`, KAI's messages about gangs that no rule explains are omitted, because KAI has
     not seen facts that are only previewed.
     """
     gangs = list(gangs)

@@ -56,7 +56,7 @@ class Index(Belongings):
         return cast(T, memory[key][0])
 
     def follow(self, facts: Snapshot) -> None:
-        """Become the index of other facts of the same cluster, which may be earlier or later."""
+        """Switch to other facts of the same cluster, which may be older or newer."""
         before = self.facts
         self.facts = facts
         changes = {

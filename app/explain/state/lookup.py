@@ -74,7 +74,7 @@ class _Declared(Generic[M]):
 
 
 class GroupedBy(_Declared[Mapping[K, Sequence[T]]]):
-    """Declares facts in groups: each fact is in the groups of all its `keys`, sorted by `order`."""
+    """Declares a lookup table. Each fact is in the groups of all its `keys`, sorted by `order`."""
 
     def __init__(
         self, field: str, keys: Callable[[T], Iterable[K]], order: Callable[[T], Any]

@@ -122,7 +122,7 @@ class PodCliqueSet(Namespaced, Constrained):
     uid: str = ""
     generation: int = 0
     deleting: bool = False
-    """Whether its deletion was asked for."""
+    """Whether its deletion was requested."""
     constraint: StoredConstraint = UNCONSTRAINED
     """The constraint of the whole set."""
     cliques: tuple[Clique, ...] = ()

@@ -162,7 +162,7 @@ class GangIdentity(Value):
     place: Place
     """Its PodCliqueSet, by its labels."""
     deleting: bool = False
-    """Whether its deletion was asked for."""
+    """Whether its deletion was requested."""
     set_uid: str = ""
     """The uid of the PodCliqueSet that controls it, or ""."""
     role: str = ""

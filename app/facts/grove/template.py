@@ -44,7 +44,7 @@ _LISTS = {"group": "podCliqueScalingGroups", "clique": "cliques"}
 
 
 def owner_text(owner: Owner) -> str:
-    """Return `owner` for people."""
+    """Return `owner` as readable text."""
     kind, name = owner
     if kind == "set":
         return "the PodCliqueSet"

@@ -151,7 +151,7 @@ def _attempts(obj: JsonMap, pool: str) -> dict[str, Any]:
 
 
 def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
-    """Return whether KAI's last try to place a PodGroup was in this node pool.
+    """Return whether KAI's last attempt to place a PodGroup was in this node pool.
 
     Source: `isPodGroupUpForScheduler` in `pkg/scheduler/cache/cluster_info/cluster_info.go` of KAI.
     """

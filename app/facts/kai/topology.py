@@ -46,7 +46,7 @@ def read_kai_topology(obj: JsonMap) -> KaiTopology:
 def level_labels(obj: JsonMap) -> tuple[str, ...]:
     """Return the node labels of the levels of a KAI Topology, broadest first.
 
-    Aliases are left out. Administrators may set them, and KAI accepts them instead of the label.
+    Aliases are omitted. Administrators may set them, and KAI accepts them instead of the label.
     """
     labels = (text_at(level, "nodeLabel") for level in _levels(obj))
     return tuple(filter(None, labels))

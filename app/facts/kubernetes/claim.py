@@ -103,7 +103,7 @@ def _requests(spec: JsonMap) -> list[JsonMap]:
 def _classes(spec: JsonMap) -> Iterator[str]:
     """Yield the DeviceClass of each requested device.
 
-    A request for all devices counts as one. Alternatives (`firstAvailable`) are left out, because a
+    A request for all devices counts as one. Alternatives (`firstAvailable`) are omitted, because a
     class of them need not exist.
     """
     for request in _requests(spec):

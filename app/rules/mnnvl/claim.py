@@ -154,7 +154,7 @@ def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry
 def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
     """Return the operations that add the entry of `plan` to the pod spec and to each container.
 
-    Parts that exist already are left out.
+    Parts that exist already are omitted.
     """
     added: list[Operation] = []
     if carrier.claim is None:

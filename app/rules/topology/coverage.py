@@ -44,7 +44,7 @@ def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
 class Nodes:
     """Groups of nodes with equal labels, each with the number of its nodes.
 
-    `kubernetes.io/hostname` is left out, because it differs for each node.
+    `kubernetes.io/hostname` is omitted, because it differs for each node.
     """
 
     def __init__(self, groups: Iterable[NodeGroup] = ()) -> None:

@@ -111,7 +111,7 @@ _BUILTINS = (
 def builtins(unserved: Collection[str] = (), later: Collection[str] = ()) -> Iterator[Served]:
     """Yield the resources that are served without a CRD.
 
-    The group versions `unserved` (such as `resource.k8s.io/v1`) are left out, and those of a later
+    The group versions `unserved` (such as `resource.k8s.io/v1`) are omitted, and those of a later
     Kubernetes that are in `later` are added.
     """
     for builtin in _BUILTINS:

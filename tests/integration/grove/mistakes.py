@@ -74,7 +74,7 @@ def pcs(
 ) -> Object:
     """A PodCliqueSet; `pack` is its constraint.
 
-    In annotations, `_` stands for `-` and the prefix is left out.
+    In annotations, `_` stands for `-` and the prefix is omitted.
     """
     template: Object = {"cliques": list(cliques)}
     if pack is not None:

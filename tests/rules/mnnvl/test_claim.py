@@ -128,7 +128,7 @@ def test_a_clique_on_its_way_out_needs_nothing() -> None:
             clique(f"pcs-0-{'w' * 64}", "clique"),
             f"pcs-0-{'w' * 64}",
             {"grove.io/clique-name": None},
-            id="a clique name too long for a label is left out",
+            id="a clique name too long for a label is omitted",
         ),
     ],
 )
@@ -504,7 +504,7 @@ NARROW = MnnvlAnnotations("true", "scalingGroupReplica")
             replace(pcs(256), groups=pcs(256).groups * 2),
             "shared",
             257,
-            id="a clique in two groups is left out once",
+            id="a clique in two groups is omitted once",
         ),
         pytest.param(
             clique(), pcs(256), "template", None, id="templates have a claim for each pod"

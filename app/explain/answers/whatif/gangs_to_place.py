@@ -32,7 +32,7 @@ class GangToPlace(Value, dict=True):
 
     gang: Gang
     workload: Ref
-    """The PodCliqueSet, PodGroup or Pod that people know it by."""
+    """The PodCliqueSet, PodGroup or Pod that users know."""
     lost: frozenset[Key] = frozenset()
     """Its pods that must leave their nodes; none for a pending gang."""
 
@@ -91,7 +91,7 @@ class Line(Value):
 
     candidates: tuple[GangToPlace, ...]
     cut: int
-    """The number of pods without a gang that are left out."""
+    """The number of pods without a gang that are omitted."""
 
 
 def _limited(candidates: Iterable[GangToPlace]) -> Line:

@@ -16,7 +16,7 @@ MOST = 63
 
 EPOCH = "<epoch>"
 _DIGITS = 19
-"""The digits of an epoch, which is a time in nanoseconds."""
+"""The number of digits of an epoch, which is a time in nanoseconds."""
 
 
 class Epochs(Bindings):
