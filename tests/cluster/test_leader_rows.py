@@ -7,10 +7,12 @@ import pytest
 from app.cluster.leader_rows import (
     WorkloadCaches,
     read_stored_pod,
+    read_stored_pod_group,
     read_unit_pod,
 )
 from app.facts.rows import KAI_TOPOLOGIES
 from app.kube.api import Object
+from app.rules.workload.kai_podgroup import WORKLOAD_GROUP
 from app.stores.stores import Stores, fill
 from tests.pods import pod as recorded_pod
 
@@ -185,3 +187,29 @@ def test_a_pod_with_the_claim_of_a_unit_is_kept_while_it_lasts() -> None:
     assert read_unit_pod({**obj, "status": {"phase": "Succeeded"}}) is None
     del obj["spec"]["resourceClaims"]
     assert read_unit_pod(obj) is None
+
+
+@pytest.mark.parametrize(
+    ("pods", "has_pods"),
+    [
+        pytest.param([], False, id="none"),
+        pytest.param([replica("a", "")], True, id="one that names its group"),
+        pytest.param(
+            [pod("a", "other", metadata={"annotations": MARKED, "resourceVersion": "1"})],
+            True,
+            id="one of another group that is annotated with it",
+        ),
+        pytest.param([pod("a", "other", metadata={"resourceVersion": "1"})], False, id="another"),
+    ],
+)
+def test_a_podgroup_is_kept_while_any_pod_is_in_it(pods: list[Object], has_pods: bool) -> None:
+    metadata = {"name": "pg", "namespace": "ns", "uid": "pg", "resourceVersion": "1"}
+    stored = read_stored_pod_group(
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {**metadata, "annotations": {WORKLOAD_GROUP: "w/g/"}},
+            "spec": {},
+        }
+    )
+    assert caches(workload({"gang": {"minCount": 1}}), *pods).has_pods(stored) is has_pods
