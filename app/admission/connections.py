@@ -1,4 +1,4 @@
-"""The open connections of one listener, and which of them are closed if there are too many.
+"""The open connections of one listener, and the order in which excess ones are closed.
 
 API servers must get their verdicts even if there are many other connections. Therefore, connections
 that have not shown that they may belong to an API server are closed first.

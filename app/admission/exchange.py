@@ -1,4 +1,4 @@
-"""The path of an admission request from the bytes of its body to those of its answer.
+"""Process an admission request, from the bytes of its body to the bytes of its answer.
 
 `connection` and `asgi` read the request and call `Exchange`, so that both give the same answers.
 """
@@ -56,14 +56,14 @@ _MARGIN = 0.9
 
 
 Observer = Callable[[str, str, Request | None, Verdict, float], None]
-"""Is called once for every verdict.
+"""Called once for every verdict.
 
 The arguments are the path, the uid (or ""), the request (None if it could not be read), the
 verdict, and the seconds from the complete request to its answer.
 """
 
 Trace = Callable[[str, str, Request, Verdict, float], None]
-"""Is called for each verdict on a request with a `traceparent`.
+"""Called for each verdict on a request with a `traceparent`.
 
 The arguments are the traceparent, the path, the request, the verdict and its time in seconds.
 """
@@ -104,7 +104,7 @@ class Exchange:
         self.needs_token: Callable[[], bool] = lambda: False
         """Returns whether API servers use only paths with a token. If so, others are rejected."""
         self.on_leak: Callable[[], None] = lambda: None
-        """Is called if a request shows that a caller other than an API server knows a token."""
+        """Called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0
         """The number of reviews that were refused because their caller is unknown."""
         self.waiting = 0

@@ -167,7 +167,7 @@ def parse(body: bytes) -> Request:
 
 
 def parser(shape: type[Shape]) -> Parse:
-    """Return a function like `parse` that reads only those fields of objects that `shape` has.
+    """Return a function like `parse` that reads only the fields in `shape`.
 
     `shape` is a TypedDict. Skipping the other fields takes a fraction of the time and memory. An
     object that doesn't match `shape` is read whole, so that a rule can name the problem.

@@ -87,7 +87,7 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age at which a problem that may resolve by itself is reported.
+"""The age at which a problem is reported that may resolve by itself.
 
 It is long, because clocks differ.
 """

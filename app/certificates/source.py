@@ -255,7 +255,7 @@ class FileSource(CertificateSource):
 
     It compares the content of the files, so that it does not matter how they are replaced. A pair
     that is invalid, mismatched (because it was read during a change) or not valid now is not
-    loaded, and is tried again at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
+    loaded, and is retried at the next check. `ca.crt` is the CA bundle of the pair. `rotations`
     counts reloads, and `failures` counts checks that found an unusable pair.
     """
 

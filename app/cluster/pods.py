@@ -37,7 +37,7 @@ async def pods_without_claim(client: Reader, namespaces: Iterable[str]) -> dict[
 
 
 SHARED_SECONDS = 5.0
-"""The time for which one list of Pods is shared by all questions about their claims."""
+"""The time for which one list of Pods is reused to answer questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
 """The longest time for which claims are taken as used if every earlier list showed them as used."""

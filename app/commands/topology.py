@@ -369,10 +369,7 @@ def _effects_text(
 
 
 def _edit_of(text: str) -> Supposition:
-    """Return an edit of the command line.
-
-    Raise UnusableInput if it cannot be used.
-    """
+    """Return the edit in `text`, an argument of --if. Raise UnusableInput if it is invalid."""
     if is_file(text):
         return Applying(text, tuple(objects_in(text)))
     try:

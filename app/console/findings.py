@@ -236,7 +236,7 @@ def _of_topology(reason: Reason) -> FindingRow:
 
 
 def _without_repeats(rows: Sequence[FindingRow]) -> list[FindingRow]:
-    """Return the rows without rows of the audit whose text the doctor has too."""
+    """Return the rows, without audit rows that repeat a text of the doctor."""
     doctor = [row.text for row in rows if row.source == "doctor"]
     remarks = [row for row in rows if (row.source, row.group) == ("audit", "warning")]
     repeated = {row for row in remarks if any(row.detail in text for text in doctor)}

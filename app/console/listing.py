@@ -83,7 +83,7 @@ class WaitingList:
         return sum(kept.row.state == "waits" for kept in self._kept.values())
 
     def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
-        """Return the workload to show if nobody has chosen one.
+        """Return the workload to show if none is selected.
 
         It is the first of `rows`, and stays selected as long as it is pending and among them:
         otherwise the page would jump while the list is examined.

@@ -68,8 +68,8 @@ _BOUND_ACCOUNT = (
     "Apply manifests/base/account.yaml (Kubernetes 1.30); see manifests/guide/threat-thief.md."
 )
 _NONE = (
-    "none of our policies is installed: while the server is down, requests that its webhooks let"
-    " pass are not checked"
+    "none of our policies is installed: while the server is down, requests to webhooks with"
+    " failurePolicy Ignore are not checked"
 )
 _DEFAULTS: JsonMap = {
     "matchPolicy": "Equivalent",

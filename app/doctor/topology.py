@@ -69,7 +69,7 @@ async def _left_over(client: Client, name: str) -> Checks:
     names = sorted(obj["metadata"]["name"] for obj in stored if condition_of(obj, READY))
     return [
         warning(
-            f"ClusterTopology {former} is left over from before clusterTopology.name became {name}",
+            f"ClusterTopology {former} is left over: clusterTopology.name is now {name}",
             f"Delete it with its KAI Topology: kubectl delete {CLUSTER_TOPOLOGY} {former}.",
         )
         for former in names

@@ -24,7 +24,7 @@ FRESH_SECONDS = 30.0
 
 
 class Owners(Struct):
-    """A walk along owner references with `controller: true`.
+    """A reader of owners along references with `controller: true`.
 
     Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners. Callers
     say how old a cached owner may be, in seconds. Anybody can write a reference with the uid of

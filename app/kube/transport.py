@@ -119,7 +119,7 @@ class Transport:
     async def call(self, request: ApiRequest) -> Object:
         """Return the body of the response.
 
-        A read is tried again if the cluster is unavailable; a write only if the API server has
+        A read is retried if the cluster is unavailable; a write only if the API server has
         rejected it with 429 and Retry-After. Raise ClusterError if a request fails.
         """
         line: AbstractAsyncContextManager[Any] = nullcontext()

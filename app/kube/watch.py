@@ -76,7 +76,7 @@ class Pace(Value):
     probe_timeout: int = 30
     retry_most: float = 30.0
     steady_after: float = 10.0
-    """A watch that breaks after this time is tried again soon.
+    """A watch that breaks after this time is retried soon.
 
     Some proxies end connections that are silent for half a minute, sooner than a bookmark comes.
     """
@@ -125,7 +125,7 @@ async def run_store(
     gets a 403.
 
     `served_changed` returns when the set of served resources has changed. A resource that is not
-    served is tried again after that. `not_found` is called if a resource that counts as served is
+    served is retried after that. `not_found` is called if a resource that counts as served is
     not found: discovery may be late, and the store is emptied only when it is not served there.
     """
     pace = pace or Pace()

@@ -24,7 +24,7 @@ ABSENT: Any = _Absent()
 
 
 class Edit(Value):
-    """An edit, which creates missing parents too."""
+    """An edit. It also creates missing parents."""
 
     path: Path
     """The path of the value."""

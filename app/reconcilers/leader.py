@@ -86,7 +86,7 @@ class Work(Value, kw_only=True):
     workers: int = WORKERS
     """The number of keys that are reconciled at once."""
     begin: Callable[[], None] = lambda: None
-    """Is called at the start of each term as the leader."""
+    """Called at the start of each term as the leader."""
 
 
 class Duty(Protocol):

@@ -79,7 +79,7 @@ class MnnvlResourcesReconciler(Struct):
     pods: WatchStore[ClaimedMember]
     """The cached Pods that have our claim and are in no PodClique."""
     units: UnitOwners
-    """Finds the owners of those Pods."""
+    """Finds the owners of the Pods."""
     users: ClaimUsers
     """Finds the claims that Pods use."""
     collect_after: float

@@ -120,7 +120,7 @@ class PodGroupWriter(Value):
         return None
 
     def report(self, stored: Object, subject: str, remark: Remark | None) -> None:
-        """Record an event with `remark` on the stored PodGroup, once until the remark changes.
+        """Record an event with `remark` on the stored PodGroup, unless it is the last recorded one.
 
         None means that the last remark on `subject` no longer holds.
         """

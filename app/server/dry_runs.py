@@ -108,7 +108,7 @@ def _error(code: int, problem: str) -> Response:
 
 
 def _read(text: str, old: str) -> tuple[list[Object], list[Object]]:
-    """Return the documents in `text` and in `old`, which share a budget of values and time."""
+    """Return the documents in `text` and in `old`, which share one limit of values and time."""
     budget = Budget(OF_REQUEST)
     documents = read_documents(text, budget)
     replaced = read_documents(old, budget) if old else []

@@ -71,9 +71,9 @@ class Reports(Value):
     log: VerdictLog | None
     """Logs verdicts, unless it is None."""
     ready: Checks
-    """Is called for each request to `/readyz`."""
+    """Called for each request to `/readyz`."""
     notes: Notes = dict
-    """Is called for `/readyz?verbose` and if a check fails."""
+    """Called for `/readyz?verbose` and if a check fails."""
 
     def record(
         self,

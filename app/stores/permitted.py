@@ -39,7 +39,7 @@ class Namespaces(Value):
     own: str = ""
     """The namespace of the context, which is read if namespaces can't be listed."""
     again: float = 60.0
-    """The seconds after which a forbidden list is tried again."""
+    """The seconds after which a forbidden list is retried."""
 
 
 class PermittedStores:
@@ -73,7 +73,7 @@ class PermittedStores:
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call `changed` after each change, with the name of the row whose objects have changed.
 
-        The name is "" if no object has changed, but for example a permission or a synced list.
+        The name is "" for other changes, such as a permission or a completed list.
         """
         self._subscribers.append(changed)
 

@@ -65,7 +65,7 @@ def path_of(client: JsonMap) -> str:
 
 
 def with_token(configuration: JsonMap, token: str) -> list[Object]:
-    """Return the webhooks of `configuration`, with `token` in the paths of those in PATHS.
+    """Return the webhooks of `configuration`, with `token` in the paths of the webhooks in PATHS.
 
     If `token` is "", the paths have no token.
     """

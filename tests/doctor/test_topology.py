@@ -222,7 +222,7 @@ async def test_a_topology_that_was_managed_under_another_name_is_reported(enable
     checks = await check_topology(client, NAME, enabled=enabled, levels=LEVELS)
     assert [(check.message, check.remedy) for check in checks if check.status == "warning"] == [
         (
-            "ClusterTopology former is left over from before clusterTopology.name became grove-topology",
+            "ClusterTopology former is left over: clusterTopology.name is now grove-topology",
             "Delete it with its KAI Topology: kubectl delete clustertopologies.grove.io former.",
         )
     ]

@@ -271,7 +271,7 @@ def test_of_two_timers_the_earlier_one_counts() -> None:
             Conflict("changed"),
             "conflict",
             [0, 0.1, 0.3],
-            id="a conflict is tried again soon, then later",
+            id="a conflict is retried soon, then later",
         ),
     ],
 )

@@ -317,7 +317,7 @@ async def test_what_was_stored_before_is_only_warned_about() -> None:
     response = await Caller(operator_cluster(OPERATOR)).ask(path_of(name), review)
     assert response["allowed"]
     assert response["warnings"][0].startswith(
-        "stored earlier, so it may stay: metadata.annotations"
+        "already stored, so still allowed: metadata.annotations"
     )
 
 

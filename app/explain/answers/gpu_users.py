@@ -104,7 +104,7 @@ def gpus_used(index: Index, pod: Pod, node: Node) -> int:
 
 
 def gpu_users(index: Index, nodes: Iterable[Node] | None = None) -> list[GpuUser]:
-    """Return the users of the GPUs of some nodes, or of all, those with most GPUs first."""
+    """Return the users of the GPUs of some nodes, or of all, the largest users first."""
     if nodes is not None:
         return _summed(index, nodes)
     return index.remembered("GPU users", lambda: _summed(index, index.nodes), _OF_USERS)

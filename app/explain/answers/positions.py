@@ -45,7 +45,7 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""Reasons that the prediction considers itself: if it places a gang, they concern other pods."""
+"""Reasons that the prediction already considers. If it places a gang, they don't block it."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):

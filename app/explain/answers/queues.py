@@ -68,7 +68,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     waiting: int | None = None
     """How many PodGroups in it and below it have pods without a node, None if not known."""
     in_line: int | None = None
-    """How many of those KAI tries to place in its next cycle, None if not known."""
+    """How many of them KAI tries to place in its next cycle, None if unknown."""
     front: tuple[InFront, ...] = ()
     exists: bool = True
     users: tuple[GpuUser, ...] | None = None
@@ -141,7 +141,7 @@ def _in_tree_order(index: Index, pool: str) -> Iterator[tuple[int, Queue]]:
 
 
 class _Counts:
-    """The pending gangs of each queue, by node pool and name, and those in KAI's next cycle."""
+    """The pending gangs of each queue, by node pool and name, and the gangs in KAI's next cycle."""
 
     def __init__(self, index: Index) -> None:
         facts = index.facts

@@ -84,7 +84,7 @@ class Member(Value, dict=True):
         return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for some of its pods, which must join those that have a node."""
+        """Return the demand for some of its pods, which must join the placed pods."""
         pairs = zip(self.pods, self.shapes, strict=True)
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
@@ -218,7 +218,7 @@ class Unit(Value, dict=True):
         return demand_of(self, parts=tuple(parts), occupied=occupied)
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
-        """Return the demand for some of its pods, which must join those that have a node."""
+        """Return the demand for some of its pods, which must join the placed pods."""
         by_name = sorted(self.own, key=lambda part: part.name)
         parts = (part.demand_for(takes) for part in by_name)
         needed = tuple(part for part in parts if part.count)
@@ -338,7 +338,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """The pods that KAI places next: those missing to the minimum, otherwise one more part.
+        """The pods that KAI places next: the ones missing to the minimum, otherwise one more part.
 
         It may have no pods.
         """

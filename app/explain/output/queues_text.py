@@ -65,7 +65,7 @@ def _waiting(rows: Sequence[QueueRow]) -> str:
 
 
 def queues_text(rows: Sequence[QueueRow], facts: Snapshot, width: int = 0) -> str:
-    """Return the queues as a table, the gangs at their front, and problems of queues."""
+    """Return a table of the queues, their first gangs in KAI's order, and their problems."""
     lines = [queues_headline(rows, facts)]
     if rows:
         lines += _table(rows, width)

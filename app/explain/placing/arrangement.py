@@ -229,7 +229,7 @@ def _candidates(ground: Ground, demand: Demand, scope: Domain) -> Iterator[Domai
 
 
 _FREELY = Rules(sizes=False, shared=False)
-"""KAI's rules without those by which it rejects placements that exist."""
+"""KAI's rules, except for the rules by which it rejects possible placements."""
 
 MOST_TRIED = 40_000_000
 """The maximum number of nodes that all searches of an arrangement examine.

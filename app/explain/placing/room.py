@@ -56,7 +56,7 @@ class RoomCounter(Board):
         return placed
 
     def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
-        """Place a part in the first domain with room for all of it, else in the one with most room.
+        """Place a part in the first domain with room for it, else in the one with the most room.
 
         Equal parts are placed one after the other. Each starts at the domain of the last one,
         because the domains before have no room for such a part. `tried` keeps that position.

@@ -443,7 +443,7 @@ def _less(have: Vector, asks: Vector, count: int) -> Vector:
 
 
 def _part(ask: int, have: int) -> float:
-    """Return which fraction of an amount is requested."""
+    """Return the requested fraction of an amount."""
     if not ask:
         return 0.0
     return ask / have if have > 0 else math.inf

@@ -226,6 +226,6 @@ def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
 
 
 def together(*helps: str) -> str:
-    """Return several remedies, each of which helps by itself, as one sentence."""
+    """Return several alternative remedies as one sentence."""
     first, *others = helps or ("",)
     return ", or ".join([first, *(f"{each[:1].lower()}{each[1:]}" for each in others)])

@@ -171,7 +171,7 @@ def _missing(gang: Gang, pcs: SetWithStatus, name: str) -> Reason:
 
 
 def pod_gang_migration_in_progress(gang: Gang) -> Reasons:
-    """Grove replaces the PodGangs of a set by those of a new release."""
+    """Grove replaces the PodGangs of a set after an upgrade."""
     pcs = gang.pcs
     if not pcs or not _migrates(pcs):
         return

@@ -204,7 +204,7 @@ def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
 
 
 def _ancestry(index: Index, queue: Queue) -> Iterator[Queue]:
-    """Yield a queue and those above it, whatever their pools are."""
+    """Yield a queue and its parents, in any node pool."""
     seen = {""}
     above: Queue | None = queue
     while above and above.name not in seen:

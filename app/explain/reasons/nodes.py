@@ -229,7 +229,7 @@ def _what_opens(obstacle: Obstacle, whys: list[str], closed: Sequence[tuple[Node
 
 
 def _deleted_there(obstacle: Obstacle, closed: Sequence[tuple[Node, str]]) -> str:
-    """Return which deleted pods hold room on nodes until these are ready."""
+    """Return the terminating pods that hold room on nodes until the nodes are ready."""
     index = obstacle.gang.index
     stuck = sorted(
         (pod.node, f"{pod.namespace}/{pod.name}")

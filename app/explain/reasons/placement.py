@@ -180,7 +180,7 @@ def _oversize(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None
 
 
 def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, Who] | None:
-    """Return which resources of a pod no single node has together, though each is on some node."""
+    """Return the resources of a pod that no node has together, although some nodes have each."""
     for shape, _ in demand.shapes:
         nodes = [node for node in obstacle.nodes if is_selected(shape, node)]
         asks = [(name, ask) for name, ask in shape.requests if ask]
@@ -325,7 +325,7 @@ def _no_room(obstacle: Obstacle, level: str) -> str:
 
 
 def _open_nodes(obstacle: Obstacle) -> str:
-    """Return which nodes are open to the pods, with their domain if they are in one."""
+    """Return the nodes that are open to the pods, with their domain if they are in one."""
     if len(obstacle.open) == len(obstacle.nodes):
         return "The nodes"
 
@@ -468,7 +468,7 @@ _MOST_TRIED = 4
 
 
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
-    """Return the domain with most room in which other pods hold all of the missing room."""
+    """Return the domain with the most room in which other pods hold all of the missing room."""
     short = obstacle.short
     like = [part for part in obstacle.demand.flat() if part.profile == short.profile]
     if len(like) > 1 or len(short.bound) > _MOST_PARTS:

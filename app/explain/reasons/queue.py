@@ -124,7 +124,7 @@ def over_quota(gang: Gang, name: str) -> Excess | None:
 
 
 def _accounts(gang: Gang, name: str) -> Iterator[Account]:
-    """Yield the accounts of a queue and of those above it, in the gang's node pool."""
+    """Yield the accounts of a queue and its parents, in the gang's node pool."""
     if unusable_because(gang.index, name, gang.pool):
         return iter(())
     accounts = accounts_of(gang.index, gang.pool)
@@ -399,7 +399,7 @@ def evicting(pods: Iterable[Pod]) -> str:
 
 
 def queue_quota(gang: Gang) -> Reasons:
-    """A gang that is not preemptible must fit in the quotas of its queue and of those above it."""
+    """A gang that is not preemptible must fit in the quotas of its queue and all parents."""
     group = gang.pod_group
     if not group:
         return
@@ -430,7 +430,7 @@ def queue_quota(gang: Gang) -> Reasons:
 
 
 def _because_of_class(gang: Gang, group: KaiPodGroup) -> str:
-    """Return which PriorityClass makes a PodGroup non-preemptible, if nothing else does."""
+    """Return the PriorityClass that makes a PodGroup non-preemptible, if nothing else does."""
     if group.preemptibility or not group.priority_class:
         return ""
     value = priority_of(gang.index, group.priority_class)

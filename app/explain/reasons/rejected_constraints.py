@@ -152,7 +152,7 @@ def _as_kai_counts(short: Demand) -> str:
 
 
 def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
-    """Return which constraint to remove or widen so that KAI places the gang."""
+    """Return the constraint to remove or widen so that KAI places the gang."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
     return remedy or "Use pods of one size, or a smaller largest one"

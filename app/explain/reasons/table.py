@@ -110,7 +110,7 @@ ROOMS = (*EMPTY, ROOM)
 QUEUES = ("pod_groups", "queues", "priorities")
 
 EFFECTS = {"GateBaseGang"}
-"""The gangs that a gang waits for have their own reasons, which are examined too."""
+"""The gangs that a gang waits for. Their own reasons are examined too."""
 
 MOOT: Mapping[str, frozenset[str]] = {
     "DomainDeadlock": frozenset({"GateOpens"}),

@@ -40,7 +40,7 @@ def gpu_resource_of(driver: str) -> str:
 
 
 def current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
-    """Return the slices of nodes, without those of an older generation of their pool."""
+    """Return the slices of nodes, without slices of an older generation of their pool."""
     slices = list(slices)
     latest: dict[tuple[str, str], int] = {}
     for part in slices:

@@ -95,7 +95,7 @@ def without_pods(index: Index) -> Iterator[Ref]:
 
 
 def named_in_words(index: Index) -> Iterator[Ref]:
-    """Yield the workloads that warnings name, and those of Kueue."""
+    """Yield the workloads in warnings, and Kueue's workloads."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
     yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)

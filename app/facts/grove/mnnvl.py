@@ -33,7 +33,7 @@ class MnnvlAnnotations(Value):
         return None not in (self.enabled, self.scope, self.device_class)
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
-        """Return these annotations, and those of `inherited` for missing ones."""
+        """Return these annotations, with missing ones taken from `inherited`."""
         if inherited is NO_ANNOTATIONS:
             return self
         return MnnvlAnnotations(

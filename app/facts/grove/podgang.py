@@ -196,7 +196,7 @@ def _identity(obj: JsonMap, namespace: str) -> tuple[str, str, str, Place, bool,
 
 
 def _cliques(obj: JsonMap) -> tuple[str, ...]:
-    """Return the names of the PodGroups of a PodGang, which are those of its PodCliques."""
+    """Return the names of a PodGang's PodGroups, which are also the names of its PodCliques."""
     podgroups = maps_at(obj, "spec", "podgroups")
     return tuple(text_at(podgroup, "name") for podgroup in podgroups)
 

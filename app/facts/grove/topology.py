@@ -29,7 +29,7 @@ def broadest_first(levels: Iterable[Level]) -> tuple[Level, ...]:
 
 
 def levels_for_kai(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Return those of `levels`, listed broadest first, that a KAI Topology can have.
+    """Return the `levels`, listed broadest first, that a KAI Topology can have.
 
     KAI's CRD allows kubernetes.io/hostname only as the last level.
     """

@@ -179,7 +179,7 @@ def _subgroup(item: JsonMap) -> SubGroup:
 
 
 def _constraints(holder: JsonMap) -> tuple[SchedulerConstraint, SchedulerConstraint]:
-    """Return the levels by which KAI places, and those that it ignores.
+    """Return the levels by which KAI places, and the levels that it ignores.
 
     KAI ignores levels that do not name their topology.
     """

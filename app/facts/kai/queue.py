@@ -45,7 +45,7 @@ NO_SHARE = Share()
 
 
 class Queue(ClusterScoped):
-    """A queue of KAI. Its own bounds and amounts are those of GPUs, in thousandths."""
+    """A queue of KAI. Its bounds and amounts are for GPUs, in thousandths."""
 
     kind = "Queue"
     parent: str = ""
@@ -126,7 +126,7 @@ def _share(queue: JsonMap, name: str, unit: int) -> Share:
 
 
 def unset_bounds(bounds: JsonMap) -> tuple[str, ...]:
-    """Return which of `quota` and `limit` are not set in the bounds of one resource."""
+    """Return the names of unset bounds (`quota`, `limit`) of one resource."""
     return tuple(name for name in ("quota", "limit") if bounds.get(name) is None)
 
 

@@ -176,7 +176,7 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
 
 
 def _is_gpu(driver: str, of_type: str) -> bool:
-    """Return whether a driver and a device type are those of whole GPUs.
+    """Return whether a driver and a device type stand for whole GPUs.
 
     Vendors call their drivers like gpu.nvidia.com. Parts of GPUs have another type.
     """
@@ -245,7 +245,7 @@ def read_slice_gpus(obj: JsonMap) -> SliceGpus | None:
 
 
 def gpus_in(slices: Sequence[SliceGpus]) -> int:
-    """Return the GPUs of the slices of one node, without those of older generations."""
+    """Return the GPUs in the slices of one node, without slices of older generations."""
     latest = max((part.generation for part in slices), default=0)
     return sum(part.count for part in slices if part.generation == latest)
 

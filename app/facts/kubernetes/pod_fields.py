@@ -1,4 +1,4 @@
-"""The fields of a Pod that are decoded, whoever reads it. The others are most of its bytes.
+"""The fields of a Pod that all readers decode. The other fields are most of its bytes.
 
 All readers of Pods share them: `pod` for explanations, `facts/grove/unit_member` for webhooks, and
 `cluster/leader_rows` for the leader. `kube/decoders` says why only these are decoded.

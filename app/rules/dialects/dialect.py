@@ -131,7 +131,7 @@ class TopologyFacts(Protocol):
         """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Return the nodes grouped by the labels of all levels in use and those that warnings need.
+        """Return the nodes grouped by the labels of all levels in use and of warnings.
 
         The result is empty if the nodes are not known.
         """
@@ -242,7 +242,7 @@ class Dialect(ABC):
         return []
 
     def drifted(self, gang: JsonMap, pcs: PodCliqueSet, facts: TopologyFacts) -> list[str]:
-        """Return the constraints of the stored PodGang `gang` that differ from those of its set.
+        """Return the constraints of the stored PodGang `gang` that differ from the set's.
 
         Nothing corrects them.
         """

@@ -47,7 +47,7 @@ def validate_annotations(
     return (
         [finding for finding in findings if str(finding) not in stored],
         [
-            f"stored earlier, so it may stay: {finding}"
+            f"already stored, so still allowed: {finding}"
             for finding in findings
             if str(finding) in stored
         ],

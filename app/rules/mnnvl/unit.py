@@ -66,7 +66,7 @@ class NvlinkUnit(Value):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of its resources, without those that would be too long.
+        """The labels of its resources, without labels that would be too long.
 
         No label names a PodGang, because Grove replaces PodGangs while pods run.
         """

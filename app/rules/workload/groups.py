@@ -156,7 +156,7 @@ def named_group(pod: JsonMap) -> GroupRef | None:
 
 
 def layer_of(obj: JsonMap) -> MetadataLayer:
-    """Return the labels and annotations of `obj`, without those of tools such as kubectl."""
+    """Return the labels and annotations of `obj`, without ones that tools such as kubectl write."""
     return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 

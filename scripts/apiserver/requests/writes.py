@@ -258,7 +258,7 @@ class Writer(Frozen):
 class _RacedError(Exception):
     """Another write during the webhook calls.
 
-    The caller gave no resourceVersion, so that the write is tried again.
+    The caller gave no resourceVersion, so that the write is retried.
     """
 
 

@@ -212,7 +212,7 @@ def test_what_an_update_leaves_as_it_was_may_stay() -> None:
     errors, warnings = validate_annotations(read_template(wrong), read_template(wrong), [])
     assert (errors, [text.partition(": ")[0] for text in warnings]) == (
         [],
-        ["stored earlier, so it may stay"],
+        ["already stored, so still allowed"],
     )
     assert findings(wrong, pcs(clique("worker"))) == [OF_SET]
 

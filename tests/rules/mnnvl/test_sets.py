@@ -95,5 +95,5 @@ def test_what_was_stored_before_is_a_warning() -> None:
     findings, warnings = validate_annotations(read_template(new), read_template(old), None)
     assert [finding.field for finding in findings] == [CLASS]
     assert warnings == [
-        f'stored earlier, so it may stay: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
+        f'already stored, so still allowed: {SCOPE}: Unsupported value: "node": {SUPPORTED}'
     ]

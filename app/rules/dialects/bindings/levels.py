@@ -64,7 +64,7 @@ def validate_binding(
         _validate_name(obj, kai, findings, warnings, may_stay=may_stay)
 
     if findings and old is not None and old.get("spec") == obj.get("spec"):
-        stored = [f"stored earlier, so it may stay: {finding}" for finding in findings]
+        stored = [f"already stored, so still allowed: {finding}" for finding in findings]
         return [], [*stored, *warnings]
 
     refusal = in_use(_domains(old) - _domains(obj), users)

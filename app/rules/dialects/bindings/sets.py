@@ -49,7 +49,7 @@ class Packings(Value):
 
     template: Template
     constraints: tuple[Packing, ...]
-    """The constraint of the set, then those of its groups and cliques in list order."""
+    """The constraints of the set, its groups and its cliques, in this order."""
     by_owner: Mapping[Owner, Packing]
     """The first constraint of each owner."""
     names: Mapping[Owner, str]
@@ -146,7 +146,7 @@ class Problems(Value):
     warnings: list[str]
 
 
-_STORED = "topology constraint stored earlier, so it may stay"
+_STORED = "stored topology constraint, still allowed"
 
 
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:

@@ -169,7 +169,7 @@ def test_an_update_that_leaves_the_spec_may_leave_its_mistakes() -> None:
     verdict = BINDINGS.validate_levels(wrong, wrong, "UPDATE", Around(), managed=False)
     assert (verdict.findings, [text.partition(":")[0] for text in verdict.warnings]) == (
         [],
-        ["stored earlier, so it may stay"],
+        ["already stored, so still allowed"],
     )
 
 

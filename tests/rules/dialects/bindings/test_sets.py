@@ -277,7 +277,7 @@ def test_a_change_of_two_cliques_of_one_name_is_refused_once() -> None:
 def test_what_is_stored_is_warned_about() -> None:
     _, warnings = validated(pcs(c("gone", "rack")), pcs(c("gone", "rack")), AROUND)
     assert warnings == [
-        f'topology constraint stored earlier, so it may stay: {OF_SET}.topologyName: Invalid value: "gone": ClusterTopologyBinding not found; existing ones: gb200, h100'
+        f'stored topology constraint, still allowed: {OF_SET}.topologyName: Invalid value: "gone": ClusterTopologyBinding not found; existing ones: gb200, h100'
     ]
 
 
@@ -397,9 +397,7 @@ def test_a_preferred_domain_that_is_broader_than_the_required_one(
     assert list(map(str, created)) == findings
 
     scaled = {**obj, "spec": {**obj["spec"], "replicas": 2}}
-    stored = [
-        f"topology constraint stored earlier, so it may stay: {finding}" for finding in findings
-    ]
+    stored = [f"stored topology constraint, still allowed: {finding}" for finding in findings]
     assert validated(scaled, obj, AROUND) == ([], stored)
 
 
@@ -409,7 +407,7 @@ def test_of_a_packdomain_and_of_a_set_that_must_get_a_name_the_same_holds() -> N
     findings, warnings = validated(new, old, AROUND)
     assert findings == []
     assert (
-        f'topology constraint stored earlier, so it may stay: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
+        f'stored topology constraint, still allowed: {OF_SET}.pack.preferred: Invalid value: "zone": {NEVER}'
         in warnings
     )
 
