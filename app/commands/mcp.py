@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from mcp.server.fastmcp import FastMCP
 
 MOST = 60_000
-"""Characters of an answer. Longer lists are cut, and the answer says by how much."""
+"""The maximum length of an answer, in characters. Lists are shortened to fit."""
 LONGEST = 2_000
-"""Characters of a text in an answer that is too long."""
+"""The maximum length of each text in an answer that is too long, in characters."""
 SHORT = 8
 """Lists with fewer entries are not shortened."""
 SECONDS = 60.0

@@ -171,7 +171,7 @@ def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
     try:
         return split_bundle(base64.b64decode(bundle.ca_bundle, validate=True))
     except ValueError:
-        return "is not base64 of PEM certificates"
+        return "is not a base64-encoded PEM bundle"
 
 
 def _validity(bundle: Bundle, cas: tuple[bytes, ...], now: datetime) -> Check:

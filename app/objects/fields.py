@@ -24,8 +24,8 @@ REASON_TOO_MANY = "FieldValueTooMany"
 MOST_ITEMS = 10_000
 """The maximum number of items of a list that rules check.
 
-An API server stores at most 1.5 MiB of an object. This is enough for fewer cliques, because their
-managedFields are stored too. A list of SubGroups may be longer if all of them are valid.
+An API server stores at most 1.5 MiB of an object. This allows fewer cliques than that, because
+their managedFields are stored too. A list of SubGroups may be longer if all of them are valid.
 """
 
 _MAX_QUOTED = 200

@@ -29,7 +29,7 @@ MOST_BYTES = 1_300_000
 
 _KEY = ("", NAME)
 _QUOTES = 6
-"""The characters of JSON around each name."""
+"""The number of JSON characters around each name."""
 
 
 def listable(names: Iterable[str]) -> frozenset[str]:

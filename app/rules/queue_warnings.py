@@ -59,7 +59,7 @@ def unset_warnings(queue: Queue) -> list[str]:
     named = f"{', '.join(others)} and {last}" if others else last
     return [
         f"the limit of {named} is not set, which KAI reads as 0: it places no pods of this queue"
-        ' that request any. Set limit: -1 for "unlimited"'
+        ' that request it. Set limit: -1 for "unlimited"'
     ]
 
 

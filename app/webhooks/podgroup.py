@@ -1,4 +1,4 @@
-"""PodGroup of KAI: names and parents of its SubGroups, and levels that KAI can't use."""
+"""Validate PodGroups of KAI: names and parents of SubGroups, and levels that KAI can't use."""
 
 import contextlib
 

@@ -47,7 +47,7 @@ class WorkloadRow(Value):
     commands: tuple[str, ...] = ()
     """The commands of the remedy."""
     actors: frozenset[Who] = frozenset()
-    """Who can act on some reason."""
+    """Everyone who can act on one of its reasons."""
     more: int = 0
     """How many other reasons there are."""
     line: tuple[InLine, ...] = ()

@@ -330,7 +330,7 @@ class Board:
         return known or without_shares(self._domains.nodes[position])
 
     def _takers(self, ground: Ground, shape: Shape, nodes: Sequence[int]) -> list[Taker]:
-        """Return the nodes in `nodes` that take pods of a shape.
+        """Return the `nodes` that take pods of a shape.
 
         `ground` may be another ground of the same nodes.
         """

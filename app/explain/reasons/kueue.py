@@ -101,7 +101,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
         "KueueHolds",
         f"Kueue admitted {gang.ref} {since} ago, and it still has no pods",
         f"Find out whether {gang.ref} is suspended (spec.suspend), and ask the platform team to"
-        " read the log of Kueue's controller, which ends that.",
+        " read the log of Kueue's controller, which should resume it.",
         "platform",
         objects=(gang.ref,),
         commands=(

@@ -178,7 +178,7 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
 def schedulers(index: Index) -> Mapping[str, int]:
     """Return the names of schedulers that have placed pods here, or said why they didn't.
 
-    Each has the number of these pods. Those of Kubernetes and KAI are always among them.
+    Each has the number of these pods. The schedulers of Kubernetes and KAI are always listed.
     """
 
     def look() -> Counter[str]:

@@ -211,12 +211,12 @@ def kubelet_rejects(gang: Gang) -> Reasons:
 
 
 _FAILED_BEFORE = 3600.0
-"""Seconds before a pod that waits in which the kubelet may have rejected the one before it."""
+"""The time before a pending pod in which its predecessor may have been rejected, in seconds."""
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
-        "Ask the platform team what else uses {node}: its kubelet counts more than the scheduler"
-        " does. Then {again}",
+        "Ask the platform team what else uses {node}: its kubelet sees more usage than the"
+        " scheduler. Then {again}",
         "platform",
     ),
     (

@@ -289,7 +289,7 @@ def _joined(topology: Topology, of: str, same: Sequence[Path]) -> Reason:
 
     names = listed(sorted("/".join(path) for path in same))
     text = (
-        f"KAI joins names with dots, so it takes {names} for one {level.domain}{of}"
+        f"KAI joins names with dots, so it treats {names} as one {level.domain}{of}"
         f" ({counted(nodes, 'node')})"
     )
     remedy = (

@@ -1,6 +1,6 @@
 """Facts by key: lookup tables of an index, created at first use and then updated in place.
 
-Why they are updated: making the tables again after each change of a pod would add about 100 ms to
+The tables are updated because rebuilding them after each change of a pod would add about 100 ms to
 each page of the console at 15,000 nodes and 60,000 pods (`./scripts/bench console` compares an
 index that follows with a new one). What-if also moves its index back and forth between two states.
 

@@ -1,6 +1,6 @@
 """The annotations about MNNVL of a PodClique, of its scaling group and of its PodCliqueSet.
 
-Those of a PodClique count first, then those of its scaling group, then those of its set.
+A PodClique's own annotations take precedence over its scaling group's, and these over the set's.
 """
 
 from typing import Any

@@ -254,7 +254,7 @@ def _own_claims(template: Template) -> Iterator[FieldError]:
         for path, name in clique.claims:
             if name == GROVE_CLAIM and clique.mnnvl_group and clique.whole_gpus:
                 text = (
-                    "Grove takes a claim with this name for its own and would not inject the claim"
+                    "Grove treats a claim with this name as its own and would not inject the claim"
                     f' of group "{clique.mnnvl_group}": the pods would not join its ComputeDomain,'
                     " and would stay pending if nothing creates their claim. Rename the claim"
                 )

@@ -87,7 +87,7 @@ def waiting_of(index: Index, workloads: Iterable[Ref]) -> list[GangToPlace]:
 
 
 class Line(Value):
-    """Gangs in KAI's order, with the first of the pods without a gang."""
+    """Gangs in KAI's order, followed by the first pods without a gang."""
 
     candidates: tuple[GangToPlace, ...]
     cut: int
@@ -115,7 +115,7 @@ def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Li
     """Return the gangs that must move, and the pending gangs, each in order.
 
     Gangs of PodCliqueSets that would be created are pending. `look` is called with each workload
-    and its gangs, because making the gangs again would take long.
+    and its gangs, because rebuilding the gangs would take long.
     """
     made = set(map(set_ref, edited.made))
     moving = []
