@@ -12,7 +12,7 @@ from app.admission.exchange import Answer
 from app.base.turns import TurnQueue
 
 TURN_SECONDS = 0.02
-"""The longest time for verdicts in one turn of the event loop, for light and for heavy reviews."""
+"""The maximum time for verdicts in one turn of the event loop, for light and for heavy reviews."""
 
 HEAVY = 64 * 1024
 """The size in bytes from which a review is heavy. Most reviews have 2 to 20 KiB."""

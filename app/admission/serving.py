@@ -21,14 +21,14 @@ class ConnectionLimits(Value):
     """The maximum bytes of all incomplete requests, waiting requests and unread answers."""
 
     request_seconds: float = 30.0
-    """The longest time from the first byte of a request to the last byte of its body.
+    """The maximum time from the first byte of a request to the last byte of its body.
 
     A connection without a request is idle: Go opens spare connections, and uses them later.
     """
     answer_seconds: float = 30.0
-    """The longest time for reading an answer."""
+    """The maximum time for reading an answer."""
     idle_seconds: float = 120.0
-    """The longest time between two requests.
+    """The maximum time between two requests.
 
     An API server closes idle connections after 90 s. It must close them first, because it doesn't
     send a POST again.

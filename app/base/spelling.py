@@ -4,7 +4,7 @@ import difflib
 from functools import lru_cache
 
 _ALIKE = 0.8
-"""The least similarity, from 0 to 1, of a misspelt name to the suggested one."""
+"""The minimum similarity, from 0 to 1, of a misspelt name to the suggested one."""
 
 MOST_ALIKE = 63
 """The longest name that is compared, because longer ones take too long."""

@@ -121,7 +121,9 @@ class CaBundles:
 
 
 class Trust(Struct):
-    """The CAs that all webhooks trust, each with the time since when. Times are monotonic seconds.
+    """The CAs that all webhooks trust, each with the time since it is trusted.
+
+    Times are monotonic seconds.
 
     API servers get a changed configuration with a delay. Therefore, the time matters for which a CA
     has been in every caBundle without interruption. Without webhooks there are no clients, and

@@ -56,7 +56,7 @@ from app.objects.time import Clock, Now, utc_now
 OUR_LABELS = {MANAGED_BY: MANAGER}
 """The labels of the Secret, without which it is never overwritten."""
 LOOK_SECONDS = 600.0
-"""The longest time between two reconciles."""
+"""The maximum time between two reconciles."""
 RETRY_SECONDS = 5.0
 """The time until the next reconcile after a problem."""
 _PLACEHOLDER_LIFE = timedelta(days=365)

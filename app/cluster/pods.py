@@ -40,7 +40,7 @@ SHARED_SECONDS = 5.0
 """The time for which one list of Pods is reused to answer questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The longest time for which claims are taken as used if every earlier list showed them as used."""
+"""The maximum time for which claims are taken as used if every earlier list showed them as used."""
 
 
 class _Used(Struct):

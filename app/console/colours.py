@@ -16,7 +16,7 @@ WIDTH = 100
 """The width of a bar, in its own units."""
 
 Bar = tuple[tuple[str, int, int], ...]
-"""The parts of a bar: the CSS class, the begin and the width of each."""
+"""The parts of a bar: the CSS class, the start and the width of each."""
 
 
 class Colours:

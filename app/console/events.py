@@ -7,7 +7,7 @@ from app.explain.live import Live
 
 MOST_STREAMS = 8
 PAUSE = 0.5
-"""The least time between two messages, in seconds."""
+"""The minimum time between two messages, in seconds."""
 TICK = 25.0
 """The time after which a message is sent even if nothing has changed, in seconds.
 

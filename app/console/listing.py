@@ -153,7 +153,7 @@ class WaitingList:
 
 
 def answered(index: Index, ref: Ref) -> Answer | None:
-    """Return the explanation of an object, made once for each state of the cluster."""
+    """Return the explanation of an object, computed once for each state of the cluster."""
     return index.remembered(("answer", ref), lambda: explain(index, ref))
 
 

@@ -80,7 +80,7 @@ def _user(user: GpuUser) -> tuple[str, str, str]:
 
 
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
-    """Yield the parts of a bar: the class, the begin and the width of each.
+    """Yield the parts of a bar: the class, the start and the width of each.
 
     The bar ends at the largest of the numbers of the queue.
     """

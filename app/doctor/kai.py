@@ -138,7 +138,7 @@ async def check_line(client: Client) -> Checks:
 
 
 async def check_staleness(client: Client) -> Checks:
-    """Return a check of each SchedulingShard, if Grove makes gangs.
+    """Return a check of each SchedulingShard, if the cluster serves PodGangs.
 
     Raise ClusterError if a request fails.
     """

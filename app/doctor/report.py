@@ -18,7 +18,7 @@ Status = Literal["ok", "warning", "problem", "unknown"]
 class Check(Value):
     """The result of a check. The fields have the same names in JSON.
 
-    The status `unknown` means that the check could not be made.
+    The status `unknown` means that the check could not be performed.
     """
 
     status: Status
@@ -50,7 +50,7 @@ def unknown(message: str, remedy: str) -> Check:
 
 
 def exit_code(examined: Examined) -> int:
-    """Return 0 if there are at most warnings, 1 for problems, 2 if a check could not be made."""
+    """Return 0 if there are at most warnings, 1 for problems, 2 if a check was not possible."""
     counts = summary(examined)
     return 2 if counts["unknown"] else 1 if counts["problem"] else 0
 

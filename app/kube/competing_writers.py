@@ -30,7 +30,7 @@ class Rewrites(Struct, kw_only=True):
     window: float = WINDOW_SECONDS
     clock: Clock = time.monotonic
     fights: int = 0
-    """The number of writes that were not made because of another writer."""
+    """The number of writes that were skipped because of another writer."""
     _writes: OrderedDict[Key, tuple[float, ...]] = field(default_factory=OrderedDict)
 
     def count(self, key: Key) -> None:

@@ -43,7 +43,7 @@ _LOGINS = {
 """The login commands of known exec plugins, which are not interactive themselves."""
 
 PLUGIN_SECONDS = 5.0
-"""The time after which a person is told that an exec plugin is slow."""
+"""The time after which users are warned that an exec plugin is slow."""
 
 _UNREADABLE = (ConfigException, OSError, ValueError, TypeError, AttributeError, yaml.YAMLError)
 

@@ -12,7 +12,7 @@ _MOST_TEXT = 64
 """The maximum length of a duration, in characters. Kubernetes writes shorter ones."""
 
 _MOST_SECONDS = 2.0**63 / 1e9
-"""The longest duration in Go."""
+"""The maximum duration in Go."""
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 

@@ -56,7 +56,7 @@ No watch reports changes of that object.
 """
 
 IN_USE_SECONDS = 30.0
-"""The longest time until the next check of a resource that a pod still uses."""
+"""The maximum time until the next check of a resource that a pod still uses."""
 
 
 class MnnvlResourcesReconciler(Struct):

@@ -45,7 +45,7 @@ TAKEN_SECONDS = 30.0
 """The time until the next attempt if another writer's PodGroup has the name. It is not watched."""
 
 FRESHEST_SECONDS = 0.1
-"""The longest age of a cached top owner that decides about Pods without a PodGroup.
+"""The maximum age of a cached top owner that decides about Pods without a PodGroup.
 
 A Pod that is created after its top owner opted out must not be grouped by its Workload.
 """
@@ -71,7 +71,7 @@ The key and the value are None for Pods without a controller.
 
 
 class Members(Value):
-    """The Pods of a group from which its PodGroup is made."""
+    """The Pods of a group from which its PodGroup is created."""
 
     first: StoredPod
     """The first Pod by name."""

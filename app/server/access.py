@@ -1,4 +1,4 @@
-"""The restriction of endpoints for people to clients with a certificate."""
+"""Restrict the endpoints for people to clients with a certificate."""
 
 from starlette.responses import JSONResponse
 

@@ -11,7 +11,7 @@ FREED_CONNECTIONS = 256
 """The number of closed connections after which free memory is returned to the system."""
 
 RETURN_SECONDS = 10.0
-"""The shortest time between two returns of memory."""
+"""The minimum time between two returns of memory."""
 
 _OTHER_FILES = 256
 """The open files besides accepted connections: of the client, logs, certificates and libraries."""

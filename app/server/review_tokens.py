@@ -61,13 +61,13 @@ In this time, the other replicas learn of the Pod that needs them.
 """
 
 FRESH_SECONDS = 150.0
-"""The longest age of our knowledge of the configurations: two bookmarks of their watches.
+"""The maximum age of our knowledge of the configurations: two bookmarks of their watches.
 
 If it is older, API servers may already use a token that this replica doesn't know.
 """
 
 LEAK_SECONDS = 300.0
-"""The shortest time between two replacements of leaked tokens."""
+"""The minimum time between two replacements of leaked tokens."""
 
 OUR_PODS = f"{APP_LABEL}={NAME}"
 

@@ -39,7 +39,7 @@ _SHAKING_HANDS = 128 * 1024
 """The maximum size of a handshake, in bytes. A chain of certificates takes a few thousand."""
 
 _ENOUGH = 0.8
-"""The least share of plaintext in the ciphertext, over the whole connection.
+"""The minimum share of plaintext in the ciphertext, over the whole connection.
 
 A record has an overhead of 22 bytes. It takes a microsecond even if it contains a single byte, and
 a KeyUpdate takes ten.

@@ -41,9 +41,9 @@ class Pacing(Value):
     """The intervals between checks and writes, in seconds."""
 
     look: float = 5.0
-    """The shortest time between two checks."""
+    """The minimum time between two checks."""
     pause: float = 15.0
-    """The shortest time between two writes to one object."""
+    """The minimum time between two writes to one object."""
     refresh: float = 300.0
     """The time after which a message with the same reason is written again."""
     share: float = 10.0

@@ -1,4 +1,4 @@
-"""The two webhook configurations, made from the registry.
+"""The two webhook configurations, generated from the registry.
 
 A test compares them with those in `manifests/`.
 """

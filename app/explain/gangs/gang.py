@@ -258,7 +258,7 @@ class Gang(Value, dict=True):
     pod_gang: PodGang | None = None
     pod_group: KaiPodGroup | None = None
     pcs: SetWithStatus | None = None
-    """The PodCliqueSet for which Grove made the gang."""
+    """The PodCliqueSet for which Grove created the gang."""
 
     @property
     def index(self) -> Index:

@@ -36,7 +36,7 @@ PLACEMENT = (
 )
 """The reasons that can apply to a set before it exists."""
 MOST_REPLICAS = 20
-"""The maximum number of replicas of the set and of each group for which gangs are made.
+"""The maximum number of replicas of the set and of each group for which gangs are created.
 
 Further replicas would be like these.
 """

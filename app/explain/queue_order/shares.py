@@ -76,7 +76,7 @@ def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quan
 
 
 def quantities_of_pod(shape: Shape, memory_of_gpu: int | None = None) -> Quantities:
-    """Return what KAI counts for a pending pod."""
+    """Return the amounts that KAI counts for a pending pod."""
     gpus, cpus, memory = quantities(dict(shape.requests))
     part = shape.part
     if part and part.memory and memory_of_gpu:

@@ -43,7 +43,7 @@ _LASTING = {
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
-"""The least age in seconds of a holder whose age is shown."""
+"""The minimum age in seconds of a holder whose age is shown."""
 MOST = 2
 
 

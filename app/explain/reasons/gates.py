@@ -86,7 +86,7 @@ def _all_gated(gang: Gang) -> tuple[Ref, ...]:
 
 
 def _lacking(index: Index, base: PodGang, bases: Bases) -> Iterator[tuple[str, Evidence]]:
-    """Yield what a gang lacks to count as scheduled for Grove."""
+    """Yield the unmet conditions for Grove to consider a gang scheduled."""
     if not bases.noted:
         yield from _below_minimum(index, base)
     elif not base.scheduled:
@@ -287,7 +287,7 @@ def not_grouped(gang: Gang) -> Reasons:
 
 
 _GROUPED_WITHIN = 120.0
-"""Seconds within which KAI's pod-grouper makes a PodGroup, with time for a restart."""
+"""Seconds within which KAI's pod-grouper creates a PodGroup, including a restart."""
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:

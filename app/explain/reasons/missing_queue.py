@@ -101,7 +101,7 @@ def _patched(group: KaiPodGroup, name: str) -> str:
 
 
 def _is_below_itself(index: Index, queue: Queue) -> bool:
-    """Return whether the parents of a queue are in a circle, in which KAI hangs."""
+    """Return whether the parents of a queue form a cycle, in which KAI hangs."""
     above = [*chain(index, queue.name)][-1].parent
     parent = index.queues.get(above)
     return parent is not None and parent.pool == queue.pool

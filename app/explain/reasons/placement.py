@@ -223,7 +223,7 @@ _OF_GPUS = "nvidia.com/gpu."
 
 
 def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
-    """Return that no node offers a device, the remedy, and who can act."""
+    """Return the text that no node offers a device, the remedy, and who can act."""
     text = f"No node{that} offers {name}, which a pod requests"
     offered = sorted({key for node in nodes for key, has in node.allocatable.items() if has})
     meant = did_you_mean(name, filter(is_device, offered))
@@ -367,7 +367,7 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
 
 
 def _reclaiming(obstacle: Obstacle) -> str:
-    """Return that KAI may reclaim the room from other queues for the gang, else ""."""
+    """Return a remedy if KAI may reclaim the room from other queues for the gang, else ""."""
     facts = obstacle.gang.facts
     if {"queues", "pod_groups", "priorities"} & (facts.unseen.keys() | facts.skipped):
         return ""

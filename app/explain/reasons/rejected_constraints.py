@@ -244,7 +244,7 @@ def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
 
 
 def domains_joined(gang: Gang) -> Reasons:
-    """Dots in names make KAI take two domains for one and spread a part over both."""
+    """Because of dots in names, KAI treats two domains as one and spreads a part over both."""
     for topology, of in named_topologies(gang):
         domains = topology.domains
         together = _together(gang) if domains.joined else ()

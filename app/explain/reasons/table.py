@@ -89,7 +89,7 @@ def _nothing_waits(gang: Gang) -> bool:
 
 
 def _near_constraints(gang: Gang) -> bool:
-    """The line tells what KAI does with other gangs too, so their constraints count as well."""
+    """The order also shows what KAI does with other gangs, so their constraints count as well."""
     return gang.is_constrained() or gang.index.has_constraints
 
 
@@ -102,7 +102,7 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     MAPS: attrgetter("has_epoch"),
     SLICES: attrgetter("claims_gpus"),
 }
-"""Facts that are needed only for some gangs: that Grove makes, that claim GPUs, and so on."""
+"""Facts that are needed only for some gangs, such as gangs of Grove, or gangs that claim GPUs."""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """The facts about nodes without pods that a rule needs."""

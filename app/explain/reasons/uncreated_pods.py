@@ -1,4 +1,4 @@
-"""Reasons in what controllers say about pods that they cannot create."""
+"""Reasons from controllers' messages about pods that they cannot create."""
 
 from collections.abc import Iterator
 

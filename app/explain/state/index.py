@@ -312,7 +312,7 @@ _LIMITS = ("unseen", "skipped", "absent")
 _OF_NODES = frozenset({"nodes", "slices"})
 """The fields that say what nodes have."""
 _OF_USAGE = frozenset({"pods", "claims"})
-"""The fields that say what is used of nodes."""
+"""The fields from which the usage of nodes is computed."""
 _NOTHING: Amounts = {}
 _CACHED = [
     name

@@ -114,7 +114,7 @@ PODS_OF_GROUP = GroupedBy[Key, Pod]("pods", lambda pod: _key(pod.namespace, pod.
 
 
 class Belongings:
-    """Lookup tables over a `Snapshot`, each made when it is first needed."""
+    """Lookup tables over a `Snapshot`, each created on first use."""
 
     def __init__(self, facts: Snapshot) -> None:
         self.facts = facts

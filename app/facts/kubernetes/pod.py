@@ -98,7 +98,7 @@ class PodClaim(Value):
 
     name: str
     claim: str
-    """The name of the ResourceClaim, also of one made from `template`."""
+    """The name of the ResourceClaim, including one created from `template`."""
     template: str = ""
     """The name of the ResourceClaimTemplate, or ""."""
 

@@ -36,13 +36,13 @@ class Bounds(Value):
     is_exclusive: bool = False
     """Whether two units never share a domain."""
     group: str | None = ""
-    """Its own KAI PodGroup, "" if the pod-grouper makes one, None if there is none."""
+    """Its own KAI PodGroup, "" if the pod-grouper creates one, None if there is none."""
     size: UnitSize | None = None
     """The size of its unit, or None if that is not known."""
 
 
 class OwnGroup(Value):
-    """A KAI PodGroup that a Pod names and that the pod-grouper did not make."""
+    """A KAI PodGroup that a Pod names and that the pod-grouper did not create."""
 
     name: str
     levels: frozenset[str] | None

@@ -67,7 +67,7 @@ class Plan(NvlinkUnit):
 
     @property
     def template(self) -> str:
-        """The ResourceClaimTemplate that NVIDIA's driver makes for the ComputeDomain."""
+        """The ResourceClaimTemplate that NVIDIA's driver creates for the ComputeDomain."""
         return f"{self.base_name}{TEMPLATE_SUFFIX}"
 
     @property

@@ -129,7 +129,7 @@ class Nodes:
 
     @_once
     def most_gpus(self, *keys: str) -> int:
-        """Return the most GPUs that a node with the labels `keys` has (0 if none are known)."""
+        """Return the largest GPU count of a node with the labels `keys` (0 if none is known)."""
         return max((_gpus(labels) for labels, _ in self.with_labels(keys)), default=0)
 
 
