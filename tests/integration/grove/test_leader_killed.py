@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from app.audit.claims import LACKS
 from app.facts.kinds import POD_CLIQUE_SET
 from app.kube.api import ObjectRef
 from app.objects.resource import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -32,8 +33,8 @@ pytestmark = pytest.mark.untraced
 BACK_SECONDS = 60.0
 SAYS = {
     "lost": {
-        "audit": "must have an MNNVL claim and has none",
-        "doctor": "PodCliques must have an MNNVL claim and have none",
+        "audit": LACKS,
+        "doctor": "PodCliques lack their MNNVL claim",
         "explain": "requests MNNVL but has no claim",
     },
     "outside": {

@@ -123,7 +123,7 @@ async def test_what_keeps_the_operator_from_starting_is_rejected(
     [
         (
             "rack before zone",
-            "by the labels of the nodes each rack is in one zone: list the broadest level first",
+            "according to the node labels each rack is in one zone: list the broadest level first",
         ),
         ("a key on no node", "no node has the label example.com/zone"),
     ],
@@ -183,7 +183,7 @@ async def test_a_computedomain_of_one_name_is_rejected(
 
     await eventually(is_known)
     with pytest.raises(
-        ClusterError, match='its ComputeDomain "y-0-1-x" is also that of group "x" of PodCliqueSet'
+        ClusterError, match='group "x" of PodCliqueSet "y-0" uses the same ComputeDomain "y-0-1-x"'
     ):
         await clients.user.create(POD_CLIQUE_SET, mistakes.SECOND, namespace)
 
@@ -192,7 +192,7 @@ async def test_a_computedomain_of_one_name_is_rejected(
     ("pcs", "texts"),
     [
         (mistakes.WITHOUT_GPUS, ["is ignored: no container of w requests nvidia.com/gpu"]),
-        (mistakes.UNREAD, ["has no effect in this cluster of this cluster", "which counts as"]),
+        (mistakes.UNREAD, ["has no effect in this cluster", "which counts as"]),
     ],
     ids=["no GPUs", "nobody reads them"],
 )
@@ -279,9 +279,10 @@ async def test_doctor_and_explain_report_a_deleted_computedomain(
     await clients.user.create(POD_CLIQUE_SET, pcs, namespace)
     await eventually(lambda: names(clients.admin, POD_CLIQUE, namespace))
     await clients.user.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-fast", namespace))
-    assert f"Grove makes no others: {namespace}/train-0-fast" in await printed(api, "doctor")
+    said = " ".join((await printed(api, "doctor")).split())
+    assert f"Grove does not create new ones: {namespace}/train-0-fast" in said
     text = await printed(api, "explain", "podcliqueset/train", "--namespace", namespace)
-    assert "ComputeDomain train-0-fast was deleted: Grove's finalizer keeps it" in text
+    assert "ComputeDomain train-0-fast is being deleted, but Grove's finalizer keeps it" in text
     path = f"/apis/resource.nvidia.com/v1beta1/namespaces/{namespace}/computedomains/train-0-fast"
     await clients.answer("user", "PATCH", path, {"metadata": {"finalizers": None}})
     assert await eventually(

@@ -30,7 +30,7 @@ DOMAINS = ("zone", "rack", "host", "galaxy")
 NAMES = ("wide", "narrow", "absent")
 AROUND = Around(bound=BOUND)
 COUNT = 400
-NEVER_PLACED = "so that KAI never places these pods"
+NEVER_PLACED = "because KAI never places such pods"
 """Grove allows what only KAI can't place."""
 
 
