@@ -296,7 +296,9 @@ def _numbers(branch: Branch) -> Sequence[int]:
 
 def _are_named(rooms: Sequence[DomainRoom]) -> bool:
     """Return whether there are few domains with short names, so that cells can have them."""
-    names = [room.domain.path[-1] if room.domain.path else "" for room in rooms]
+    if not all(room.domain.path for room in rooms):
+        return False  # without levels, the only domain is the cluster
+    names = [room.domain.path[-1] for room in rooms]
     return len(names) <= MOST_NAMED and max(map(len, names), default=0) <= LONGEST_NAME
 
 

@@ -112,7 +112,9 @@ async def test_the_sandbox_has_a_fleet_and_a_console_and_logs_nothing_like_an_er
     assert "chat-70b" in text
     logged = "".join(lines) + out.decode() + err.decode()
     assert "sandbox ready" in logged
-    assert not re.search(r"error|warning|fail|refused|exception|traceback", logged, re.IGNORECASE)
+    # written if the nodes are known before the topology, of which one lacks a label on purpose
+    others = re.sub(r".*only 63 of 64 nodes have the label.*", "", logged)
+    assert not re.search(r"error|warning|fail|refused|exception|traceback", others, re.IGNORECASE)
     assert re.search(
         r"^\d\d:\d\d:\d\d  allowed  CREATE podcliqueset inference/llm-serve by admin$",
         logged,

@@ -30,8 +30,10 @@ spec: {levels: [{domain: zone, key: example.com/zoen}, {domain: host, key: kuber
 """
 MEMBERS = ("headline", "text", "remedy", "message", "problems", "commands", "who")
 """The members of JSON whose texts people read too."""
-MEMBERS_OF = {"topology --if": ("edits",)}
-"""Likewise of a form in which text is less than JSON: it has no reasons of gangs that wait on."""
+MEMBERS_OF = {"explain": ("text", "who"), "topology --if": ("edits",)}
+"""Likewise of forms in which text is less than JSON: a list has no remedies, and the effects of an
+edit no reasons of gangs that are still pending.
+"""
 FORMS = {
     "explain": (["explain", "-A"], 1),
     "explain one": (["explain", "llm", "-n", fleet.NAMESPACE, "--all"], 1),

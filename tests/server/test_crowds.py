@@ -73,7 +73,7 @@ MEBIBYTES = {
     "half-open": 30,
     "idle": 40,
     "slow": 30,
-    "unread": 100,
+    "unread": 140,
     "strange": 30,
     "holding": 140,
     "greedy": 160,

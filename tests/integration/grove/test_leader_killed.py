@@ -40,7 +40,7 @@ SAYS = {
     "outside": {
         "audit": "run without its claim, outside of their NVLink domain",
         "doctor": "Pods run without the MNNVL claim that their PodClique has",
-        "explain": "without its claim, outside of the NVLink domain",
+        "explain": "without its claim, outside the NVLink domain",
     },
 }
 """What each tool says of PodCliques that lost the claim, and of Pods that were started meanwhile."""
