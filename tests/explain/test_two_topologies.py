@@ -124,7 +124,7 @@ CASES = (
     Case(
         "dots in the names of the network",
         fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
-        (("DomainsJoined", "KAI joins names with dots, so it takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),),
+        (("DomainsJoined", "KAI joins names with dots, so it treats a.b/c and a/b.c as one leaf of topology network (2 nodes)"),),
         fits=True,
     ),
     Case(
@@ -138,7 +138,7 @@ CASES = (
         fleet("z/r1 a/b.c", "z/r1 a.b/c", "z/r2 a/d"),
         (
             ("RequiredViolated", "net must stay in one leaf, but its 2 pods are in 2 leafs: a.b/c and a/b.c"),
-            ("DomainsJoined", "KAI joins names with dots, so it takes a.b/c and a/b.c for one leaf of topology network (2 nodes)"),
+            ("DomainsJoined", "KAI joins names with dots, so it treats a.b/c and a/b.c as one leaf of topology network (2 nodes)"),
         ),
         placed=("n1", "n2", "n3"),
     ),

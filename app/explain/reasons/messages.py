@@ -87,7 +87,7 @@ def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""Reasons of KAI's events that it can't place a pod. Others report placements and evictions."""
+"""Reasons of KAI events that report a failure. Others report placements and evictions."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:

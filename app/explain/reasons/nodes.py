@@ -106,7 +106,7 @@ def nodes_to_open(gang: Gang) -> Reasons:
 
 
 def nodes_unfit(gang: Gang) -> Reasons:
-    """Nodes are closed to the gang that would make room for it."""
+    """Nodes that would make room for the gang are closed to it."""
     obstacle = obstacle_of(gang)
     if not obstacle:
         yield from _tolerated_cordons(gang)

@@ -34,7 +34,7 @@ A copy is removed when its original is removed.
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""Preemptible but for the minimum. The CRD of KAI before 0.18 refuses it."""
+"""Preemptible except for the minimum. KAI's CRD rejects it before 0.18."""
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE)
 

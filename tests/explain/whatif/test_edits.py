@@ -202,7 +202,7 @@ def test_applied_documents_replace_what_has_their_name_or_are_added() -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "matters"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "affects placement"),
         ({"apiVersion": "v1", "kind": "Node", "metadata": {}}, "has no name"),
         ({"apiVersion": "v1", "kind": "Node"}, "has no name"),
     ],

@@ -270,7 +270,7 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
     documents = [_with_namespace(document) for document in edit.documents]
     applied = projected(documents)
     if not applied:
-        raise UnusableEdit(f"{edit.source}: none of its documents matters to placement")
+        raise UnusableEdit(f"{edit.source}: none of its documents affects placement")
 
     sets = applied.get("sets", [])
     facts = _without_sets(edited.facts, {pcs.key for pcs in sets})
