@@ -86,7 +86,7 @@ def _load(name: str) -> Command:
     """Return a command.
 
     The definitions of its modules are never garbage, so the garbage collector is paused during the
-    import, and leaves them out afterwards.
+    import, and ignores them afterwards.
     """
     path = f"app.commands.{name}"
     if path not in sys.modules:

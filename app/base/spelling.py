@@ -29,7 +29,7 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 class Comparisons:
-    """The unknown names of one object, of which the first ones are compared with known names."""
+    """The unknown names of one object. Only the first ones are compared with known names."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()

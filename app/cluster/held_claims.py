@@ -15,8 +15,8 @@ async def claims_held_in_deletion(
 ) -> list[tuple[Object, list[str]]]:
     """Return the claims that are being deleted while Pods hold them, each with these Pods.
 
-    Pods that are being deleted don't count, because they release the claim soon. Raise
-    ClusterError.
+    Pods that are being deleted don't count, because they release the claim soon.
+    Raise ClusterError if a request fails.
     """
     held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
     lasting = {

@@ -156,9 +156,9 @@ class Questions(Struct):
         return await self._answer(["topology", *words, *self.options])
 
     async def queues(self) -> str:
-        """Show each queue of KAI: quota, limit, use, fair share, gangs in front.
+        """Show each queue of KAI: quota, limit, usage, fair share and first gangs.
 
-        `users` are the workloads that use most GPUs of the queue.
+        `users` are the workloads that use the most GPUs of the queue.
         """
         return await self._answer(["queues", *self.options])
 

@@ -33,7 +33,7 @@ from app.webhooks.configurations import NAMESPACE_LABEL
 
 _SYSTEM = "kube-system"
 _LIMIT_SECONDS = 60
-"""The default time after which an API server gives up a request."""
+"""The default time after which an API server gives up on a request."""
 
 _SLOW_SECONDS = 45
 """The sum of timeouts from which on there is a warning. Our and our neighbours' defaults are less.

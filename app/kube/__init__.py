@@ -1,4 +1,4 @@
 """A Kubernetes client library: calls, caches and loops.
 
-It knows nothing of Grove, KAI and other systems.
+It knows nothing about Grove, KAI and other systems.
 """

@@ -137,7 +137,7 @@ class Page(Value):
 
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the list at the begin of a watch."""
+"""The annotation of the bookmark that ends the list at the beginning of a watch."""
 
 
 class WatchEvent(Value):

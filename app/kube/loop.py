@@ -123,7 +123,7 @@ class Loop:
             self._added.set()
 
     def add_all(self, *_: object) -> None:
-        """Reconcile all keys soon. A subscriber gets arguments, which are ignored."""
+        """Reconcile all keys soon. The arguments of a subscriber are ignored."""
         for key in self.reconciler.all_keys():
             self.add(key)
 

@@ -82,7 +82,7 @@ class ConstraintStatusReconciler(Value):
 
 
 def subscribe_status(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconcile a PodCliqueSet after a change of it, and all of them after one of the topology."""
+    """Reconcile a PodCliqueSet after it changes, and all of them after the topology changes."""
 
     managed = ("", topology_name)
     stores[SETS].subscribe(loop.add)

@@ -38,7 +38,7 @@ class PodGroupWriter(Value):
     client: Client
     """Sends the writes."""
     caches: WorkloadCaches
-    """Has the stored PodGroups, and gets the written ones at once."""
+    """The stored PodGroups. Written ones are added at once."""
     notices: Notices
     """Records events, without repeating them."""
     keys: LabelKeys

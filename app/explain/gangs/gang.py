@@ -346,7 +346,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def placements(self) -> Placements:
-        """The placements of `demand`. Equal gangs share them, whatever their names."""
+        """The placements of `demand`. Gangs that differ only in names share them."""
         return self.placements_of(self.demand)
 
     @cached_property
@@ -378,8 +378,8 @@ class Gang(Value, dict=True):
     def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
         """Return the placements of a demand of this gang.
 
-        With `anew`, the placed pods of the gang make room. Gangs that differ only in names share
-        what is computed for them.
+        With `anew`, the placed pods of the gang make room. Gangs that differ only in names
+        share one computation.
         """
         own = Own(self.placed, leave=anew)
         key = (self.topology.keys, demand.profile, self.pool, own)

@@ -95,7 +95,7 @@ def _title(survey: Survey, facts: Snapshot) -> str:
 
 
 def domains_text(topology: Topology, parents: Sequence[DomainReport], *, everything: bool) -> str:
-    """Return the domains, each with the domains inside it that have most free GPUs."""
+    """Return the domains, each with the domains inside it that have the most free GPUs."""
     shown = parents if everything else parents[:MOST_DOMAINS]
     rows = [_domain_cells(topology, report, everything=everything) for report in shown]
     filled = [column for column in zip(*rows, strict=True) if any(column)]

@@ -213,7 +213,7 @@ class Ground(Value, dict=True):
         return self.names.index("pods") if "pods" in self.names else -1
 
     def part_of(self, shape: Shape) -> GpuPart | None:
-        """Return the part of GPUs that a shape requests. None if GPUs do not count."""
+        """Return the GPU fraction that a shape requests. None if GPUs do not count."""
         return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:

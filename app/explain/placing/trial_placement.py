@@ -355,7 +355,7 @@ class Trial(Board):
     def _rank_of_part(
         self, position: int, asks: Vector, part: GpuPart, scores: Scores
     ) -> tuple[float, ...] | None:
-        """Return the sort key of a node for a pod with a part of GPUs. None if it has no room."""
+        """Return the sort key of a node for a pod with a GPU fraction. None if it has no room."""
         have = self._free[position]
         if not self._room(have, asks) or self._has_one_place(have):
             return None

@@ -261,7 +261,7 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return why a pod of another component does not run: what is said of it, else its state."""
+    """Return why another component's pod does not run: the newest message, else its state."""
     now = index.facts.now
     if not pod.node:
         words = scheduler_words(index, pod)

@@ -266,7 +266,7 @@ class Index(Belongings):
         }
 
     def coming(self, names: tuple[str, ...]) -> Mapping[int, tuple[int, ...]]:
-        """Return what terminating pods will free on each node, by the position of the node."""
+        """Return the amounts that terminating pods will free, by the position of the node."""
         if not self.terminating:
             return {}
         pairs = enumerate(zip(self.soon_free(names), self.free(names), strict=True))
@@ -308,7 +308,7 @@ _EMPTY = Snapshot()
 _KINDS = [name for name in Snapshot.__struct_fields__ if isinstance(getattr(_EMPTY, name), tuple)]
 """The fields of a snapshot that have the objects of a kind."""
 _LIMITS = ("unseen", "skipped", "absent")
-"""The fields of a snapshot that say what was not read."""
+"""The fields of a snapshot that name what was not read."""
 _OF_NODES = frozenset({"nodes", "slices"})
 """The fields that say what nodes have."""
 _OF_USAGE = frozenset({"pods", "claims"})

@@ -141,7 +141,7 @@ class Groups(Generic[K, T]):
 
 
 class NamedBy(_Declared[Mapping[K, T]]):
-    """Declares facts by their name: one fact per `key`, the last one if several share a key.
+    """Declares a lookup table by name: one fact per `key`, the last one if several share a key.
 
     The attribute is called like the field of the snapshot.
     """

@@ -184,7 +184,7 @@ class Template(Value):
 
     @property
     def has_gpus(self) -> bool:
-        """Whether some clique has GPUs. Without one, no rule about room applies."""
+        """Whether any clique has GPUs. Otherwise, no rule about room applies."""
         return any(clique.gpus for clique in self.cliques)
 
     @property

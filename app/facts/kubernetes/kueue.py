@@ -1,4 +1,4 @@
-"""Kueue's Workloads and queues: what Kueue admits together, and what it says of it.
+"""Kueue's Workloads and queues: the units that Kueue admits together, and their status.
 
 The names of fields, conditions and reasons are those of kubernetes-sigs/kueue (commit ff69552), in
 https://github.com/kubernetes-sigs/kueue/tree/ff69552/apis/kueue/v1beta2: `workload_types.go`,
@@ -70,7 +70,7 @@ class KueueWorkload(Namespaced):
     """The flavors of its resources in that ClusterQueue."""
     checks: tuple[KueueCheck, ...] = ()
     evictions: int = 0
-    """The number of all evictions, whatever their reason."""
+    """The number of evictions for any reason."""
     uid: str = ""
     controller: Ref | None = None
     """The workload that Kueue created it for."""

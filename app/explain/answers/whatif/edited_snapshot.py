@@ -288,9 +288,9 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
 
 
 def _with_namespace(document: JsonMap) -> JsonMap:
-    """Return the document with a namespace. The default is the one of the kubeconfig context.
+    """Return the document with a namespace, by default the kubeconfig context's.
 
-    Cluster-scoped kinds get one too, which nobody reads.
+    It is ignored for cluster-scoped kinds.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
