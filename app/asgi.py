@@ -1,7 +1,7 @@
 """The FastAPI application for any ASGI server: `uvicorn app.asgi:app`.
 
 GROVE_ADMISSION_CONFIG is the configuration file; without it, all settings have their defaults.
-Facts are those of the cluster of this Pod or of the kubeconfig, or of the YAML files in the
+Facts come from the cluster of this Pod or of the kubeconfig, or of the YAML files in the
 directory GROVE_ADMISSION_OBJECTS. Verdicts, dry runs, metrics and docs are those of
 `grove-admission serve`. TLS and limits of connections are those of the ASGI server. The application
 neither leads nor writes: run `grove-admission serve` too, for the reconcilers, the certificate and

@@ -128,7 +128,7 @@ async def check_bundle(
 ) -> Checks:
     """Return the problems of a caBundle, or whether it verifies the server's certificates.
 
-    The certificates are those of the `endpoints` of the Service or, if none of them can be reached
+    The certificates are served by the `endpoints` of the Service or, if none of them can be reached
     from here, the one in the Secret.
     """
     cas = _readable(bundle)

@@ -267,7 +267,7 @@ async def is_allowed(
 ) -> bool:
     """Return whether a service account, or this process, has a permission.
 
-    The arguments are those of `access_review`. Raise ClusterError if a request fails.
+    The arguments are the same as for `access_review`. Raise ClusterError if a request fails.
     """
     resource = SELF_ACCESS_REVIEW if namespace is None else ACCESS_REVIEW
     answer = await client.create(resource, access_review(need, verb, namespace, account))

@@ -30,7 +30,7 @@ async def check_topology(
 ) -> Checks:
     """Return the checks of the topology.
 
-    `levels` are those of the configuration, () if it is not known.
+    `levels` are the configured levels, () if they are not known.
     Raise ClusterError if a request fails.
     """
     dialect = dialect_of(client)

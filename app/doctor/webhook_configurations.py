@@ -51,7 +51,7 @@ class StoredWebhook(Value):
     def sees(self, resource: tuple[str, str], operation: str, scope: str = "*") -> bool:
         """Return whether a rule matches a resource (group and plural) and an operation.
 
-        `scope` is that of the resource, "Cluster" or "Namespaced", or "*" if it is not known.
+        `scope` is the resource's scope, "Cluster" or "Namespaced", or "*" if it is not known.
         """
         return any(
             overlap(texts_at(rule, "apiGroups"), [resource[0]])

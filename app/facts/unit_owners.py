@@ -2,7 +2,7 @@
 
 A Pod names its workload in labels that a controller writes, or in fields of its spec. A Pod can
 name any workload, so the owner is read from the API server before anything is created for it. The
-names are those of each project:
+names are defined by each project:
 https://github.com/kubernetes-sigs/lws/blob/060ab4d/api/leaderworkerset/v1/leaderworkerset_types.go
 https://github.com/kubernetes-sigs/jobset/blob/08dfbdfd/api/jobset/v1alpha2/jobset_types.go
 https://github.com/kubeflow/training-operator/blob/186ac6c6/pkg/apis/kubeflow.org/v1/common_types.go

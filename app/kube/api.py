@@ -106,7 +106,7 @@ class ObjectRef(Value):
 class Selection(Value):
     """The objects that a list or a watch is about.
 
-    Without a `namespace`, they are those of all namespaces. `labels` and `fields` are selectors in
+    Without a `namespace`, all namespaces are selected. `labels` and `fields` are selectors in
     the syntax of the API server. `metadata_only` reads PartialObjectMetadata. Objects of a list may
     have only the fields of `form`, a TypedDict.
     """

@@ -72,7 +72,7 @@ class WatchStore(Generic[T]):
         self.total: int | None = None
         """The number of objects of the last list that was started.
 
-        None if it is not known: only pages give it.
+        None if unknown, because only paged lists report it.
         """
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}

@@ -60,7 +60,7 @@ Checks = Callable[[], Mapping[str, str | None]]
 """Returns the problem of each check by its name, or None for a check that passes."""
 
 Notes = Callable[[], Mapping[str, str]]
-"""Returns information by name that is not a problem."""
+"""Returns notes by name. A note is information, not a problem."""
 
 
 class Reports(Value):

@@ -67,7 +67,7 @@ def _unknown_topology(pcs: SetWithStatus) -> Reasons:
 
 
 def _unavailable(pcs: SetWithStatus) -> Reasons:
-    """Yield what Grove or grove-admission wrote into the set's conditions."""
+    """Yield the problems that Grove or grove-admission reports in the set's conditions."""
     for condition in pcs.conditions:
         if (condition.type, condition.status) in _CONDITIONS:
             text = (

@@ -36,7 +36,7 @@ class Barrier(Enum):
     NO_NODE_MATCHES = "pods select no node"
     GPU_MEMORY_UNKNOWN = "pods request GPU memory, and no selected node has a label with its memory"
     OTHER_POOL = "it would fit only outside its node pool"
-    SHARED_DOMAIN = "KAI's defect about nodes that share a narrower domain keeps it out"
+    SHARED_DOMAIN = "a defect of KAI (all nodes share a narrower domain) keeps it out"
     SIZES = "KAI multiplies the largest request, and the sum of the requests would fit"
     TOO_LARGE = "no domain is large enough, even without other pods and with all nodes open"
     REST = "its minimum runs, and the rest would not fit even without other pods"

@@ -234,7 +234,7 @@ NOT_HOLDING = {
     "NotAsPreferred",
     "KaiSilent",
 }
-"""Reasons that don't keep a gang from starting, or not if KAI's scheduler runs."""
+"""Reasons that don't keep a gang from starting, at least while KAI's scheduler runs."""
 
 
 class Unknown(Value):

@@ -30,7 +30,7 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
     ("RayJob", "Job"): lambda added: not added,
     ("RayService", "RayCluster"): lambda added: added.startswith("-"),
 }
-"""By (workload kind, created kind): a test of the text after the workload's name in its name."""
+"""By (workload kind, created kind): is this a valid suffix of the created object's name?"""
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:

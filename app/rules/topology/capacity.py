@@ -29,7 +29,7 @@ def capacity_warnings(
     """Return warnings about required domains that are too small, and about pods that differ.
 
     `required` has the domain that each replica of an owner must fit into, and `constrained` are the
-    owners of all constraints. `levels` are those of the topology.
+    owners of all constraints. `levels` are the topology's levels.
     """
     owners = dict.fromkeys(constrained)
     if not required and not owners:
