@@ -95,7 +95,10 @@ class Evictions:
         for event in facts.events:
             if event.reason == PLACEMENT_LOST:
                 name = event.message.partition(" ")[0]
-                self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
+                # anybody can write an event of their own namespace, with any message and time
+                is_of_namespace = name.startswith(f"{event.about.namespace}/")
+                if is_of_namespace and (event.time or 0.0) <= facts.now + APART:
+                    self._settled[name] = max(event.time or 0.0, self._settled.get(name, 0.0))
 
     async def _write(self, ref: Ref, note: str, time: float) -> bool:
         """Write an event with this time unless it exists already. Return False if that failed."""

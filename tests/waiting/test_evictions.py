@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.state.index import Index
+from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event, read_event
 from app.facts.kubernetes.pod import Pod
 from app.facts.kubernetes.workload import Workload
@@ -236,3 +237,19 @@ async def test_evictions_are_told_once_though_leaders_are_killed(first: str) -> 
         words = [SAYS[cause].format(f"inference/{number}-{pod}") for pod in range(2)]
         assert event.message.partition(" lost its place: ")[2] in words
     assert all(not obj.get("series") for obj in client.objects(EVENT))
+
+
+FORGED = "inference/{} lost its place: it never did"
+
+
+@pytest.mark.parametrize(
+    ("namespace", "time"),
+    [("tenant", NOW), ("tenant", NOW + 1e9), (NAMESPACE, NOW + 1e9)],
+    ids=["of another namespace", "later, of another namespace", "of a time to come"],
+)
+async def test_an_event_that_anybody_wrote_hides_no_eviction(namespace: str, time: float) -> None:
+    leader = Leader()
+    about = Ref("Pod", namespace, "any")
+    forged = Event("uid", "PlacementLost", FORGED.format(GROUP), time, "grove-admission", about)
+    assert await leader.tell(said("reclaim"), forged)
+    assert leader.counts == {"reclaim": 1}
