@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 MOST = 60_000
 """The maximum length of an answer, in characters. Lists are shortened to fit."""
-LONGEST = 2_000
-"""The maximum length of each text in an answer that is too long, in characters."""
+LONGEST = (2_000, 200)
+"""The maximum lengths of texts in an answer that is too long. The second one is used only if the
+answer is still too long with the first one.
+"""
 SHORT = 8
 """Lists with fewer entries are not shortened."""
 SECONDS = 60.0
@@ -238,29 +240,40 @@ def bounded(answer: Object) -> Object:
 
     `leftOut` maps the path of each shortened list to the number of removed entries.
     """
-    if len(visible_json(answer)) > MOST:
-        answer = _with_short_texts(answer)
+    if len(visible_json(answer)) <= MOST:
+        return answer
+    for most in LONGEST:
+        short = _with_short_texts(answer, most)
+        left_out = _shorten_lists(short)
+        if len(visible_json(short)) <= MOST:
+            return {**short, "leftOut": dict(left_out)} if left_out else short
+    return {"error": f"the answer has more than {MOST:,} characters: ask for a part of it"}
 
+
+def _shorten_lists(answer: Object) -> Counter[str]:
+    """Cut the longest lists of an answer until it is short enough, or none is left to cut.
+
+    Return the number of entries that are missing, by the path of their list.
+    """
     left_out: Counter[str] = Counter()
     while len(visible_json(answer)) > MOST:
         lists = sorted(_lists(answer), key=lambda found: (len(found[1]), found[0]))
         path, longest = lists[-1] if lists else ("", [])
         if len(longest) < SHORT:
-            return {"error": f"the answer has more than {MOST:,} characters: ask for a part of it"}
+            break
         half = len(longest) // 2
         left_out[path] += len(longest) - half
         del longest[half:]
+    return left_out
 
-    return {**answer, "leftOut": dict(left_out)} if left_out else answer
 
-
-def _with_short_texts(value: Any) -> Any:
+def _with_short_texts(value: Any, most: int) -> Any:
     if isinstance(value, dict):
-        return {key: _with_short_texts(item) for key, item in value.items()}
+        return {key: _with_short_texts(item, most) for key, item in value.items()}
     if isinstance(value, list):
-        return list(map(_with_short_texts, value))
-    if isinstance(value, str) and len(value) > LONGEST:
-        return f"{value[:LONGEST]} … ({len(value):,} characters)"
+        return [_with_short_texts(item, most) for item in value]
+    if isinstance(value, str) and len(value) > most:
+        return f"{value[:most]} … ({len(value):,} characters)"
     return value
 
 

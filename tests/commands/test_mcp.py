@@ -211,8 +211,17 @@ def test_a_long_answer_is_cut_at_its_longest_lists_and_says_so() -> None:
     assert len(json.dumps(kept)) <= MOST
     assert short["leftOut"] == {"tree.children": 5000 - len(kept)}
     assert short["few"] == [1, 2]
-    few = {"few": [{str(key): "x" * 2_000 for key in range(5)} for _ in range(7)]}
-    assert "ask for a part of it" in bounded(few)["error"]
+    many = {"few": [{str(key): "x" * 2_000 for key in range(50)} for _ in range(7)]}
+    assert "ask for a part of it" in bounded(many)["error"]
+
+
+@pytest.mark.parametrize("letter", ["x", "\u200b", '"'])
+def test_long_texts_of_one_tenant_hide_no_workload_of_others(letter: str) -> None:
+    long = dict.fromkeys(("name", "text", "remedy", "command"), letter * 2_000)
+    rows = [*(dict(long) for _ in range(7)), {"name": "train"}]
+    short = bounded({"workloads": rows})
+    assert [row["name"][:5] for row in short["workloads"]] == [letter * 5] * 7 + ["train"]
+    assert len(json.dumps(short)) <= MOST
 
 
 @pytest.mark.parametrize("letter", ["x", "\x00", "ä", '"'])
