@@ -166,7 +166,8 @@ def _since(index: Index, ref: Ref) -> float | None:
     times = [gang.created for gang in gangs if gang.created is not None]
     workload = (index.sets if ref.kind == "PodCliqueSet" else index.pod_groups).get(key)
     if workload is None:
-        of_it = (pod for pod in index.facts.pods if ref in (pod.ref, *pod.made_for))
+        itself = index.pods.get(key) if ref.kind == Pod.kind else None
+        of_it = [*index.pods_made_for.get(ref, ()), *filter(None, (itself,))]
         times += [pod.created for pod in of_it if pod.created is not None]
     return min(times, default=None if workload is None else workload.created)
 

@@ -1,8 +1,9 @@
 """Find the PodCliqueSet and the gangs of the object that a person asks about."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
 
+from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.assembly import (
     gang_of,
@@ -17,7 +18,8 @@ from app.explain.state.index import Index
 from app.explain.state.levels import topology_of
 from app.explain.state.makers import is_known
 from app.facts.grove.podcliqueset import SetWithStatus
-from app.facts.identity import NOWHERE, Place, Ref
+from app.facts.grove.podgang import PodGang
+from app.facts.identity import NOWHERE, Key, Place, Ref
 from app.facts.kubernetes.pod import Pod
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 
@@ -137,16 +139,22 @@ def _of_pod_group(index: Index, ref: Ref) -> _Match | None:
     group = index.pod_groups.get(ref.key)
     if not group:
         return None
-    made_of = sorted(index.facts.gangs, key=lambda gang: gang.name)
-    gangs = [(gang_of(index, pod_gang), pod_gang.place) for pod_gang in made_of]
-    gangs = [pair for pair in gangs if pair[0].pod_group == group]
-    if not gangs:
+    made_of = index.remembered("gangs of PodGroups", lambda: _by_group(index)).get(group.key)
+    if not made_of:
         return _Match(NOWHERE, gang=gang_of_pod_group(index, group))
 
-    gang, place = gangs[0]
+    gangs = [gang_of(index, pod_gang) for pod_gang in made_of]
+    place = made_of[0].place
     if len(gangs) == 1:
-        return _Match(place, gang=gang)
-    return _Match(place, [pod for gang, _ in gangs for pod in gang.pods])
+        return _Match(place, gang=gangs[0])
+    return _Match(place, [pod for gang in gangs for pod in gang.pods])
+
+
+def _by_group(index: Index) -> Mapping[Key, Sequence[PodGang]]:
+    """Return the PodGangs by the key of their KAI PodGroup, in the order of their names."""
+    gangs = sorted(index.facts.gangs, key=lambda gang: gang.name)
+    groups = ((gang_of(index, pod_gang).pod_group, pod_gang) for pod_gang in gangs)
+    return by_key((group.key, pod_gang) for group, pod_gang in groups if group)
 
 
 def _of_workload(index: Index, ref: Ref) -> _Match | None:
@@ -159,7 +167,7 @@ def _of_made(index: Index, ref: Ref) -> _Match | None:
 
     Without a pod, such a workload is known if its controller or Kueue says why it has none.
     """
-    pods = [pod for pod in index.facts.pods if ref in pod.made_for]
+    pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]
     return _Match(NOWHERE, living or pods) if pods or is_known(index, ref) else None
 

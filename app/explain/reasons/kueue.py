@@ -24,11 +24,13 @@ from app.explain.reasons.reason import (
     clock,
     counted,
     listed,
+    to_describe,
     with_age,
 )
 from app.explain.state.index import Index
 from app.facts.kubernetes.kueue import OF_KUEUE, READY, KueueCheck, KueueCondition, KueueWorkload
 from app.facts.kubernetes.pod import Pod
+from app.objects.names import MAX_SUBDOMAIN
 
 _LATE = 60.0
 """Seconds within which Kueue opens the gates of a Workload that it has admitted."""
@@ -96,6 +98,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
     if admitted.time is None or gang.facts.now - admitted.time < _LATE:
         return
     since = ago(gang.facts.now - admitted.time)
+    see = to_describe(gang.ref)
     yield about(
         Evidence(workload.ref, "status.conditions[Admitted]", "True"),
         "KueueHolds",
@@ -104,10 +107,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
         " read the log of Kueue's controller, which should resume it.",
         "platform",
         objects=(gang.ref,),
-        commands=(
-            f"kubectl describe {gang.ref.kind.lower()} {shlex.quote(gang.ref.name)}"
-            f" -n {shlex.quote(gang.namespace)}",
-        ),
+        commands=(see,) if see else (),
     )
 
 
@@ -173,8 +173,7 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
     index = gang.index
     pods = gang.pods
     if not pods:
-        made = gang.facts.kueue_workloads
-        yield from (workload for workload in made if workload.controller == gang.ref)
+        yield from index.kueue_of_controller.get(gang.ref, ())
     uids = [known.uid for known in (gang.pod_gang, gang.pod_group, gang.pcs) if known]
     for uid in dict.fromkeys([*uids, *(uid for pod in pods for uid in (pod.uid, pod.owner))]):
         yield from index.kueue_of_owner.get(uid, ()) if uid else ()
@@ -185,8 +184,8 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
         owner.name for pod in pods for owner in (*pod.made_for, pod.controller) if owner
     )
     for name in owners:
-        # a Workload of a JobSet has the pods of the Job NAME-JOB-0
-        while name:
+        # a Workload of a JobSet has the pods of the Job NAME-JOB-0; no object has a longer name
+        while name and len(name) <= MAX_SUBDOMAIN:
             yield from index.kueue_of_name.get((gang.namespace, name), ())
             name = name.rpartition("-")[0]
 

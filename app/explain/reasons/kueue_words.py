@@ -13,6 +13,7 @@ from app.base.value import Value
 from app.explain.reasons.reason import Who, listed
 from app.explain.state.index import Index
 from app.facts.kubernetes.kueue import ClusterQueue, KueueWorkload
+from app.objects.names import is_subdomain
 
 
 class Help(Value):
@@ -31,7 +32,8 @@ class _Row(Value):
     """A text that a message may contain, and its remedy.
 
     The remedy may name the groups of `values`, which are searched in the message, the `queue` and
-    `namespace` of the Workload, and the ClusterQueue `behind` the queue.
+    `namespace` of the Workload, and the ClusterQueue `behind` the queue. A flavor is searched as a
+    name that Kubernetes allows, because a remedy has it in a command, which people copy.
     """
 
     says: str
@@ -113,7 +115,8 @@ _OF_QUOTA = (
         "wait",
         True,
         re.compile(
-            r"unused quota (?:in cohort )?for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+),"
+            r"unused quota (?:in cohort )?for (?P<resource>\S+) in flavor"
+            r" (?P<flavor>[a-z0-9][a-z0-9.-]*),"
             r" (?P<more>\S+) more needed"
         ),
     ),
@@ -124,7 +127,8 @@ _OF_QUOTA = (
         "you",
         True,
         re.compile(
-            r"insufficient quota for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+)"
+            r"insufficient quota for (?P<resource>\S+) in flavor"
+            r" (?P<flavor>[a-z0-9][a-z0-9.-]*)"
             r"(?:, previously considered podsets requests \(\S*\) \+ current podset request"
             r" \(\S*\) > maximum capacity \((?P<most>[^()\s]+)\))?"
         ),
@@ -135,7 +139,9 @@ _OF_QUOTA = (
         " {flavor} of {behind}." + _SAME_SCHEDULER,
         "you",
         True,
-        re.compile(r"borrowing limit for (?P<resource>\S+) in flavor (?P<flavor>[^\s,;]+)"),
+        re.compile(
+            r"borrowing limit for (?P<resource>\S+) in flavor (?P<flavor>[a-z0-9][a-z0-9.-]*)"
+        ),
     ),
 )
 _OF_FLAVORS = (
@@ -145,14 +151,14 @@ _OF_FLAVORS = (
         "Tolerate the taint of flavor {flavor} in the pod templates, if the workload may use it:"
         " `kubectl get resourceflavor {flavor} -o yaml`.",
         "you",
-        values=re.compile(r"taint \{[^{}]*\} in flavor (?P<flavor>[^\s,;]+)"),
+        values=re.compile(r"taint \{[^{}]*\} in flavor (?P<flavor>[a-z0-9][a-z0-9.-]*)"),
     ),
     _Row(
         "doesn't match node affinity",
         "Correct nodeSelector or node affinity in the pod templates: the labels of flavor {flavor}"
         " are in spec.nodeLabels of `kubectl get resourceflavor {flavor} -o yaml`.",
         "you",
-        values=re.compile(r"flavor (?P<flavor>\S+) doesn't match node affinity"),
+        values=re.compile(r"flavor (?P<flavor>[a-z0-9][a-z0-9.-]*) doesn't match node affinity"),
     ),
     _Row(
         "unavailable in ClusterQueue",
@@ -182,14 +188,14 @@ _OF_FLAVORS = (
         "Name a level that the Topology of flavor {flavor} has: `kubectl get"
         " topologies.kueue.x-k8s.io -o yaml`.",
         "you",
-        values=re.compile(r'Flavor "(?P<flavor>[^"]+)" does not contain'),
+        values=re.compile(r'Flavor "(?P<flavor>[a-z0-9][a-z0-9.-]*)" does not contain'),
     ),
     _Row(
         "does not support TopologyAwareScheduling",
         "Remove the annotations kueue.x-k8s.io/podset-*-topology, or ask the platform team to set"
         " spec.topologyName of flavor {flavor}.",
         "you",
-        values=re.compile(r'Flavor "(?P<flavor>[^"]+)" does not support'),
+        values=re.compile(r'Flavor "(?P<flavor>[a-z0-9][a-z0-9.-]*)" does not support'),
     ),
 )
 _OF_QUEUES = (
@@ -275,7 +281,7 @@ def help_for(index: Index, workload: KueueWorkload, message: str) -> Help:
     named = _CLUSTER_QUEUE.search(message)
     cluster = (named and named[1]) or workload.cluster_queue or (queue and queue.cluster_queue)
     values = {
-        "queue": workload.queue or "QUEUE",
+        "queue": workload.queue if is_subdomain(workload.queue) else "QUEUE",
         "namespace": workload.namespace,
         "cluster": cluster or "NAME",
         "behind": f"ClusterQueue {cluster}" if cluster else "its ClusterQueue",

@@ -9,7 +9,16 @@ from app.explain.gangs.gang import Gang, Member
 from app.explain.reasons.creation import said_when
 from app.explain.reasons.gates import GROVE_GATE, refs
 from app.explain.reasons.messages import maker_words, makers_of
-from app.explain.reasons.reason import Evidence, Reasons, Who, about, ago, counted, listed
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Who,
+    about,
+    ago,
+    counted,
+    listed,
+    to_describe,
+)
 from app.explain.reasons.uncreated_pods import what_creates
 from app.explain.state.index import Index
 from app.facts.identity import Ref
@@ -230,8 +239,8 @@ def _why_no_pods(gang: Gang) -> str:
         )
     owner = next((pod.controller for pod in gang.pods if pod.controller), None)
     if owner:
-        see = f"kubectl describe {owner.kind.lower()} {owner.name} -n {owner.namespace}"
-        return f"Find out why {owner} creates no more pods: {see}"
+        see = to_describe(owner)
+        return f"Find out why {owner} creates no more pods" + (f": {see}" if see else "")
     if any(pod.workload or pod.workload_group for pod in gang.pods):
         return (
             "Find out why the owner of the Workload creates no more pods: check its status and"

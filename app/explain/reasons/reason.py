@@ -8,6 +8,7 @@ from app.explain.gangs.gang import Gang
 from app.explain.placing.demand import Run
 from app.explain.state.amounts import counts_as_gpu, gpus_of
 from app.facts.identity import Ref
+from app.objects.names import is_subdomain
 
 Who = Literal["you", "platform", "wait"]
 """Who can act: the owner of the workload (`you`), the platform team, or nobody (`wait`)."""
@@ -77,6 +78,18 @@ class Rule(Value):
     def id(self) -> str:
         """The id of the reason: `GangIncomplete` is found by `gang_incomplete`."""
         return self.named or self.check.__name__.title().replace("_", "")
+
+
+def to_describe(ref: Ref) -> str:
+    """`kubectl describe job train -n team`, "" if the kind or name is none that Kubernetes has.
+
+    Tenants can write any text as the kind and name of an owner or of the object of an event. People
+    copy commands, and a shell must find nothing else in them, nor kubectl an option.
+    """
+    if not (ref.kind.isascii() and ref.kind.isalnum() and is_subdomain(ref.name)):
+        return ""
+    of_namespace = f" -n {ref.namespace}" if ref.namespace else ""
+    return f"kubectl describe {ref.kind.lower()} {ref.name}{of_namespace}"
 
 
 # Words.

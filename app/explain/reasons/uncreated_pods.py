@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import Words, makers_of, words_of
-from app.explain.reasons.reason import Evidence, Reasons, Who, about
-from app.explain.state.makers import is_made_by, refusals, warnings_about
+from app.explain.reasons.reason import Evidence, Reasons, Who, about, to_describe
+from app.explain.state.makers import refusals_about, refusals_of_uid, warnings_about
 from app.facts.identity import Ref
 from app.facts.kubernetes.event import Event
 from app.facts.unit_owners import EXCLUSIVE_JOBS
@@ -83,8 +83,8 @@ def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
     for parts, remedy, who in _ADVICE:
         if any(part in words.text for part in parts):
             return "", remedy.format(namespace=maker.namespace), who
-    see = f"kubectl describe {maker.kind.lower()} {maker.name} -n {maker.namespace}"
-    return "", f"Fix the problem that this message describes: {see}", "you"
+    see = to_describe(maker)
+    return "", "Fix the problem that this message describes" + (f": {see}" if see else ""), "you"
 
 
 def pods_not_created(gang: Gang) -> Reasons:
@@ -118,8 +118,8 @@ def _refusals(gang: Gang) -> Iterator[Event]:
     uids = set(makers_of(gang, gang.pods))
     workloads = {ref for pod in gang.pods for ref in pod.made_for}
     newest = max((pod.created or 0.0 for pod in gang.pods), default=0.0)
-    for event in refusals(gang.index):
-        if (event.time or 0.0) <= newest:
-            continue
-        if event.uid in uids or any(is_made_by(event.about, ref) for ref in workloads):
+    found = [event for ref in workloads for event in refusals_about(gang.index, ref)]
+    found += [event for uid in uids for event in refusals_of_uid(gang.index, uid)]
+    for event in sorted(found, key=lambda event: -(event.time or 0.0)):
+        if (event.time or 0.0) > newest:
             yield event

@@ -3,13 +3,16 @@
 Objects of workloads such as Jobs are not read. They are known from their pods and events.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from app.base.groups import by_key
 from app.explain.state.index import Index
-from app.facts.identity import Ref
+from app.facts.identity import Key, Ref
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueWorkload
 from app.facts.workload_of_pod import WORKLOAD_KINDS
+from app.objects.names import MAX_SUBDOMAIN
 
 REPEATED_WITHIN = 1200.0
 """Seconds within which a controller that cannot create pods says so again.
@@ -43,6 +46,62 @@ def is_made_by(ref: Ref, workload: Ref) -> bool:
     return ref.name.startswith(workload.name) and fits(ref.name[len(workload.name) :])
 
 
+def can_be_made_by(ref: Ref) -> Iterator[Ref]:
+    """Yield the workloads that an object may have been created for, by its name."""
+    name = ref.name
+    if len(name) > MAX_SUBDOMAIN:  # an event can name what cannot exist
+        return
+    ends = [*(place for place, letter in enumerate(name) if letter == "-"), len(name)]
+    for (kind, made), fits in _NAMES.items():
+        if made == ref.kind:
+            yield from (Ref(kind, ref.namespace, name[:end]) for end in ends if fits(name[end:]))
+
+
+class EventsByName:
+    """Events in the order of the names of their objects.
+
+    What is made for a workload has a name that begins with the name of the workload. Anybody can
+    write thousands of events, so that a look through all of them for each workload takes minutes.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._events = sorted(events, key=_name)
+
+    def about(self, workload: Ref) -> list[Event]:
+        """Return the events about a workload and the objects it creates for pods, newest first."""
+        found = []
+        for place in range(bisect_left(self._events, workload.key, key=_name), len(self._events)):
+            event = self._events[place]
+            namespace, name = _name(event)
+            if namespace != workload.namespace or not name.startswith(workload.name):
+                break
+            if is_made_by(event.about, workload):
+                found.append(event)
+        return sorted(found, key=lambda event: -(event.time or 0.0))
+
+
+def _name(event: Event) -> Key:
+    return event.about.key
+
+
+def refusals_about(index: Index, workload: Ref) -> list[Event]:
+    """Return the newest refusals about a workload and the objects it creates, newest first."""
+
+    def look() -> EventsByName:
+        return EventsByName(refusals(index))
+
+    return index.remembered("refusals by name", look).about(workload)
+
+
+def refusals_of_uid(index: Index, uid: str) -> Sequence[Event]:
+    """Return the newest refusals about the object with a uid."""
+
+    def look() -> Mapping[str, Sequence[Event]]:
+        return by_key((event.uid, event) for event in refusals(index))
+
+    return index.remembered("refusals by uid", look).get(uid, ())
+
+
 def refusals(index: Index) -> Sequence[Event]:
     """Return the newest event about each object that can't create pods, of the last minutes."""
 
@@ -68,16 +127,17 @@ def _is_refusal(reason: str) -> bool:
 
 def warnings_about(index: Index, workload: Ref) -> list[Event]:
     """Return the warnings about a workload and the objects it creates for pods, newest first."""
-    found = [
-        event for event in index.facts.events if event.warns and is_made_by(event.about, workload)
-    ]
-    return sorted(found, key=lambda event: -(event.time or 0.0))
+
+    def look() -> EventsByName:
+        return EventsByName(event for event in index.facts.events if event.warns)
+
+    return index.remembered("warnings by name", look, ["events"]).about(workload)
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
     """Yield the facts for which a workload without pods is listed."""
-    yield from (each for each in refusals(index) if is_made_by(each.about, workload))
-    yield from (each for each in index.facts.kueue_workloads if each.controller == workload)
+    yield from refusals_about(index, workload)
+    yield from index.kueue_of_controller.get(workload, ())
 
 
 def without_pods(index: Index) -> Iterator[Ref]:
@@ -110,11 +170,9 @@ def _workload_of(ref: Ref) -> Ref:
 
 def _makes_pods(ref: Ref, workloads: set[Ref]) -> bool:
     """Return whether an object was created for a listed workload that has pods."""
-    return any(is_made_by(ref, workload) for workload in workloads if workload.kind != ref.kind)
+    return not workloads.isdisjoint(can_be_made_by(ref))
 
 
 def is_known(index: Index, workload: Ref) -> bool:
     """Return whether events or Kueue name a workload that has no pods."""
-    if any(workload == known.controller for known in index.facts.kueue_workloads):
-        return True
-    return bool(warnings_about(index, workload))
+    return workload in index.kueue_of_controller or bool(warnings_about(index, workload))

@@ -19,7 +19,7 @@ from app.facts.grove.podclique import PodClique, PodCliqueForm, read_pod_clique
 from app.facts.grove.podcliqueset import SetWithStatus
 from app.facts.grove.podgang import PodGang, PodGangMap
 from app.facts.grove.topology import ClusterTopology
-from app.facts.identity import Key
+from app.facts.identity import Key, Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 from app.facts.kai.shard import Shard
@@ -169,6 +169,8 @@ class Belongings:
     )
     pods_of_group = PODS_OF_GROUP
     """The pods by the annotation that names their KAI PodGroup."""
+    pods_made_for = GroupedBy[Ref, Pod]("pods", lambda pod: pod.made_for, key_of)
+    """The pods by the workloads that they were created for."""
     pods_of_claim = GroupedBy[Key, Pod](
         "pods",
         lambda pod: [(pod.namespace, claim.claim) for claim in pod.claims if claim.claim],
@@ -178,6 +180,12 @@ class Belongings:
         "kueue_workloads", lambda workload: workload.owners, key_of
     )
     """Kueue's Workloads by the uid of their owner."""
+    kueue_of_controller = GroupedBy[Ref, KueueWorkload](
+        "kueue_workloads",
+        lambda workload: [workload.controller] if workload.controller else (),
+        key_of,
+    )
+    """Kueue's Workloads by the workload that they were created for."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
     """Kueue's Workloads by the name of the object they were created for."""
     events = GroupedBy[str, Event](
