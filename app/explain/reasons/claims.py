@@ -1,7 +1,7 @@
 """Reasons about ResourceClaims, their templates, DeviceClasses and NVLink channels."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from app.explain.gangs.gang import Gang, Member
 from app.explain.placing.placements import Assumption
@@ -50,12 +50,17 @@ def claim_missing(gang: Gang) -> Reasons:
         for claim, user in _claims(gang)
         if (named := _missing(gang, claim)) is not None
     )
+    ours: set[str] = set()
+    if gang.is_of_grove:
+        own = (claim for claim, _ in _claims(gang) if claim.name in (CLAIM, GROVE_CLAIM))
+        ours = {name for claim in own for name in (claim.claim, claim.template)}
+    owners = {pod.place.unit: pod.unit_owner for pod in gang.pods}
     for (kind, name, field), users in grouped(missing):
         objects = tuple(sorted(set(users)))
         evidence = Evidence(objects[0], f"spec.resourceClaims[].{field}", name)
         text = f"{kind} {name} does not exist"
         who: Who = "platform"
-        remedy = _who_makes(gang, name)
+        remedy = _who_makes(gang, name, owners, ours)
         if not remedy:
             who = "you"
             remedy = f"Create {kind} {name}, or correct the name in the pod templates"
@@ -96,8 +101,13 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 """The event of kube-controller-manager: `pkg/controller/resourceclaim/controller.go`."""
 
 
-def _who_makes(gang: Gang, name: str) -> str:
-    """Return the remedy if a controller should have created a claim or template, else ""."""
+def _who_makes(
+    gang: Gang, name: str, owners: Mapping[str, Ref | None], ours: Collection[str]
+) -> str:
+    """Return the remedy if a controller should have created a claim or template, else "".
+
+    `owners` are those of units, `ours` the names that entries of a PodCliqueSet for us have.
+    """
     for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
             return (
@@ -106,7 +116,6 @@ def _who_makes(gang: Gang, name: str) -> str:
             )
 
     unit = name.removesuffix(TEMPLATE_SUFFIX)
-    owners = {pod.place.unit: pod.unit_owner for pod in gang.pods}
     if unit in owners:
         return (
             f"Check the events of {owners[unit]}, and ask the platform team to run: grove-admission"
@@ -114,8 +123,7 @@ def _who_makes(gang: Gang, name: str) -> str:
             " controller creates the template from it"
         )
 
-    entries = {claim.name for claim, _ in _claims(gang) if name in (claim.claim, claim.template)}
-    if not gang.is_of_grove or not entries & {CLAIM, GROVE_CLAIM}:
+    if name not in ours:
         return ""
 
     return (

@@ -166,13 +166,22 @@ def losing_against(gang: Gang) -> list[Pod]:
     unknown = "priorities" in index.facts.unseen.keys() | index.facts.skipped
     if not group or unknown or over_quota(gang, group.queue):
         return []
-    own = priority_of(index, group.priority_class)
-    return [
-        pod
-        for other in index.facts.pod_groups
-        if other.queue == group.queue and priority_of(index, other.priority_class) < own
-        for pod in _preemptible_pods(index, other)
-    ]
+    return _preemptible_below(index, group.queue, priority_of(index, group.priority_class))
+
+
+def _preemptible_below(index: Index, queue: str, priority: int) -> list[Pod]:
+    """Return the placed pods of a queue with a lower priority that KAI evicts for others."""
+
+    def look() -> list[Pod]:
+        return [
+            pod
+            for group in index.facts.pod_groups
+            if group.queue == queue and priority_of(index, group.priority_class) < priority
+            for pod in _preemptible_pods(index, group)
+        ]
+
+    # thousands of gangs in one queue share it
+    return index.remembered(("preemptible below", queue, priority), look)
 
 
 def _reclaimed(index: Index, queue: str) -> Assumption:
