@@ -41,8 +41,17 @@ RESOURCES = tuple(BY_RESOURCE)
 too.
 """
 
-_EVENTS = [replace(EVENTS, fields=f"reason={reason}") for reason in ("Evict", PLACEMENT_LOST)]
-_ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
+MOST_OF_EVENT = 4 * 2**10
+"""The maximum size of JSON that is kept of an event, in bytes.
+
+KAI's messages have a few names. Tenants can write thousands of events with any reason and text.
+"""
+
+_EVENTS = [
+    replace(EVENTS, fields=f"reason={reason}", most=MOST_OF_EVENT)
+    for reason in ("Evict", PLACEMENT_LOST)
+]
+ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
 
 MOST_SERIES = 200
 """The maximum number of (reason, queue) pairs that are counted separately.
@@ -85,7 +94,7 @@ class WaitingDuty:
         try:
             async with self._client.sibling(self._limits) as own, asyncio.TaskGroup() as tasks:
                 reader = ReadOnlyClient(own)
-                live = Live(PermittedStores(reader, _ROWS, own.discovery, pace=Pace(), least=0))
+                live = Live(PermittedStores(reader, ROWS, own.discovery, pace=Pace(), least=0))
                 tasks.create_task(live.run(), name="waiting: facts")
                 await live.until_ready()
                 await self._look_again(live)

@@ -15,7 +15,9 @@ from app.facts.kubernetes.workload import Workload
 from app.kube.api import Object, Unavailable
 from app.kube.events import Recorder
 from app.objects.resource import EVENT
+from app.stores.stores import Stores
 from app.waiting.evictions import CAUSES, Evictions
+from app.waiting.watcher import ROWS
 from tests.explain.fleet import NAMESPACE, NOW, SET, facts, pod_group, pods
 from tests.kube.memory.client import MemoryClient
 
@@ -253,3 +255,21 @@ async def test_an_event_that_anybody_wrote_hides_no_eviction(namespace: str, tim
     forged = Event("uid", "PlacementLost", FORGED.format(GROUP), time, "grove-admission", about)
     assert await leader.tell(said("reclaim"), forged)
     assert leader.counts == {"reclaim": 1}
+
+
+@pytest.mark.parametrize(("length", "kept"), [(1_000, 1), (30_000, 0)])
+def test_little_is_kept_of_an_event_that_anybody_wrote(length: int, kept: int) -> None:
+    stores = Stores(row for row in ROWS if row.resource == EVENT)
+    for _, store in stores:
+        store.begin_list()
+        store.take_listed(
+            [
+                {
+                    "metadata": {"namespace": NAMESPACE, "name": "e", "uid": "u"},
+                    "note": "x" * length,
+                    "reason": "Evict",
+                }
+            ]
+        )
+        store.end_list("1")
+        assert len([*store.values()]) == kept
