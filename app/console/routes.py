@@ -190,7 +190,8 @@ class _Routes:
     async def stored(self, request: Request) -> Response:
         """Return the page of an object as it is stored now, with its events."""
         shown = await stored.read_stored(self._console.client, request.query_params)
-        events = await self._console.live.in_thread(stored.events_of, shown.get("uid", ""))
+        of = (shown.get("namespace", ""), shown.get("uid", ""))
+        events = await self._console.live.in_thread(stored.events_of, *of)
         return await self._page(request, stored.PAGE, {**shown, "events": events})
 
     # Explanations in the formats of the command.

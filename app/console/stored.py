@@ -40,7 +40,8 @@ async def read_stored(client: Reader, query: Query) -> Values:
     except ClusterError as problem:
         return {"problem": f"The object cannot be read: {problem}"}
 
-    return {"yaml": _yaml(obj, resource), "uid": str(obj["metadata"].get("uid", ""))}
+    uid = str(obj["metadata"].get("uid", ""))
+    return {"yaml": _yaml(obj, resource), "namespace": ref.namespace, "uid": uid}
 
 
 def _yaml(obj: Object, resource: Resource) -> str:
@@ -75,9 +76,9 @@ def _commands(ref: Ref) -> list[str]:
     return [shlex.join(get), shlex.join(["kubectl", "describe", *where, *name])]
 
 
-def events_of(index: Index, uid: str) -> Sequence[Event]:
+def events_of(index: Index, namespace: str, uid: str) -> Sequence[Event]:
     """Return the events of the object with this uid, the latest first."""
-    return index.events.get(uid, ())[:MOST_EVENTS] if uid else ()
+    return index.events_about(namespace, uid)[:MOST_EVENTS] if uid else ()
 
 
 PAGE = ConsolePage("object", "Object", read, watched=False)

@@ -65,7 +65,7 @@ class Evictions:
         self._follow(index.facts)
         everything_told = True
         for group in index.facts.pod_groups:
-            for event in [*filter(is_of_kai, index.events.get(group.uid, ()))][:1]:
+            for event in [*filter(is_of_kai, index.events_about(group.namespace, group.uid))][:1]:
                 time = event.time or 0.0
                 if index.facts.now - time <= RECENT and group.key in index.pods_of_group:
                     everything_told &= await self._settle(index, group, time, event.message)

@@ -97,6 +97,12 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
             "you",
         ),
         (
+            failed(QUOTA, about=Ref("Job", "another-namespace", "train")),
+            LACKS,
+            "Find out why Job train creates no more pods: kubectl describe job train -n inference",
+            "you",
+        ),
+        (
             failed("train lost its place: x", source="grove-admission"),
             LACKS,
             "Find out why Job train creates no more pods: kubectl describe job train -n inference",
@@ -109,6 +115,7 @@ SAID = f"{LACKS}. About Job train, job-controller says: {{}} (60 seconds ago)"
         "another cause",
         "no warning",
         "about another Job",
+        "of a stranger",
         "our report",
     ],
 )

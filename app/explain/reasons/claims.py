@@ -73,7 +73,7 @@ def claim_not_created(gang: Gang) -> Reasons:
         (event, pod)
         for pod in gang.waiting
         if any(_lacks(gang, claim) for claim in pod.claims)
-        for event in gang.index.events.get(pod.uid, ())
+        for event in gang.index.events_about(pod.namespace, pod.uid)
         if event.warns and event.reason == _NOT_CREATED
     ]
     for _, each in grouped((event.reason, (event, pod)) for event, pod in told):

@@ -71,7 +71,7 @@ def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons
     begin = f"{'/'.join(gang.ref.key)} {LOST}"
     of = gang.pod_group or gang
     uids = [known.uid for known in (gang.pod_group, gang.pcs) if known]
-    for said in chain.from_iterable(gang.index.events.get(uid, ()) for uid in uids):
+    for said in chain.from_iterable(gang.index.events_about(gang.namespace, uid) for uid in uids):
         is_ours = said.source == US and said.message.startswith(begin)
         if words in said.message and (is_ours or is_of_kai(said)):
             words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")

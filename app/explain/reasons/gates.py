@@ -294,7 +294,7 @@ def grouper_warnings(index: Index, pod: Pod) -> list[str]:
     """Return the messages of KAI's pod-grouper about a pod, the latest first."""
     return [
         event.message
-        for event in index.events.get(pod.uid, ())
+        for event in index.events_about(pod.namespace, pod.uid)
         if event.reason == "PodGrouperWarning" and is_of_kai(event)
     ]
 

@@ -96,7 +96,7 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
     if gang.pod_group:
         uids.add(gang.pod_group.uid)
     for uid in uids:
-        last = next(filter(is_of_kai, gang.index.events.get(uid, ())), None)
+        last = next(filter(is_of_kai, gang.index.events_about(gang.namespace, uid)), None)
         if last and last.reason not in _REFUSALS and not (gang.pod_group and gang.pod_group.said):
             return None
     return latest_of_kai(gang)
@@ -124,7 +124,9 @@ def _events_about(gang: Gang, pods: Sequence[Pod]) -> list[tuple[str, float | No
     if gang.pod_group:
         uids.insert(0, gang.pod_group.uid)
 
-    latest = (next(filter(is_of_kai, gang.index.events.get(uid, ())), None) for uid in uids)
+    latest = (
+        next(filter(is_of_kai, gang.index.events_about(gang.namespace, uid)), None) for uid in uids
+    )
     return [(event.message, event.time) for event in latest if event]
 
 
@@ -168,7 +170,7 @@ def scheduler_words(index: Index, pod: Pod) -> Words | None:
     found = []
     if pod.unscheduled:
         found.append(Words(pod.scheduler, one_line(pod.unscheduled), pod.said_at))
-    for event in index.events.get(pod.uid, ()):
+    for event in index.events_about(pod.namespace, pod.uid):
         if event.source == pod.scheduler and event.warns:
             found.append(words_of(event))
             break
@@ -215,7 +217,7 @@ def kubelet_words(index: Index, pod: Pod) -> Words | None:
     Without one that says more than the state of a container, its state is quoted.
     """
     repeated: Words | None = None
-    for event in index.events.get(pod.uid, ()):
+    for event in index.events_about(pod.namespace, pod.uid):
         if not event.warns or is_of_kai(event) or is_of_autoscaler(event):
             continue
         if event.reason == "FailedScheduling" or event.source == pod.scheduler:
@@ -280,11 +282,14 @@ def is_about_a_domain(words: Words) -> bool:
     return "computedomain" in text and ("notready" in text or "notyetready" in text)
 
 
-def maker_words(index: Index, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
-    """Yield the newest warning about each object that creates pods, newest first."""
+def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
+    """Yield the newest warning about each object that creates pods, newest first.
+
+    `uids` are those of objects in `namespace`.
+    """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
-        of_object = index.events.get(uid, ())
+        of_object = index.events_about(namespace, uid)
         warning = next((event for event in of_object if event.warns and event.source != US), None)
         if warning:
             events.append(warning)

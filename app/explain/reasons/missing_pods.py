@@ -111,7 +111,7 @@ def _placed_elsewhere(pods: Sequence[Pod], text: str) -> tuple[str, str]:
 
 def _of_makers(gang: Gang) -> tuple[str, str, Who]:
     """Return the messages of the controllers that create the pods, the remedy, and who can act."""
-    told = next(maker_words(gang.index, makers_of(gang, gang.pods)), None)
+    told = next(maker_words(gang.index, gang.namespace, makers_of(gang, gang.pods)), None)
     if told is None:
         return "", _why_no_pods(gang), "you"
 
@@ -129,7 +129,7 @@ def group_incomplete(gang: Gang) -> Reasons:
             continue
         exist = counted(alive, "pod of it exists", "pods of it exist")
         text = f"{group} needs {minimum} pods together (minCount), and only {exist}"
-        told = next(maker_words(gang.index, [pod.owner for pod in pods]), None)
+        told = next(maker_words(gang.index, gang.namespace, [pod.owner for pod in pods]), None)
         if told:
             text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"
         owner = next((pod.controller for pod in pods if pod.controller), None)

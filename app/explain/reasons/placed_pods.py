@@ -240,7 +240,7 @@ def binding_failed(gang: Gang) -> Reasons:
     for pod in gang.waiting:
         events = (
             e
-            for e in gang.index.events.get(pod.uid, ())
+            for e in gang.index.events_about(pod.namespace, pod.uid)
             if e.reason in ("BindingError", "FailedBinding") and is_of_kai(e)
         )
         for event in itertools.islice(events, 1):
@@ -293,7 +293,7 @@ def _of_helper(gang: Gang, helper: Pod) -> tuple[str, str]:
     taints = [
         taint for taint in (node.taints if node else ()) if not tolerates(shape.tolerations, taint)
     ]
-    words = next(maker_words(gang.index, [helper.uid]), None)
+    words = next(maker_words(gang.index, helper.namespace, [helper.uid]), None)
     said = f"; {words[1].quoted(gang.facts.now)}" if words else ""
     said = said or (f"; {state_words(gang.index, helper)}".rstrip("; "))
     see = f"kubectl describe pod -n {helper.namespace} {name}"

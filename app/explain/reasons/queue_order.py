@@ -48,7 +48,7 @@ def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
     pods = index.pods_of_group.get(other.gang.key, ())
     owned = [pod for pod in pods if not pod.node]
     for pod in owned:
-        for event in index.events.get(pod.uid, ()):
+        for event in index.events_about(pod.namespace, pod.uid):
             if event.reason in ("BindingError", "FailedBinding") and is_of_kai(event):
                 return other.gang.name, with_age(
                     one_line(event.message), event.time, gang.facts.now

@@ -96,7 +96,7 @@ def autoscaler_speaks(gang: Gang) -> bool:
 
 
 def _latest(gang: Gang, pod: Pod) -> Event | None:
-    return next(filter(is_of_autoscaler, gang.index.events.get(pod.uid, ())), None)
+    return next(filter(is_of_autoscaler, gang.index.events_about(pod.namespace, pod.uid)), None)
 
 
 def _scaling_pods(gang: Gang) -> list[Pod]:

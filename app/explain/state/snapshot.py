@@ -188,12 +188,12 @@ class Belongings:
     """Kueue's Workloads by the workload that they were created for."""
     kueue_of_name = GroupedBy[Key, KueueWorkload]("kueue_workloads", _made_for, key_of)
     """Kueue's Workloads by the name of the object they were created for."""
-    events = GroupedBy[str, Event](
+    events = GroupedBy[Key, Event](
         "events",
-        lambda event: [event.uid] if event.uid else (),
+        lambda event: [(event.about.namespace, event.uid)] if event.uid else (),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
-    """The events by the uid of their object, the latest first."""
+    """The events by namespace and uid of their object, the latest first. See `events_about`."""
     pods_on = PODS_ON
     """The pods by node name, without finished pods."""
     _terminating_on = GroupedBy[str, Pod](
@@ -205,6 +205,14 @@ class Belongings:
         lambda pod: _node_of(pod) if pod.gpu_groups and pod.shape.part else (),
         key_of,
     )
+
+    def events_about(self, namespace: str, uid: str) -> Sequence[Event]:
+        """Return the events about an object, the latest first.
+
+        The API server ensures that an event is in the namespace of its object, unless it names
+        none. So nobody can write events about objects of other namespaces, even if they know a uid.
+        """
+        return self.events.get((namespace, uid)) or self.events.get(("", uid), ())
 
     def pods_of_clique(self, namespace: str, name: str) -> Sequence[Pod]:
         """Return the pods whose label names the PodClique, and unlabelled pods that it owns."""
