@@ -356,14 +356,23 @@ def read_pod(obj: JsonMap) -> Pod:
         stalled=_stalled(spec, status),
         failure=_failure(status),
         other_group=text_at(annotations, OTHER_GROUP) or text_at(labels, COSCHEDULING_GROUP),
-        scales_for=_scales_for(labels),
+        scales_for=_scales_for(text_at(metadata, "namespace"), labels),
     )
 
 
-def _scales_for(labels: JsonMap) -> tuple[str, str] | None:
-    """Return the pod that a scaling pod of KAI names: `pkg/nodescaleadjuster/scaler` of KAI."""
+_SCALING = "kai-scale-adjust"
+"""The namespace that KAI's chart has for scaling pods, and for nothing else."""
+
+
+def _scales_for(namespace: str, labels: JsonMap) -> tuple[str, str] | None:
+    """Return the pod that a scaling pod of KAI names: `pkg/nodescaleadjuster/scaler` of KAI.
+
+    It is ("", "") for a scaling pod that names none.
+    """
     name = text_at(labels, SHARING_POD)
-    return (text_at(labels, SHARING_NAMESPACE), name) if name else None
+    if name or namespace == _SCALING:
+        return text_at(labels, SHARING_NAMESPACE), name
+    return None
 
 
 def _unit_owner(pod: JsonMap, namespace: str) -> Ref:

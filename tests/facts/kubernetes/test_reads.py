@@ -214,3 +214,23 @@ def test_the_taints_of_devices_are_kept() -> None:
     ]
     part = read_resource_slice({"spec": {"driver": "d", "devices": devices}})
     assert part.tainted == (("gpu-0", "xid=79:NoExecute"), ("gpu-1", "old:NoSchedule"))
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "kept"),
+    [
+        (
+            "kai",
+            {"shared-gpu-pod-name": "f", "shared-gpu-pod-namespace": "ml"},
+            ("ml", "f"),
+        ),
+        ("kai-scale-adjust", {}, ("", "")),
+        ("ml", {}, None),
+    ],
+    ids=["it names a pod", "it is in KAI's namespace for them", "another pod"],
+)
+def test_the_pod_for_which_a_scaling_pod_requests_a_node_is_kept(
+    namespace: str, labels: dict[str, str], kept: tuple[str, str] | None
+) -> None:
+    read = read_pod({"metadata": {"name": "p", "namespace": namespace, "labels": labels}})
+    assert read.scales_for == kept
