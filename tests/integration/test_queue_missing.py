@@ -130,9 +130,11 @@ async def test_a_quiet_cluster_gets_no_write(leading: Running, clients: Users) -
     assert leading.leader is not None
     for loop in leading.leader.loops:
         loop.add_all()
-    await clients.admin.create(POD_GROUP, {**ways("a")["the spec of a PodGroup"].obj}, NAMESPACE)
+    group = ways("a")["the spec of a PodGroup"].obj
+    await clients.admin.create(POD_GROUP, {**group}, NAMESPACE)
     await eventually(lambda: _depth(leading), lambda depth: depth == 0)
     assert await version() == before
+    await clients.admin.delete(ObjectRef(POD_GROUP, group["metadata"]["name"], NAMESPACE))
 
 
 async def _depth(served: Running) -> int:
@@ -166,6 +168,7 @@ async def test_policies_that_are_installed_again_read_the_names_of_today(
     await api.apply(policies)
     await eventually(lambda: warned(in_queue("gone")))
     assert await warned(in_queue("later")) == []
+    await clients.admin.delete(ObjectRef(QUEUE, "later"))
 
 
 def _reads_names(obj: Object) -> bool:

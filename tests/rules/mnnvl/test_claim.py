@@ -1,5 +1,6 @@
 """What a PodClique needs for MNNVL."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def clique(
     return {
         "metadata": {
             "name": name,
-            "labels": DESIGN if labels is None else labels,
+            "labels": copy.deepcopy(DESIGN if labels is None else labels),
             "annotations": {key: value for key, value in annotations.items() if value is not None},
             "ownerReferences": [OWNER],
         },
