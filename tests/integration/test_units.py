@@ -156,9 +156,12 @@ async def test_what_is_deleted_by_hand_is_made_again(world: World) -> None:
             return str((await world.domain("lws-a-2"))["metadata"]["uid"])
         return str(before)
 
+    async def kinds_with_events() -> set[str]:
+        events = await world.admin.list(Selection(EVENT, world.namespace))
+        return {event["regarding"]["kind"] for event in events.items}
+
     await eventually(uid, lambda current: current != before)
-    events = await world.admin.list(Selection(EVENT, world.namespace))
-    assert "LeaderWorkerSet" in {event["regarding"]["kind"] for event in events.items}
+    await eventually(kinds_with_events, lambda kinds: "LeaderWorkerSet" in kinds)
 
 
 async def test_a_group_that_is_scaled_in_takes_its_domain_along(world: World) -> None:
