@@ -1,6 +1,7 @@
 """The condition of a PodCliqueSet about its topology constraints. Source: `rules/README.md`."""
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from app.facts.grove.podcliqueset import CONSTRAINTS_SATISFIED, PodCliqueSet
 from app.facts.grove.topology import DOMAINS, ClusterTopology
@@ -18,35 +19,18 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
     """
     if not pcs.domains:
         return None
+    condition = partial(Condition, type=CONSTRAINTS_SATISFIED, generation=pcs.generation)
     if topology is None:
         text = "The managed ClusterTopology does not exist yet"
-        return Condition(
-            type=CONSTRAINTS_SATISFIED,
-            status="Unknown",
-            reason="TopologyUnknown",
-            message=text,
-            generation=pcs.generation,
-        )
+        return condition(status="Unknown", reason="TopologyUnknown", message=text)
     if not topology.enabled:
         text = "Topology support disabled in operator configuration"
-        return Condition(
-            type=CONSTRAINTS_SATISFIED,
-            status="False",
-            reason="TopologyDisabled",
-            message=text,
-            generation=pcs.generation,
-        )
+        return condition(status="False", reason="TopologyDisabled", message=text)
 
     missing = [domain for domain in DOMAINS if domain in pcs.domains - topology.domains]
     if not missing:
         text = "All topology constraints name levels of the ClusterTopology"
-        return Condition(
-            type=CONSTRAINTS_SATISFIED,
-            status="True",
-            reason="TopologyConstraintsValid",
-            message=text,
-            generation=pcs.generation,
-        )
+        return condition(status="True", reason="TopologyConstraintsValid", message=text)
 
     names = ", ".join(f"'{domain}'" for domain in missing)
     text = (
@@ -55,13 +39,7 @@ def constraint_condition(pcs: PodCliqueSet, topology: ClusterTopology | None) ->
         " update ClusterTopology."
     )
 
-    return Condition(
-        type=CONSTRAINTS_SATISFIED,
-        status="False",
-        reason="TopologyLevelNotFound",
-        message=text,
-        generation=pcs.generation,
-    )
+    return condition(status="False", reason="TopologyLevelNotFound", message=text)
 
 
 def removed_levels_warnings(removed: Collection[str], sets: Sequence[PodCliqueSet]) -> list[str]:
