@@ -163,6 +163,10 @@ class Known(Value):
     names_grove: bool = True
     """Whether the facts tell the release of Grove."""
 
+    def reads_groups(self, dialect: Dialect) -> bool:
+        """Whether Grove reads `grove.io/mnnvl-group`, or may do so if its release is not known."""
+        return dialect.reads_groups or not self.names_grove
+
     def check(self, resource: Resource, name: str, hint: str = "") -> None:
         """Raise NotGiven if a missing object may exist."""
         if not self.is_whole:
@@ -212,7 +216,7 @@ class ClusterView:
     @property
     def reads_groups(self) -> bool:
         """Whether Grove reads `grove.io/mnnvl-group`, or may do so if its release is not known."""
-        return self.dialect().reads_groups or not self.known.names_grove
+        return self.known.reads_groups(self.dialect())
 
     def need_binding(self, name: str) -> None:
         """Raise NotGiven if it is not known whether the ClusterTopologyBinding `name` exists."""

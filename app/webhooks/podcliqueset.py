@@ -38,7 +38,7 @@ class PodCliqueSetWebhook(Value):
             return judged(too_large)
 
         dialect = self.facts.dialect()
-        groups_read = dialect.reads_groups or not self.facts.known.names_grove
+        groups_read = self.facts.known.reads_groups(dialect)
         template = read_template(request.object, groups_read=groups_read)
         old = None
         if request.old is not None:

@@ -39,7 +39,6 @@ from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
 
 SOON = 60.0
 """Seconds after which a scheduler has said something about a pod, if it runs."""
-DEFAULT_SCHEDULER = "default-scheduler"
 
 
 # Schedulers other than KAI.
@@ -309,7 +308,7 @@ NAMED = "Fix the problem that KAI's message describes."
 
 
 def _queue_without_parent(gang: Gang) -> str:
-    """Return the queue of a gang if it has no parent and no children, else ""."""
+    """Return the queue of a gang if it has no parent, else ""."""
     queue = gang.index.queues.get(gang.pod_group.queue) if gang.pod_group else None
     return queue.name if queue and not queue.parent else ""
 
