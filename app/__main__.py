@@ -6,7 +6,7 @@ from app.certificates.groups import configure_openssl
 
 
 def main() -> int:
-    """Run the command of the arguments, and return its exit code."""
+    """Run the command that the arguments name, and return its exit code."""
     if sys.argv[1:2] == ["serve"]:
         configure_openssl()
 

@@ -85,8 +85,8 @@ def _print_no_more() -> None:
 def _load(name: str) -> Command:
     """Return a command.
 
-    The definitions of its modules are never garbage, so the garbage collector is paused during the
-    import, and ignores them afterwards.
+    The definitions in its modules are never garbage, so the garbage collector is paused during the
+    import and ignores them afterwards.
     """
     path = f"app.commands.{name}"
     if path not in sys.modules:
@@ -101,7 +101,7 @@ def _load(name: str) -> Command:
 
 
 def _parsers() -> tuple[Parser, dict[str, Parser]]:
-    """Return the parser, and the parsers of all commands without their options."""
+    """Return the top-level parser, and the parsers of all commands without their options."""
     parser = Parser(
         prog="grove-admission",
         description="Admission webhooks for Grove, the KAI Scheduler and NVIDIA ComputeDomains.",

@@ -23,8 +23,7 @@ from app.rules.topology.coverage import Nodes
 from app.stores.stores import Stores
 
 STALE_SECONDS = 120.0
-"""The age from which a cache is reported as stale. A watch gets an event or bookmark each minute.
-"""
+"""The age from which a cache counts as stale. A watch gets an event or bookmark every minute."""
 
 
 NOT_INSTALLED = "is not installed; it will be used as soon as its CRD exists"

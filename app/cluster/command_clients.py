@@ -1,4 +1,4 @@
-"""Clients of commands that a person runs."""
+"""The API clients of commands that a person runs."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -50,9 +50,9 @@ async def looking_client(
 async def reading_client(
     resources: Iterable[Resource], kubeconfig: Path | None, context: str | None
 ) -> AsyncIterator[ReadOnlyClient]:
-    """Yield a client like `looking_client` that can only read `resources`.
+    """Yield a client like `looking_client`'s that can only read `resources`.
 
-    One call finds out which of the resources the cluster serves.
+    A single call finds out which of the resources the cluster serves.
     """
     async with looking_client(resources, kubeconfig, context) as client:
         await client.discovery.assume()
@@ -74,7 +74,7 @@ def is_expired(problem: Exception | None) -> bool:
 def how_to_renew(problem: Exception, kubeconfig: Path | None, context: str | None) -> str:
     """Return the command that renews the credentials, or "".
 
-    There is one if they are missing or not accepted, and the kubeconfig names a command.
+    Return "" unless they are missing or not accepted, and the kubeconfig names a command.
     """
     if not is_expired(problem) or is_of_pod(kubeconfig, context):
         return ""

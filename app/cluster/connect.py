@@ -1,4 +1,4 @@
-"""Clients of a cluster, for the server."""
+"""API clients for the server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable
@@ -37,7 +37,7 @@ async def server_client(
 
 
 def limits(configuration: "Configuration") -> CallLimits:
-    """Return the limits of calls in `configuration`."""
+    """Return the client limits of `configuration`."""
     client = configuration.client
     return CallLimits(
         total=client.timeout_seconds, qps=client.queries_per_second, burst=client.burst

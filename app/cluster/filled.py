@@ -31,8 +31,8 @@ def cluster_of(
     """Return a cluster that contains only `documents`.
 
     If they lack the managed topology of the dialect in force, add one with the configured levels,
-    as the leader would create it. `is_whole` tells whether objects that are not among the documents
-    don't exist. Otherwise nothing is known about them.
+    as the leader would create it. If `is_whole` is true, objects that are not among the documents
+    do not exist. Otherwise nothing is known about them.
     """
     objects = DocumentObjects(documents, is_whole=is_whole)
     name = configuration.cluster_topology.name

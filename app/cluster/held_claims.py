@@ -1,4 +1,4 @@
-"""Read which MNNVL claims Pods use although they are being deleted."""
+"""Find MNNVL claims that Pods use although the claims are being deleted."""
 
 from collections.abc import Iterable
 
@@ -13,10 +13,10 @@ from app.rules.mnnvl.missing_claims import is_ending
 async def claims_held_in_deletion(
     client: Reader, claims: Iterable[Object]
 ) -> list[tuple[Object, list[str]]]:
-    """Return the claims that are being deleted while Pods hold them, each with these Pods.
+    """Return the claims that are being deleted while Pods use them, each with these Pods.
 
-    Pods that are being deleted don't count, because they release the claim soon.
-    Raise ClusterError if a request fails.
+    Pods that are being deleted don't count, because they release the claim soon. Raise ClusterError
+    if a request fails.
     """
     held = [(claim, pods) for claim in claims if (pods := reserving_pods(claim))]
     lasting = {

@@ -59,7 +59,7 @@ class Stored(Value):
 class StoredPod(Stored):
     """A Pod that names a group.
 
-    A Pod that has opted out is kept only while it still has the mark for KAI's podgrouper.
+    A Pod that has opted out is kept only as long as it has the mark for KAI's podgrouper.
     """
 
     uid: str
@@ -92,7 +92,10 @@ class StoredPod(Stored):
 
 
 def read_stored_pod(obj: Object) -> StoredPod | None:
-    """Return the facts of a Pod, or None if it names no group, or opts out and is not marked."""
+    """Return the facts of a Pod, or None.
+
+    Return None if it names no group, or if it has opted out and is not marked.
+    """
     annotations = annotations_of(obj)
     marked = annotations.get(SKIP_PODGROUPER) == "true"
     ref = named_group(obj) if marked else group_ref(obj)
@@ -231,7 +234,9 @@ CLIQUES: Row[StoredClique] = Row(
 
 
 def read_unit_pod(obj: Object) -> ClaimedMember | None:
-    """Return the claim of a Pod that is in no PodClique, or None without our claim or if ending."""
+    """Return the claim of a Pod that is in no PodClique. Return None without our claim, or if
+    ending.
+    """
     if is_ending(obj):
         return None
     return claimed(unit_member.read_carrier_of_pod(obj, read_key(obj)[0]))
@@ -294,10 +299,11 @@ def read_topology_status(obj: Object) -> TopologyStatus:
 
 TOPOLOGY_STATUSES = Row(kinds.CLUSTER_TOPOLOGY, read_topology_status)
 BINDING_STATUSES = Row(kinds.CLUSTER_TOPOLOGY_BINDING, read_topology_status)
-"""Statuses have their own caches, so that a change of a status doesn't reconcile PodGangs."""
+"""The cached statuses. They have their own caches, so that a status change reconciles no PodGang.
+"""
 
 LISTED_QUEUES = Row(kinds.QUEUE_NAMES, read_queue_names)
-"""The names in the object that admission policies get as their parameter."""
+"""The queue names in the object that admission policies get as their parameter."""
 
 PRIORITY_CLASSES = Row(kinds.PRIORITY_CLASS, read_name, metadata_only=True)
 
@@ -352,7 +358,7 @@ class WorkloadCaches:
     def key_of(self, pod: StoredPod) -> Key:
         """Return the namespace of `pod` and the key of its group.
 
-        If the policy of the group is basic, all its replicas share one key.
+        All replicas of a group with the basic policy share one key.
         """
         return pod.namespace, self._shared_key(pod.namespace, pod.ref) or pod.ref.key
 

@@ -72,7 +72,7 @@ class MnnvlOwners:
         self._discovery = discovery
 
     def written_by(self, client: Objects) -> "MnnvlOwners":
-        """Return the same writer with another `client`."""
+        """Return an equal writer with another `client`."""
         return MnnvlOwners(
             client=client,
             facts=self._facts,
@@ -181,7 +181,7 @@ class MnnvlOwners:
         return not self.gives_back and not (self.may_be_late and await self.later_dialect())
 
     async def _is_of_former_set(self, gang: GangIdentity) -> bool:
-        """Return whether the set of `gang` is gone, or was created again.
+        """Return whether the set of `gang` is gone, or was deleted and created again.
 
         The garbage collector will delete `gang` with everything that it owns.
         """
@@ -195,8 +195,9 @@ class MnnvlOwners:
     def set_of(self, stored: MnnvlResource) -> PodCliqueSet | None:
         """Return the cached PodCliqueSet to which `stored` must be given, or None.
 
-        Return None if the PodCliqueSet is being deleted or not known, or if the owning PodGang
-        belongs to a deleted one of the same name, with which both are garbage-collected.
+        Return None if the PodCliqueSet is being deleted or not known. Return None also if the
+        owning PodGang belongs to a deleted set of the same name: it is garbage-collected with that
+        set.
         """
         if not self.rule.is_given_back(stored):
             return None
@@ -356,7 +357,7 @@ class MnnvlOwners:
 def _replica_of(gang: GangIdentity, pcs: PodCliqueSet) -> dict[str, str]:
     """Return the label that selects the resources of the replica of `gang`.
 
-    Earlier releases of Grove write the replica only into the name: `<pcs>-<replica>[-...]`. Later
+    In earlier releases of Grove, only the name has the replica: `<pcs>-<replica>[-...]`. Later
     releases replace the end of a long name with a hash, which may replace the replica too.
     """
     replica = gang.place.replica or gang.name.removeprefix(f"{pcs.name}-").partition("-")[0]
@@ -368,7 +369,7 @@ def _resource_of(stored: MnnvlResource) -> Resource:
 
 
 def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
-    """Return the identity and version of `stored`, with the owner `reference`."""
+    """Return `stored` with the owner `reference`, and its uid and version as preconditions."""
     version = {
         "resourceVersion": stored.resource_version,
         "uid": stored.uid,
@@ -383,7 +384,7 @@ def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
 async def _all(calls: Iterable[Any]) -> list[Object]:
     """Await all `calls`, and return their results without None.
 
-    Raise the first error after all of them have ended.
+    After all of them have ended, raise the first error.
     """
     results = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:

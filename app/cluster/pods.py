@@ -1,4 +1,4 @@
-"""Read which Pods use an MNNVL claim, and which run without one.
+"""Find out which Pods use an MNNVL claim, and which run without one.
 
 No cache has these Pods. They are read in pages, with only the needed fields, and only their names
 are kept.
@@ -40,20 +40,20 @@ SHARED_SECONDS = 5.0
 """The time for which one list of Pods is reused to answer questions about their claims."""
 
 MOST_UNCHANGED_SECONDS = 600.0
-"""The maximum time for which claims are taken as used if every earlier list showed them as used."""
+"""The maximum time for which claims count as used if every earlier list showed them as used."""
 
 
 class _Used(Struct):
     """The claims that the Pods of a namespace used in the last list."""
 
     backoff: Backoff
-    """The time for which the claims are taken as used, which grows while they don't change."""
+    """The time for which the claims count as used, which grows as long as they don't change."""
     names: frozenset[str] = frozenset()
     """The names of the claims and templates."""
     begun: float = -SHARED_SECONDS
     """The time at which the last list began."""
     counts_until: float = 0.0
-    """The time until which the claims are taken as used without another list."""
+    """The time until which the claims count as used without another list."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the Pods are listed."""
 

@@ -35,9 +35,9 @@ class _Needed(Value):
 
 
 class NotOurs(Exception):
-    """Resources can't be created, for the reason in the message.
+    """The resources can't be created, for the reason in the message.
 
-    An object of the same name exists that we didn't create or that won't stay, or the API isn't
+    An object with the same name exists that we didn't create or that won't stay, or the API isn't
     installed.
     """
 
@@ -71,7 +71,7 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches have an owner of `stored`, which then isn't collected."""
+        """Return whether the caches have an owner of `stored`, which keeps it from being collected."""
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True
@@ -144,7 +144,9 @@ class MnnvlResources:
                 )
 
     async def _ensure_asked(self, plan: Plan) -> list[Object]:
-        """Create the missing resources if the stored set asks for them, else leave them."""
+        """Create the missing resources if the stored set requests them; otherwise leave them to the
+        leader.
+        """
         # the cache may still have a deleted set of this name
         name = plan.owner_name
         stored = await find(self._client, ObjectRef(POD_CLIQUE_SET, name, plan.namespace))
@@ -327,7 +329,7 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
 def _is_ours(stored: MnnvlResource, plan: Plan) -> bool:
     """Return whether we created `stored` for the place of `plan`.
 
-    That is the same replica of the same PodCliqueSet and scaling group.
+    The place is the same replica of the same PodCliqueSet and scaling group.
     """
     return stored.managed and plan.is_at(stored.place, stored.owners)
 

@@ -31,7 +31,7 @@ CONTROLLERS = (
 )
 """The kinds in the chain of controllers from a Pod to the owner of its unit.
 
-It has Pods too, because the leader of a LeaderWorkerSet's group, a Pod, controls its workers.
+They include Pods, because the leader of a LeaderWorkerSet's group, a Pod, controls its workers.
 """
 
 
@@ -157,7 +157,7 @@ class UnitOwners:
     async def _find_kind(self, api_version: str, kind: str) -> Resource | None:
         """Return the resource of a kind in CONTROLLERS, or None for other kinds.
 
-        It has the served version, because the version in an owner reference may be gone.
+        The resource has the served version, because the version in an owner reference may be gone.
         """
         group, _, version = api_version.rpartition("/")
         for resource in CONTROLLERS:

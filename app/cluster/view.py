@@ -107,7 +107,7 @@ class NodeGroups:
 
 
 def names_in(store: WatchStore[str]) -> Collection[str]:
-    """Return the names of the cluster-scoped objects in `store`. They follow its changes."""
+    """Return the names of the cluster-scoped objects in `store`. The result follows its changes."""
     names: set[str] = set(store.values())
 
     def follow(key: Key, _: str | None, after: str | None) -> None:
@@ -159,7 +159,7 @@ class Known(Value):
     """The completeness of the facts of a cluster."""
 
     is_whole: bool = True
-    """Whether a missing object doesn't exist. It is False if a person gave only some documents."""
+    """Whether a missing object doesn't exist. It is False if the user gave only some documents."""
     names_grove: bool = True
     """Whether the facts tell the release of Grove."""
 
@@ -204,7 +204,7 @@ class ClusterView:
         self._sets = stores[rows.SETS]
         self._device_classes = stores[rows.DEVICE_CLASSES]
         self.queues: Collection[str] = names_in(hints[rows.QUEUE_NAMES])
-        """The names of KAI's Queues. It is empty while they are not known."""
+        """The names of KAI's Queues. The set is empty while they are not known."""
         self._node_groups = NodeGroups(stores[rows.NODES], hints[rows.SLICE_GPUS])
         self._topology_name = topology_name
         self._topology_enabled = topology_enabled
@@ -244,7 +244,7 @@ class ClusterView:
     def bindings(self) -> LevelsByName:
         """Return the levels of each binding.
 
-        Raise Unavailable also if discovery has found their API and they are not listed yet.
+        Raise Unavailable also if discovery has found their API but they have not been listed yet.
         """
         store = self._stores[rows.BINDINGS].ready("ClusterTopologyBindings")
         if not store.served and self.is_served(CLUSTER_TOPOLOGY_BINDING):

@@ -1,4 +1,4 @@
-"""Warnings about KAI queues that an object names and that do not exist.
+"""Warnings about missing KAI queues that objects name.
 
 They reject nothing, because the queue may be created later.
 """
@@ -20,9 +20,9 @@ def warnings_of_set(
 ) -> list[str]:
     """Return warnings about missing queues that a PodCliqueSet and its cliques name.
 
-    `queues` are the names of the known queues. Without any, there are no warnings. If `is_whole` is
-    false, other queues may exist. Cliques that another scheduler than KAI places, such as Kueue's,
-    need no queue, and neither does a set that has only such cliques.
+    `queues` are the names of the known queues. If none is known, there are no warnings. If
+    `is_whole` is false, other queues may exist. Cliques that a scheduler other than KAI places,
+    such as Kueue's, need no queue, and neither does a set that has only such cliques.
     """
     if not queues:
         return []
@@ -70,7 +70,7 @@ def unset_limits(queue: Queue) -> tuple[str, ...]:
 
 
 _NAMES = {GPU: "gpu"}
-"""The resources that have another name in a Queue."""
+"""The resources that a Queue calls by other names."""
 
 
 def _warnings(

@@ -1,7 +1,8 @@
-"""Mistakes in a PodCliqueSet that Grove would reject, or that have no effect without an error.
+"""Mistakes in a PodCliqueSet that Grove would reject, or that silently have no effect.
 
 Grove's webhook has the same rules about minAvailable and schedulerName. Annotations are compared
-with the known ones, and a warning about a misspelt one suggests the nearest. Source:
+with the known ones, and a warning about a misspelt annotation suggests the nearest known one.
+Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/webhook/admission/pcs/validation
 """
 
@@ -43,7 +44,7 @@ _NO_LABELS = frozenset(_ABOUT_MNNVL)
 def minimum_findings(template: Template) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
 
-    Then fewer replicas exist than must be placed together, so none is ever placed.
+    It has fewer replicas than must be placed together, so none is ever placed.
     """
     cliques = [
         _minimum(clique.parts[0].path.child("spec"), clique.min_available, clique.pods)

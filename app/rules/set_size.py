@@ -1,4 +1,4 @@
-"""The bound on the parts of a PodCliqueSet, which is checked before the parts are read.
+"""The bound on the number of parts of a PodCliqueSet, checked before the parts are read.
 
 Time and memory grow with the number of parts: a set of 9,990 cliques (1.1 MB) takes 140 ms to
 judge, and the same time again whenever it changes.
@@ -12,8 +12,8 @@ from app.objects.shape import JsonMap
 def size_findings(obj: JsonMap, old: JsonMap | None) -> Findings:
     """Return a finding for each bound that a PodCliqueSet exceeds.
 
-    An UPDATE of a set that already exceeds a bound may keep or lower the number, so that sets that
-    are older than the bound can still be scaled and corrected.
+    An UPDATE of a set that already exceeds a bound may keep or lower the number, so that sets from
+    before the bound can still be scaled and corrected.
     """
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:

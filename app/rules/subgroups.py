@@ -1,7 +1,7 @@
-"""Names and parents of the SubGroups of a KAI PodGroup.
+"""Validate names and parents of the SubGroups of a KAI PodGroup.
 
-Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives the
-messages. The CRD validates the rest of the spec.
+Source: https://github.com/omer-dayan/KAI-Scheduler/issues/12, which also gives the messages. The
+CRD validates the rest of the spec.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from app.objects.shape import JsonMap
 _PATH = FieldPath("spec.subGroups")
 
 _Member = tuple[int, str, str | None]
-"""Position, name and parent of a subgroup."""
+"""The position, name and parent of a subgroup."""
 
 
 def validate_pod_group(obj: JsonMap) -> Findings:
@@ -137,7 +137,7 @@ def _name_problem(position: int, field: str, value: Any, findings: Findings) -> 
 def _validate_cycles(
     members: list[_Member], parents: dict[str, str | None], findings: Findings
 ) -> None:
-    """Add one finding per cycle, about the member that is first in the list.
+    """Add one finding per cycle, about the member that comes first in the list.
 
     Each name is visited once.
     """

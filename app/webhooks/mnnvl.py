@@ -69,7 +69,8 @@ async def made(
 
 
 def incomplete(plan: Plan, injection: Injection, problem: ClusterError) -> Verdict:
-    """Return the verdict if the leader must create resources because of a `problem`.
+    """Return the verdict for a request whose resources the leader must create, because of
+    `problem`.
 
     Raise the problem if a person has to solve it.
     """

@@ -17,13 +17,16 @@ PATHS_ARE_OURS = "grove-admission.grove.io/paths"
 MANAGED = "managed"
 
 TOKEN_AFTER = "grove-admission.grove.io/token-after"
-"""The annotation of a configuration with a time (RFC 3339). Older tokens are replaced at once."""
+"""The annotation of a configuration that holds a time (RFC 3339).
+
+Tokens from before this time are replaced at once.
+"""
 
 TAKES_TOKENS = "grove-admission.grove.io/takes-tokens"
 """The annotation of Pods whose version accepts tokens in all paths: "all".
 
-Version 0.6 answers 404 to every path with a token. Version 0.8, whose Pods have "true", does so to
-all but two.
+Version 0.6 answers 404 to every path with a token. Version 0.8, whose Pods have "true", answers 404
+to all but two of them.
 """
 
 PATHS: Mapping[str, str] = {webhook.name: webhook.path for webhook in WEBHOOKS}
@@ -55,7 +58,7 @@ def carry_tokens(configurations: Iterable[JsonMap]) -> bool:
 
 
 def path_of(client: JsonMap) -> str:
-    """Return the path of a clientConfig, "" if it has no readable one."""
+    """Return the path of a clientConfig, or "" if it has no readable path."""
     if "url" not in client:
         return text_of(map_at(client, "service").get("path"))
     try:

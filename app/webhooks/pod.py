@@ -1,7 +1,7 @@
 """The webhooks of pods and pods/binding.
 
-A new Pod that names a Workload group is annotated, so that it is never scheduled alone. A Pod that
-is bound gets the topology labels of its node. Neither webhook ever rejects a request, so that
+A new Pod that names a Workload group is annotated, so that it is never scheduled alone. A Pod gets
+the topology labels of its node when it is bound. Neither webhook ever rejects a request, so that
 scheduling continues.
 """
 
@@ -21,7 +21,7 @@ class PodWebhook(Value):
     """The handler that annotates Pods of Workload groups."""
 
     scheduler_name: str | None
-    """The scheduler whose Pods get a PodGroup. If it is None, no Pod is changed."""
+    """The scheduler whose Pods get a PodGroup, or None if no Pod is changed."""
 
     def __call__(self, request: Request) -> Verdict:
         if self.scheduler_name is None:

@@ -30,7 +30,7 @@ class PodCliqueSetWebhook(Value):
 
     facts: ClusterView
     units: UnitOwners | None = None
-    """Looks up the claims of cliques. Without it, they are not checked."""
+    """Looks up the claims of cliques. Without it, claims are not checked."""
 
     def __call__(self, request: Request) -> Verdict | Later:
         too_large = size_findings(request.object, request.old)
@@ -109,7 +109,7 @@ async def _with_rivals(
     """Return the verdict on a set whose cliques `names` request MNNVL and have their own claims.
 
     Another claim for the channel would keep the pods from starting. If the claims cannot be read,
-    nothing is reported: the pods then stay pending, and nothing is lost.
+    nothing is reported: the pods would stay pending, but nothing would be lost.
     """
     findings: list[FieldError] = []
     with contextlib.suppress(ClusterError):

@@ -155,21 +155,21 @@ PATIENCE_BEFORE_DELETION = 3.5
 
 
 class PodGangDeletionWebhook(Value):
-    """The handler that gives the MNNVL resources of a PodGang back before the PodGang is deleted.
+    """The handler that returns the MNNVL resources of a PodGang before the PodGang is deleted.
 
     Otherwise, the garbage collector would delete them under running pods. Grove's next releases
     delete the PodGangs of running workloads seconds after their installation, which may be too soon
     for the leader. The API server sends only PodGangs with the annotation
     `grove.io/mnnvl-resources-adopted`.
 
-    If the resources cannot be given back, the deletion is denied with 503, and Grove tries again.
-    It is never denied if the PodCliqueSet is gone or being deleted, which soon happens in a
-    namespace that is being deleted. In the dialect `design`, the resources are deleted with the
-    PodGang, as the design document requires, unless the API server already serves the API of a
+    If the resources cannot be given to the PodCliqueSet, the deletion is denied with 503, and Grove
+    tries again. It is never denied if the PodCliqueSet is gone or being deleted, which soon happens
+    in a namespace that is being deleted. In the dialect `design`, the resources are deleted with
+    the PodGang, as the design document requires, unless the API server already serves the API of a
     later Grove, which discovery may not have seen yet.
 
-    The resources are read from the API server, because the caches may be late. Only the name and
-    the uid of the PodGang are taken from the review.
+    The resources are read from the API server, because the caches may lag. Only the name and the
+    uid of the PodGang are taken from the review.
     """
 
     owners: MnnvlOwners

@@ -14,7 +14,10 @@ from app.rules.subgroups import validate_pod_group
 
 
 class PodGroupWebhook(Value):
-    """A verdict never depends on a fact: without the KAI Topology, there are fewer warnings."""
+    """The handler for PodGroups.
+
+    A verdict never depends on a fact: without the KAI Topology, there are only fewer warnings.
+    """
 
     facts: ClusterView
 

@@ -51,7 +51,7 @@ PATHS = {
     "podcliqueset-packs": "/validate/podcliqueset",
     "podgroup-subgroups": "/validate/podgroup",
 }
-"""The path of the webhook that has the same rules, by policy."""
+"""For each policy, the path of the webhook that has the same rules."""
 
 _WITH_LEVELS = ("podcliqueset-packdomains", "podcliqueset-packs")
 
@@ -199,9 +199,9 @@ def marking_policies(configuration: Configuration, *, is_static: bool = False) -
 def queue_policies(configuration: Configuration, mode: Mode, *kai_namespaces: str) -> list[Object]:
     """Return the policies that restrict the use of queues and warn about missing queues.
 
-    KAI and the assigners of its queues run in `kai_namespaces`. The service accounts in these
-    namespaces, in our namespace and in kube-system are exempt, because they only copy names of
-    queues, and so is Grove's operator, one of `authorizedUsers`.
+    The service accounts in `kai_namespaces`, where KAI and its queue assigners run, in our
+    namespace and in kube-system are exempt, because they only copy names of queues. So is Grove's
+    operator, one of `authorizedUsers`.
     """
     default = Configuration()
     now, before = configuration.workloads, default.workloads
@@ -296,7 +296,9 @@ def _filled(
 
 
 def _replaced(expression: str, values: Sequence[tuple[str, str]]) -> str:
-    """Replace the first text of each pair in `values` by the second, which is not searched."""
+    """Replace the first text of each pair in `values` by the second. Replacements are not searched
+    again.
+    """
     if not values:
         return expression
     (before, now), *others = values
@@ -310,7 +312,7 @@ def _expressions(spec: Object) -> Iterator[Any]:
 
 
 def _make_static(objects: Sequence[Object], configuration: Configuration) -> None:
-    """Give static policies their names, and levels instead of parameters."""
+    """Give static policies their required names, and levels instead of parameters."""
     name = text(configuration.cluster_topology.name)
     domains = texts([level.domain for level in configuration.levels])
     (conditions,) = _load("static/conditions.yaml")

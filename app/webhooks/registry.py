@@ -80,7 +80,7 @@ class Webhook(Value, eq=False, kw_only=True):
     needs_namespace: bool = False
     """Whether a request without a namespace is rejected."""
     guards_spec: bool = False
-    """Whether it also judges changes to the spec of objects that are being deleted."""
+    """Whether it also judges changes to the spec of an object that is being deleted."""
     parse: Parse = parse
     """Reads a request."""
 
@@ -176,9 +176,10 @@ _ASKS_FOR_MNNVL_ITSELF = {
         f"!(has(object.metadata.labels) && '{GROVE_CLIQUE_NAME}' in object.metadata.labels)"
     ),
 }
-"""The condition for Pods that request MNNVL themselves; Pods of a PodClique have its claims.
+"""The condition for Pods that request MNNVL themselves. Pods of a PodClique get its claims.
 
-The API server sends no other Pods, so a cluster without this annotation never waits for a server.
+The API server sends no other Pods, so a cluster that does not use this annotation never waits for
+our server.
 """
 
 # Webhooks with failurePolicy Fail have the condition NOT_BEING_DELETED or SPEC_MAY_CHANGE, so that
@@ -295,7 +296,7 @@ WEBHOOKS: tuple[Webhook, ...] = (
 
 
 def served_routes(configuration: Configuration, cluster: Cluster) -> dict[str, Route]:
-    """Return the routes of `routes_over`, with warn-only mode applied as configured."""
+    """Return the routes of `routes_over`, in warn-only mode where the configuration says so."""
     warning = warning_paths(configuration.enforcement)
     return {
         path: replace(route, on_trial=path in warning)

@@ -33,7 +33,7 @@ controls it and does not give it up.
 """
 
 Adopted = Literal["true", "false"] | None
-"""The value of the annotation `grove.io/mnnvl-resources-adopted`, None for no annotation."""
+"""The value of the annotation `grove.io/mnnvl-resources-adopted`; None means no annotation."""
 
 
 class OwnershipProblem(Value):
@@ -42,7 +42,7 @@ class OwnershipProblem(Value):
     message: str
     remedy: str
     settling: bool = False
-    """Whether it may resolve within moments, so that only a lasting problem is reported."""
+    """Whether it may resolve within moments, so that it is reported only if it lasts."""
 
 
 class OwnerRule(ABC):
@@ -59,7 +59,7 @@ class OwnerRule(ABC):
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
         """Return the state of `resource` relative to `gang`, which should own it or still does.
 
-        None if it is not a resource of `gang`.
+        Return None if `resource` does not belong to `gang`.
         """
 
     @abstractmethod
@@ -79,15 +79,15 @@ class OwnerRule(ABC):
     ) -> OwnershipProblem | None:
         """Return the problem of a stored resource that we created, or None.
 
-        `gang` is the PodGang that should own it. It is None if no PodGang should, or if that
-        PodGang does not exist. `set_exists` is true if its PodCliqueSet exists.
+        `gang` is the PodGang that should own it, or None if no PodGang should or that PodGang does
+        not exist. `set_exists` is true if its PodCliqueSet exists.
         """
 
 
 def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
     """Return the problem of a resource whose PodCliqueSet no longer exists.
 
-    Its `owner` no longer exists either; it is "" if the PodCliqueSet was the owner.
+    `owner` names its owner, which no longer exists either; it is "" if that was the PodCliqueSet.
     """
     pcs = f'PodCliqueSet "{resource.place.pcs}"'
     message = f"orphaned: {pcs} does not exist"
@@ -97,7 +97,7 @@ def orphaned(resource: MnnvlResource, owner: str) -> OwnershipProblem:
 
 
 class NoTopology(Exception):
-    """The managed topology should exist but does not, or does not yet."""
+    """The managed topology should exist but does not, or not yet."""
 
 
 class TopologyFacts(Protocol):
@@ -131,13 +131,13 @@ class TopologyFacts(Protocol):
         """Return the PodCliqueSets with a packDomain that is one of `domains`, sorted by name."""
 
     def nodes(self) -> Nodes:
-        """Return the nodes grouped by the labels of all levels in use and of warnings.
+        """Return the nodes, grouped by the labels of all levels in use and of warnings.
 
         The result is empty if the nodes are not known.
         """
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes grouped by the labels `keys`.
+        """Return the nodes, grouped by the labels `keys`.
 
         The result is empty if the nodes are not known.
         """
@@ -187,8 +187,8 @@ class Dialect(ABC):
     owns_topology = False
     """Whether the managed topology belongs to this program alone.
 
-    If so, this program deletes it when topology support is disabled, writes its status, and creates
-    the KAI Topology from it.
+    If it does, this program deletes it when topology support is disabled, writes its status, and
+    creates the KAI Topology from it.
     """
     reads_groups = False
     """Whether Grove reads `grove.io/mnnvl-group`."""

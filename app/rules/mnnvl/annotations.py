@@ -1,8 +1,8 @@
 """The MNNVL annotations that apply to a PodClique, a Pod or a PodCliqueSet.
 
 A PodClique has its own annotations and inherits others. There are two vocabularies, ours and
-Grove's `grove.io/mnnvl-group`. They cannot be used together in a PodClique, nor in a PodCliqueSet,
-whose PodCliques would be rejected one by one.
+Grove's `grove.io/mnnvl-group`. A PodClique cannot use both. Neither can a PodCliqueSet, because its
+PodCliques would be rejected one by one.
 """
 
 from collections.abc import Collection, Iterator
@@ -38,7 +38,9 @@ class Wanted(Value):
     conflict: FieldError | None = None
     """The finding that both vocabularies apply, so that no annotation is used."""
     is_new: bool = True
-    """Whether the conflict is new. An old one stays, so that Grove can still change the object."""
+    """Whether the conflict is new. An old conflict is allowed, so that Grove can still update the
+    object.
+    """
 
 
 def wanted_by(carrier: Carrier, old: Carrier | None, facts: CliqueFacts) -> Wanted:
@@ -62,7 +64,7 @@ def inherited_by(
 ) -> MnnvlAnnotations:
     """Return the annotations that `carrier` inherits from its scaling group and `pcs`.
 
-    If the set is not known, these are the annotations for which the stored one got its claim.
+    If the set is not known, these are the annotations that gave the stored object its claim.
     """
     if pcs is not None:
         return pcs.mnnvl_at(carrier.place)
@@ -74,7 +76,7 @@ def inherited_by(
 
 
 def has_both(member: UnitMember, annotations: MnnvlAnnotations) -> bool:
-    """Return whether our `annotations`, its own or inherited, and a group of Grove both apply."""
+    """Return whether both our `annotations`, own or inherited, and a group of Grove apply."""
     return annotations.enables and bool(member.foreign_group)
 
 
@@ -112,11 +114,12 @@ def _both(path: FieldPath, group: str, reason: str = "") -> FieldError:
 def asks_for(pcs: PodCliqueSet, plan: Plan) -> bool:
     """Return whether a clique of `pcs` requests the resources of `plan`, with the same labels.
 
-    The review of a new PodClique proves nothing: it cannot be compared with a stored object, and
-    anybody who reaches the port can send one. So the webhook creates only what the template of the
-    stored set requests, and the leader creates the rest when the PodClique is stored.
+    The review of a new PodClique proves nothing: there is no stored object to compare it with, and
+    anybody who reaches the port can send one. So the webhook creates only the resources that the
+    template of the stored set requests, and the leader creates the rest when the PodClique is
+    stored.
 
-    The replicas of scaling groups are those of the template, which does not show a scale-out.
+    Scaling groups have the replicas of the template here, which does not show a scale-out.
     """
     if not is_index(plan.member.place.replica, pcs.replicas):
         return False

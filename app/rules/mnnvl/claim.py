@@ -66,7 +66,7 @@ def claim_mode(
 ) -> ClaimMode:
     """Return the form of the claim of a new PodClique.
 
-    `annotations` name its DeviceClass, and `classes` are the names of those that exist.
+    `annotations` name its DeviceClass, and `classes` are the names of the existing ones.
     """
     if configured != "auto":
         return configured
@@ -136,7 +136,7 @@ def _without_gpus(carrier: Carrier) -> list[str]:
 
 
 def _with_claim(plan: Plan, new_mode: ClaimMode, carrier: Carrier, stored: Entry | None) -> Plan:
-    """Return the plan of the claim that the pods keep, else `plan` in the form `new_mode`.
+    """Return the plan of the claim that the pods keep, or else `plan` in the form `new_mode`.
 
     Our existing claim keeps its form, and also its scope if the entry is the `stored` one.
     """
@@ -195,7 +195,7 @@ def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
 def claim_warnings(plan: Plan, replicas: int, facts: CliqueFacts) -> Iterator[str]:
     """Yield warnings about the allocation of the claim of `plan`.
 
-    The PodClique has `replicas` pods. Only these are counted if its set is not known.
+    The PodClique has `replicas` pods. If its set is not known, only these pods are counted.
     """
     if plan.mode != "shared":
         return
@@ -222,7 +222,7 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     """Return the number of pods that share the claim of `plan`.
 
     With scope `replica`, these are the pods of cliques outside of scaling groups, of the clique's
-    own group, and of groups that inherit this scope.
+    own group, and of other groups that inherit this scope.
     """
     if plan.scope == "clique":
         return replicas

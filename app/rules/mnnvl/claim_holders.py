@@ -25,7 +25,7 @@ class ClaimedMember(UnitMember, kw_only=True):
     """
 
     scope: Scope
-    """The scope that the name of its claim shows."""
+    """The scope, according to the name of its claim."""
     mode: ClaimMode
     """The form of its claim."""
 
@@ -65,7 +65,7 @@ def demands_in(cliques: Iterable[object]) -> list[ClaimedMember]:
 def plan_for(demands: Iterable[ClaimedMember], pcs: PodCliqueSet) -> Plan | None:
     """Return the plan of the resources that `demands` share, or None if `pcs` has no such demand.
 
-    All demands have the same base name. Without a plan, nothing has to be restored.
+    All demands have the same base name. Without a plan, nothing needs to be restored.
     """
     lasting = sorted(
         (demand for demand in demands if demand.is_of(pcs)), key=lambda demand: demand.name

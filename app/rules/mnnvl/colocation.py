@@ -19,7 +19,7 @@ from app.rules.topology.levels import NVLINK_DOMAIN
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 _KEPT_TOGETHER = (*(kind.together for kind in OWNER_KINDS if kind.together), TOPOLOGY_REQUIRED)
-"""The annotations that keep Pods within one domain. Their value is the node label of the level."""
+"""The annotations that keep Pods within one domain. Their value is the level's node label."""
 
 
 class Bounds(Value):
@@ -28,7 +28,7 @@ class Bounds(Value):
     gpus: int
     """The GPUs that the Pod requests."""
     levels: frozenset[str]
-    """Node labels: all Pods of the unit run on nodes with the same value of each of them."""
+    """Node labels: all Pods of the unit run on nodes that have the same value for each of them."""
     is_known: bool
     """Whether all controllers of the Pod could be read."""
     is_apart: bool
@@ -36,7 +36,9 @@ class Bounds(Value):
     is_exclusive: bool = False
     """Whether two units never share a domain."""
     group: str | None = ""
-    """Its own KAI PodGroup, "" if the pod-grouper creates one, None if there is none."""
+    """The KAI PodGroup that the Pod names. It is "" if the pod-grouper creates one, None if there
+    is none.
+    """
     size: UnitSize | None = None
     """The size of its unit, or None if that is not known."""
 
@@ -48,12 +50,12 @@ class OwnGroup(Value):
     levels: frozenset[str] | None
     """The node labels of the required levels of the PodGroup and of the Pod's SubGroup.
 
-    None if the PodGroup cannot be read.
+    It is None if the PodGroup cannot be read.
     """
 
 
 def name_of_own_group(pod: JsonMap) -> str:
-    """Return the name of the PodGroup that the template of a Pod names, "" if it names none."""
+    """Return the name of the PodGroup that the template of a Pod names, or "" if it names none."""
     return text_at(annotations_of(pod), POD_GROUP_NAME)
 
 
@@ -84,8 +86,8 @@ def read_bounds(
 ) -> Bounds:
     """Return the bounds of a Pod.
 
-    `above` are its controllers, as far as they can be read. `own_group` is the PodGroup that its
-    author made, and `size` the size of its unit, if they are known.
+    `above` are its controllers, as far as they can be read. `own_group` is the PodGroup that the
+    user created for it, and `size` is the size of its unit, if they are known.
     """
     spec = map_at(pod, "spec")
     affinity = map_at(spec, "affinity")

@@ -22,7 +22,7 @@ class HeldChannel(Value):
 
     claim: Ref
     node: str
-    """The node, "" if no pod of the claim is on one."""
+    """The node, or "" if no pod of the claim has one."""
     reason: str
     """Why the claim does not need the channel."""
     remedy: str
@@ -92,7 +92,7 @@ def held_channels(
 
 
 def _asks_by_claims(pod: Pod, channels: Container[tuple[str, str]]) -> bool:
-    """Return whether a pod has claims other than channel claims. These may request GPUs."""
+    """Return whether a pod has claims other than channel claims, which may request GPUs."""
     names = ((pod.namespace, entry.claim) for entry in pod.claims if entry.claim)
     return any(name not in channels for name in names)
 

@@ -31,7 +31,7 @@ REPLACE_POD = "Delete it when its workload can spare it: the new Pod gets the cl
 
 
 def asks_for_claim(pod: JsonMap) -> bool:
-    """Return whether `pod`, which is not of a PodClique and not ending, requests MNNVL."""
+    """Return whether `pod`, which no PodClique owns and which is not ending, requests MNNVL."""
     asks = annotations_of(pod).get(MNNVL_ENABLED) == "true"
     return asks and GROVE_CLIQUE_NAME not in labels_of(pod) and not is_ending(pod)
 

@@ -1,7 +1,7 @@
 """The plan of the MNNVL resources that a member shares.
 
-It has the names of a ComputeDomain and, in the form `shared`, of a ResourceClaim, the entry with
-which pods refer to the claim, and the content of both.
+It has the names of a ComputeDomain and, in the form `shared`, of a ResourceClaim; the entry by
+which pods refer to the claim; and the content of both objects.
 """
 
 from typing import Any, Literal
@@ -29,7 +29,7 @@ _MODES: tuple[ClaimMode, ...] = ("shared", "template")
 
 
 class Plan(NvlinkUnit):
-    """A unit with the resources that it shares."""
+    """A unit, and the resources that its members share."""
 
     device_class: str
     mode: ClaimMode = "shared"
@@ -97,7 +97,7 @@ def read_plan(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Plan, 
 def read_entry(member: UnitMember, entry: Entry | None, device_class: str) -> Plan | None:
     """Return the plan whose claim is `entry`, or None if `entry` is not our claim.
 
-    It is also None if `member` lacks the labels that a claim needs.
+    Return None also if `member` lacks the labels that a claim needs.
     """
     if entry is None:
         return None
@@ -151,7 +151,7 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
 def _claim_spec(plan: Plan, version: str) -> Object:
     """Return the spec of the ResourceClaim.
 
-    In v1 and v1beta2, the request is nested in `exactly`; in v1beta1, it is not.
+    The request is nested in `exactly` in v1 and v1beta2, but not in v1beta1.
     """
     expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
     request = {

@@ -1,12 +1,12 @@
-"""Validation of the MNNVL annotations of a PodCliqueSet.
+"""Validate the MNNVL annotations of a PodCliqueSet.
 
 There are two vocabularies, which cannot be used together. PodCliques inherit the annotations of
 their set and would be rejected one by one, so the set is rejected first. Groups that Grove accepts
 although they cannot work are rejected too.
 
-For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove makes a ComputeDomain
+For each group (`grove.io/mnnvl-group`) and each replica of the set, Grove creates a ComputeDomain
 `<set>-<replica>-<group>` and labels it with its own name. It injects the claim `mnnvl-claim` unless
-the pod has a claim of that name. Source:
+the pod already has a claim with that name. Source:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/internal/mnnvl
 """
 
@@ -62,7 +62,7 @@ def _findings(template: Template, others: Sequence[PodCliqueSet] | None) -> Find
 def _value_findings(template: Template) -> Iterator[FieldError]:
     """Yield one finding about each invalid scope or DeviceClass that is in effect.
 
-    It is in effect for cliques with GPUs for which MNNVL is enabled.
+    It is in effect if it applies to a clique with GPUs for which MNNVL is enabled.
     """
     reported: set[tuple[int, str]] = set()
     for clique in template.cliques:
@@ -135,9 +135,9 @@ def _values(template: Template) -> Iterator[FieldError]:
 # Names of ComputeDomains.
 
 MOST_COLLISIONS = 100
-"""An answer has no more findings.
+"""The maximum number of findings in an answer.
 
-Otherwise, a user with 4,000 sets that collide in 128 groups each could let a review take 1.3 s.
+Without it, a user with 4,000 sets that collide in 128 groups each could let a review take 1.3 s.
 """
 
 
@@ -163,7 +163,7 @@ def _too_long(template: Template, names: Collection[str]) -> Iterator[FieldError
 def _collisions(
     template: Template, names: Collection[str], others: Iterable[PodCliqueSet]
 ) -> Iterator[FieldError]:
-    """Yield findings about ComputeDomains that another set has too, the first MOST_COLLISIONS."""
+    """Yield findings about ComputeDomains that another set has too, at most MOST_COLLISIONS."""
     parts = {part.group: part for part in reversed(template.parts)}
     ours = Domains(template.name, template.replicas, names)
     living = (other for other in others if not other.deleting)
@@ -188,9 +188,9 @@ Groups = tuple[str, int, Collection[str]]
 class Domains:
     """The names of the ComputeDomains of a set: `<set>-<replica>-<group>`.
 
-    The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore share
-    `a-0-1-x`. The time that a comparison takes grows with the number of the groups of the other
-    set, not with ours, nor with that of replicas.
+    The set "a" with the group "1-x" and the set "a-0" with the group "x" therefore share `a-0-1-x`.
+    The time for a comparison grows with the number of the other set's groups. It does not grow with
+    the number of our groups or of replicas.
     """
 
     def __init__(self, name: str, replicas: int, groups: Collection[str]) -> None:
@@ -198,7 +198,7 @@ class Domains:
         self._replicas = max(replicas, 1)
         self._groups = frozenset(groups)
         self._splits: dict[str, dict[str, list[tuple[str, str]]]] = {}
-        """Our groups and the numbers in them, by what stands before and behind the number."""
+        """Our groups and the numbers in their names, by the text before and after the number."""
         for group in sorted(groups):
             pieces = group.split("-")
             for at, piece in enumerate(pieces[:-1]):
@@ -210,7 +210,7 @@ class Domains:
     def shared_with(self, other: Groups) -> list[tuple[str, str, str]]:
         """Return the groups of two sets that have a ComputeDomain of the same name.
 
-        These are our group, that of the other set, and the name.
+        Each item has our group, the other set's group, and the name.
         """
         name, replicas, groups = other
         if len(name) < len(self._name):

@@ -43,7 +43,7 @@ from app.objects.shape import Object
 from app.rules.workload.groups import shortened
 
 Scope = str
-"""The name of a rule which members share a unit. Each kind has its own scopes."""
+"""The name of a rule that says which members share a unit. Each kind has its own scopes."""
 
 _LABELS = FieldPath("metadata.labels")
 _NAME = FieldPath("metadata.name")
@@ -58,7 +58,9 @@ class NvlinkUnit(Value):
 
     @property
     def base_name(self) -> str:
-        """The prefix of the names of its resources, "" if a label that it needs is missing."""
+        """The prefix of the names of its resources, or "" if a label that the prefix needs is
+        missing.
+        """
         owner = self.member.named
         if owner is None:
             return _base_name(self.member, self.scope)
@@ -117,7 +119,8 @@ class NvlinkUnit(Value):
 def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, Findings]:
     """Return the scope of a member according to `annotations`, and findings about it.
 
-    They are about a scope that its kind does not have, or that lacks a label.
+    There is a finding if its kind does not have the scope, or if a label that the scope needs is
+    missing.
     """
     findings: Findings = []
     scopes = scopes_of(member)

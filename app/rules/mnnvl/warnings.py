@@ -1,6 +1,6 @@
-"""Warnings about PodCliqueSets whose pods could not use MNNVL, in both vocabularies, and on Pods.
+"""Warnings about PodCliqueSets and Pods that could not use MNNVL, in both vocabularies.
 
-NVIDIA's driver has one channel per node, so that pods with such a claim never share a node:
+NVIDIA's driver has one channel per node, so pods with such a claim never share a node:
 https://github.com/NVIDIA/k8s-dra-driver-gpu/tree/95932046
 """
 
@@ -23,7 +23,7 @@ class NvlinkDomains(Value):
     """The configured size of NVLink domains."""
 
     nodes: int = 18
-    """The nodes of a domain, used if no node has the label of its domain. 18: GB200/GB300 NVL72."""
+    """The nodes per domain, used if no node has the domain's label. GB200/GB300 NVL72 has 18."""
     spare: int = 0
     """How many nodes of a domain a workload should leave free."""
 
@@ -140,7 +140,9 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
 def _of_size(
     unit: str, bounds: Bounds, size: UnitSize, nodes: Nodes, nvlink: NvlinkDomains
 ) -> Iterator[str]:
-    """Yield warnings about a unit that fits into no domain, or that may share one with another."""
+    """Yield warnings about a unit that fits into no domain, or that may share a domain with
+    another.
+    """
     yield from _too_many(name=unit, pods=size.pods, together=size.pods, nodes=nodes, nvlink=nvlink)
 
     for key in sorted(bounds.levels - {HOSTNAME_KEY}):
@@ -176,7 +178,7 @@ def _sharing(
 ) -> Iterator[str]:
     """Yield a warning if several `pods` of a clique or unit may be meant for one node.
 
-    Each asks for `gpus`, and they stay within one domain of each of `levels`.
+    Each pod requests `gpus` GPUs, and they stay within one domain of each of `levels`.
     """
     for level in levels:
         if level.key == HOSTNAME_KEY:
@@ -234,7 +236,7 @@ def _several(
 ) -> Iterator[str]:
     """Yield a warning if two ComputeDomains of one replica of the set may share an NVLink domain.
 
-    They can't if none leaves its NVLink domain, and no two fit into one. Source:
+    They cannot if none leaves its NVLink domain and no two fit into one. Source:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
     """
     sizes = sorted(size for members in domains.values() for size in _sizes(members))
@@ -255,7 +257,7 @@ def _several(
 
 
 def _sizes(members: Sequence[CountedClique]) -> list[int]:
-    """Return how many pods share each ComputeDomain: each replica of a group may have its own."""
+    """Return how many pods share each ComputeDomain. Each replica of a group may have its own."""
     clique, pods = members[0]
     group = clique.group
     copies = group.replicas if group is not None and pods == clique.pods else 1
@@ -281,7 +283,7 @@ def _spread(
 def _is_inside(level: Level | None, nodes: Nodes) -> bool:
     """Return whether `level` is at or below the NVLink domain.
 
-    If no node has a label for it, any required level is.
+    If no node has an NVLink domain label, every required level is.
     """
     if level is None:
         return False
@@ -303,7 +305,7 @@ def _too_many(
 ) -> Iterator[str]:
     """Yield a warning if pods need more nodes than an NVLink domain has, or leave too few free.
 
-    Nodes that are down matter to those pods that must start `together`.
+    Broken nodes matter only for the pods that must start `together`.
     """
     most = nvlink.size(nodes)
     source = "in this cluster" if nodes.most_with_equal(NVLINK_DOMAIN) else "(mnnvl.domainNodes)"

@@ -26,7 +26,8 @@ def capacity_warnings(
     levels: Sequence[Level],
     nodes: Nodes,
 ) -> list[str]:
-    """Return warnings about required domains that are too small, and about pods that differ.
+    """Return warnings about required domains that are too small, and about pods that differ in
+    size.
 
     `required` has the domain that each replica of an owner must fit into, and `constrained` are the
     owners of all constraints. `levels` are the topology's levels.
@@ -73,7 +74,8 @@ class _Count(Value):
 
 
 def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
-    """Return the pods that KAI counts like the largest one, or None if it adds up their requests.
+    """Return the pods that KAI counts like the largest of them, or None if it adds up their
+    requests.
 
     Source: `are_counted_exactly` of `rules/dialects/design/podgangs.py`.
     """
@@ -85,7 +87,7 @@ def _counted_by_kai(cliques: Sequence[CountedClique]) -> _Count | None:
 
 
 def _needed(cliques: Sequence[CountedClique]) -> int:
-    """Return the GPUs of all pods of `cliques`."""
+    """Return the number of GPUs that all pods of `cliques` request."""
     return sum(clique.whole_gpus * pods for clique, pods in cliques)
 
 
@@ -109,8 +111,8 @@ def _of_several_sizes(owner: Owner, cliques: Sequence[CountedClique]) -> Iterato
 def _members(template: Template) -> Mapping[Owner, list[CountedClique]]:
     """Return the cliques, with their pods, that one replica of each owner has in one PodGang.
 
-    The PodGang of the set contains `minAvailable` replicas of a scaling group. Further replicas
-    form their own PodGangs.
+    The PodGang of the set contains `minAvailable` replicas of a scaling group. Each further replica
+    forms its own PodGang.
     """
     members: dict[Owner, list[CountedClique]] = defaultdict(list)
     for clique in template.cliques:

@@ -101,7 +101,7 @@ class Nodes:
 
     @_once
     def shared_levels(self, keys: tuple[str, ...]) -> int:
-        """Count the levels, from the broadest one, at which all nodes are in the same domain.
+        """Count the levels, from the broadest one down, at which all nodes are in the same domain.
 
         `keys` are the labels of all levels, broadest first. Only nodes with all of them count.
         """
@@ -119,7 +119,7 @@ class Nodes:
     def is_within(self, level: Level, key: str) -> bool | None:
         """Return whether all nodes of each domain of `level` have the same value of label `key`.
 
-        None if no node has that label.
+        Return None if no node has that label.
         """
         values: dict[str, set[str]] = defaultdict(set)
         for labels, _ in self:
@@ -129,7 +129,7 @@ class Nodes:
 
     @_once
     def most_gpus(self, *keys: str) -> int:
-        """Return the largest GPU count of a node with the labels `keys` (0 if none is known)."""
+        """Return the largest GPU count of a node with the labels `keys`, or 0 if none is known."""
         return max((_gpus(labels) for labels, _ in self.with_labels(keys)), default=0)
 
 
@@ -137,19 +137,19 @@ class LevelProblem(Value):
     """A problem of a level."""
 
     reason: str
-    """One CamelCase word, for a condition."""
+    """A CamelCase word, for a condition."""
     text: str
     """The message."""
 
 
 NodesWith = Callable[[Collection[str]], Nodes]
-"""Returns the nodes grouped by their labels of the given keys."""
+"""A function that returns the nodes, grouped by their values of the given labels."""
 
 
 def coverage_problems(levels: Sequence[Level], nodes_with: NodesWith) -> list[LevelProblem]:
     """Return the problems of `levels` (broadest first) according to the labels of the nodes.
 
-    Without nodes, there are none.
+    Without nodes, there are no problems.
     """
     nodes = nodes_with([level.key for level in levels])
     total = _number_of(nodes)
@@ -281,7 +281,7 @@ class Room(Value):
 
     @property
     def gpus(self) -> int | None:
-        """The GPUs of the largest domain, None if they are not known."""
+        """The GPUs of the largest domain, or None if they are not known."""
         return None if self.nodes_by_gpus is None else _total(self.nodes_by_gpus)
 
     def pods(self, gpus_per_pod: int) -> int | None:
@@ -300,7 +300,7 @@ _MOST_DIGITS = 9
 
 
 def _gpus(labels: Mapping[str, str]) -> int:
-    """Return the GPUs of a node: the count in its label, else the allocatable ones."""
+    """Return the GPUs of a node: the count in its label, or else the allocatable GPUs."""
     for key in (GPU_COUNT, GPUS):
         count = labels.get(key, "")
         if count.isdecimal() and len(count) <= _MOST_DIGITS:

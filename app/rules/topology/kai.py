@@ -19,7 +19,7 @@ READY = "Ready"
 def desired_kai_topology(cluster_topology: JsonMap, levels: Sequence[Level]) -> Object:
     """Return the KAI Topology of a stored ClusterTopology, which owns it.
 
-    `levels` are listed broadest first. It has those that KAI's CRD allows.
+    `levels` are listed broadest first. The KAI Topology has the levels that KAI's CRD allows.
     """
     metadata = cluster_topology["metadata"]
     owner = CLUSTER_TOPOLOGY.owner_reference(metadata["name"], metadata["uid"])
@@ -62,7 +62,7 @@ def ready_condition(
     """Return the condition Ready of a ClusterTopology.
 
     `problem` is None if its KAI Topology is correct; the message then ends with the `remark`. A
-    `pending` problem resolves by itself.
+    `pending` problem resolves without intervention.
     """
     if problem is None:
         return Condition(

@@ -1,7 +1,7 @@
 """Topology domains and levels.
 
-This has the validation of a list of levels, and the authorization to write the managed ones.
-Source: `rules/README.md`.
+This module validates a list of levels, and authorizes writes of the managed levels. Source:
+`rules/README.md`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -40,7 +40,7 @@ class TextRule(Value):
     """The rule for a string field."""
 
     hint: str
-    """The value to write if the field is missing."""
+    """The suggestion to show if the field is missing."""
     validate: Callable[[FieldPath, str], FieldError | None]
     """Returns a finding if the string is invalid."""
 
@@ -223,8 +223,11 @@ KNOWN = (
     "cloud.google.com/gce-topology-host",
     NVLINK_DOMAIN,
 )
-"""The labels to suggest: fabric tiers (there may be more), accelerators, keys of Topograph before
-1.0, labels of cloud providers, and NVLink."""
+"""The labels to suggest.
+
+They are fabric tiers (there may be more), accelerators, Topograph's labels before version 1.0, the
+labels of cloud providers, and NVLink.
+"""
 
 _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
 """Names of levels that both dialects of Grove allow, broadest first."""
@@ -233,7 +236,7 @@ _LEVEL_NAMES = ("region", "zone", "datacenter", "block", "rack")
 def instead(key: str, present: Collection[str]) -> str:
     """Return the end of a message about the missing label `key`: `; nodes have …`.
 
-    It lists the known topology labels that nodes have. "" if they have none.
+    It lists the known topology labels that nodes have. It is "" if they have none.
     """
     found = [known for known in KNOWN if known in present]
     if not found:

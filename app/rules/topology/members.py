@@ -8,7 +8,7 @@ class PodGroupClique(Value):
     """The PodClique of one PodGroup of a PodGang."""
 
     clique: Clique | None
-    """The clique in the template; None if only the scaling group names it."""
+    """The clique in the template, or None if only the scaling group names it."""
     replica: str
     """The index of the set's replica."""
     group: ScalingGroup | None = None

@@ -13,7 +13,7 @@ from app.facts.kai.topology import KaiTopology
 from app.objects.fields import FieldPath
 
 TopologyOf = Callable[[str], KaiTopology | None]
-"""Returns a KAI Topology by its name, or None if it is not known."""
+"""A function that returns a KAI Topology by its name, or None if it is not known."""
 
 WHOLE = ""
 """The name of the part that is the whole gang."""
@@ -98,7 +98,7 @@ def _never_placed(part: PartLevels, kai: KaiTopology, above: str) -> Iterator[st
 def _narrowest_required(
     parts: Mapping[str, PartLevels], topologies: Mapping[str, KaiTopology | None]
 ) -> dict[str, Required]:
-    """Return for each part the narrowest level that it or an enclosing part requires.
+    """Return for each part the narrowest level that the part or an enclosing part requires.
 
     Each part is visited once, in any order.
     """

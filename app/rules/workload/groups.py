@@ -1,4 +1,4 @@
-"""The groups of Kubernetes Workloads, in one form for all versions of the API (`facts`).
+"""The groups of Kubernetes Workloads, in one form for all versions of the API.
 
 A Pod names its group in `spec.workloadRef` in Kubernetes 1.35, and in `spec.schedulingGroup` since
 1.36. Source:
@@ -51,7 +51,7 @@ class GroupRef(Value):
 
     @property
     def shared_key(self) -> str:
-        """The key of the group if it has the basic policy; "" without a Workload."""
+        """The key of the group if it has the basic policy, or "" without a Workload."""
         return shared_key(self.workload, self.group)
 
 
@@ -63,7 +63,7 @@ def instance_key(pod_group: str) -> str:
 def shared_key(workload: str, group: str) -> str:
     """Return the key that all replicas of a group with the basic policy share.
 
-    "" without a Workload.
+    Return "" without a Workload.
     """
     return f"b/{workload}/{group}" if workload else ""
 
@@ -74,10 +74,10 @@ class MetadataLayer(Value):
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     priority_class: str = ""
-    """The priority class in the spec of a Pod, otherwise ""."""
+    """The priority class in the spec of a Pod, or ""."""
 
     def find(self, key: str) -> str | None:
-        """Return the label `key`, else the annotation `key`, or None if neither has a value."""
+        """Return the label `key`, or else the annotation `key`, or None if neither has a value."""
         return self.labels.get(key) or self.annotations.get(key) or None
 
 
@@ -156,7 +156,7 @@ def named_group(pod: JsonMap) -> GroupRef | None:
 
 
 def layer_of(obj: JsonMap) -> MetadataLayer:
-    """Return the labels and annotations of `obj`, without ones that tools such as kubectl write."""
+    """Return the labels and annotations of `obj`, except those that tools like kubectl write."""
     return MetadataLayer(_copied(labels_of(obj)), _copied(annotations_of(obj)))
 
 
@@ -200,7 +200,7 @@ def admission_changes(pod: JsonMap, scheduler_name: str) -> list[Edit]:
 
 
 def groups_of_workload(obj: JsonMap) -> dict[str, DefinedGroup]:
-    """Return the groups that a Workload defines, or has templates for, by name."""
+    """Return, by name, the groups that a Workload defines or has templates for."""
     workload = read_workload(obj)
     layer = layer_of(obj)
     return {

@@ -34,7 +34,7 @@ A copy is removed when its original is removed.
 TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
 TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 SEMI_PREEMPTIBLE = "semi-preemptible"
-"""Preemptible except for the minimum. KAI's CRD rejects it before 0.18."""
+"""The value for "preemptible above its minimum". KAI's CRD rejects it before 0.18."""
 
 PREEMPTIBILITIES = ("preemptible", "non-preemptible", SEMI_PREEMPTIBLE)
 
@@ -76,9 +76,9 @@ class Conventions(Value):
 
     keys: LabelKeys = LabelKeys()
     topology: str = ""
-    """The KAI Topology of constraints that name none."""
+    """The KAI Topology of constraints that do not name one."""
     default_queue: str = "default-queue"
-    """The queue of groups that name none, "" for no queue."""
+    """The queue of groups that do not name one, or "" for no queue."""
 
 
 def _unknown(name: str) -> KaiTopology | None:
@@ -111,8 +111,8 @@ class Remark(Value):
 def desired_pod_group(group: DefinedGroup, sources: Sources, conventions: Conventions) -> Object:
     """Return the KAI PodGroup of `group`.
 
-    Each field comes from the Workload, else from the top owner, else from the Pod. The topology
-    never comes from the Pod.
+    Each field comes from the Workload, or else from the top owner, or else from the Pod. The
+    topology never comes from the Pod.
     """
     owner = sources.common_owner
     spec = _spec(group, sources, conventions)
@@ -287,11 +287,11 @@ def _levels_remark(constraint: Mapping[str, str], sources: Sources) -> Remark | 
 
 
 def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
-    """Yield the spec of a PodGroup, and then what is left of it with CRDs of older releases of KAI.
+    """Yield the spec of a PodGroup, and then the specs that CRDs of older KAI releases accept.
 
-    Before 0.18, none is semi-preemptible: its PriorityClass then says whether it is preemptible, as
-    in KAI where a label has a value that it doesn't know. If the spec that is `stored` has the
-    value, the CRD knows it. Before 0.17, none is elastic, with a `minMember` of 0.
+    Before 0.18, no PodGroup is semi-preemptible: its PriorityClass then decides whether it is
+    preemptible, as in KAI if a label has an unknown value. If the `stored` spec has the value, the
+    CRD knows it. Before 0.17, no PodGroup is elastic, with a `minMember` of 0.
     """
     yield spec
     if spec.get("preemptibility") == SEMI_PREEMPTIBLE != stored.get("preemptibility"):
@@ -304,12 +304,15 @@ def forms(spec: JsonMap, stored: JsonMap) -> Iterator[JsonMap]:
 def difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Object:
     """Return the merge patch that turns `stored` into `desired`, or {} if they are equal.
 
-    Labels, annotations and fields of other writers are kept, and so are most owners. After
-    creation, the queue and node pool of a PodGroup belong to KAI's queue assigner and to
-    administrators. So does its project, which determines the queue if no queue label was copied. If
-    `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two. A
-    preemptibility that another writer has set is kept unless a label names another one, and so is a
-    topologyConstraint unless the Workload or the top owner has one, as in KAI since 0.16.1.
+    Labels, annotations and fields of other writers are kept, and so are most owners.
+
+    After creation, KAI's queue assigner and administrators own the queue and the node pool of a
+    PodGroup, and its project, which determines the queue if no queue label was copied.
+
+    If `minSubGroup` is set, `minMember` is not written, because KAI allows only one of the two. If
+    another writer has set a preemptibility, it is kept unless a label names a different one. The
+    same holds for a topologyConstraint unless the Workload or the top owner has one, as in KAI
+    since 0.16.1.
     """
     metadata = _metadata_difference(stored, desired, (keys.queue, keys.node_pool, keys.project))
     if _loses_owners(stored, desired):
@@ -373,7 +376,7 @@ def _spec_difference(stored: JsonMap, desired: JsonMap, keys: LabelKeys) -> Obje
 def _value(spec: JsonMap, field: str) -> Any:
     """Return the value of `field`, or None if it is missing or empty.
 
-    A `minMember` of 0 is not empty. Of a topologyConstraint, only what we write counts.
+    A `minMember` of 0 is not empty. Of a topologyConstraint, only the fields that we write count.
     """
     value = spec.get(field)
     if field == "topologyConstraint" and isinstance(value, dict):
@@ -384,9 +387,9 @@ def _value(spec: JsonMap, field: str) -> Any:
 def _loses_owners(stored: JsonMap, desired: JsonMap) -> bool:
     """Return whether all owners of `stored` must be removed.
 
-    They must be if its Pods share no owner, because it would be garbage-collected with one owner
-    while Pods of the others run. A Workload is never an owner. In all cases, the reconciler deletes
-    a PodGroup with its last Pod.
+    This is so if its Pods share no owner: with the owner of one Pod, it would be garbage-collected
+    while other Pods run. A Workload is never an owner. In all cases, the reconciler deletes a
+    PodGroup with its last Pod.
     """
     references = stored["metadata"].get("ownerReferences") or []
     uids = {owner["uid"] for owner in references}

@@ -24,7 +24,7 @@ from app.objects.shape import JsonMap, annotations_of, map_at, maps_at
 from app.rules.topology.levels import TextRule, validate_levels
 
 ALLOW_IN_USE = "grove.io/allow-topology-in-use"
-"""If this annotation is "true", a level or a binding may be removed while PodCliqueSets use it."""
+"""With this annotation set to "true", a level or a binding can be removed while in use."""
 
 MAX_KAI_LEVELS = 16
 MAX_DOMAIN = 63
@@ -49,9 +49,9 @@ def validate_binding(
 ) -> tuple[Findings, list[str]]:
     """Return findings and warnings about a ClusterTopologyBinding that is written.
 
-    `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology of the
+    `old` is the object that an UPDATE replaces, None at CREATE. `kai` is the KAI Topology with the
     same name, and `users` are the PodCliqueSets that refer to the binding. If an update does not
-    change the spec, its problems are warnings.
+    change the spec, its problems are only warnings.
     """
     levels, findings = _validate_spec(obj)
     if levels is None:
@@ -96,7 +96,7 @@ def _validate_name(
     *,
     may_stay: bool,
 ) -> None:
-    """Add a finding (a warning if the name `may_stay`) if another object owns the KAI Topology."""
+    """Add a finding if another object owns the KAI Topology; a warning if the name `may_stay`."""
     metadata = map_at(obj, "metadata")
     conflict = _name_conflict(kai, str(metadata.get("uid", "")))
     if conflict is None:
@@ -125,7 +125,7 @@ def refusal_to_delete(obj: JsonMap, users: Sequence[PodCliqueSet]) -> tuple[str 
 def in_use(domains: set[str], users: Sequence[PodCliqueSet]) -> str | None:
     """Return what removing the levels `domains` would do to the PodCliqueSets `users`.
 
-    None if no set uses them.
+    Return None if no set uses them.
     """
     using = [pcs for pcs in users if not pcs.deleting and not pcs.levels.isdisjoint(domains)]
     if not using:
@@ -187,7 +187,7 @@ def _validate_for_kai(levels: Sequence[Any]) -> Iterator[FieldError]:
 def _name_conflict(kai: KaiTopology | None, uid: str) -> str | None:
     """Return why Grove cannot create the KAI Topology of the binding `uid`, or None if it can.
 
-    An existing KAI Topology does no harm if it is being deleted, or if the garbage collector will
+    An existing KAI Topology is harmless if it is being deleted, or if the garbage collector will
     delete it together with an earlier binding of the same name.
     """
     if kai is None or kai.deleting:

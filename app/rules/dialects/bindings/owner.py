@@ -15,7 +15,7 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """No PodGang adopts a resource. The resources of a PodGang are those that it still owns."""
+    """The rule that no PodGang adopts a resource. A PodGang has the resources that it still owns."""
 
     kind = POD_CLIQUE_SET.kind
 
@@ -30,12 +30,12 @@ class PodCliqueSetOwns(OwnerRule):
     def adopted(self, states: Collection[State], *, adopting: bool = False) -> Adopted:
         """Return "true" while the PodGang still owns a resource, else None.
 
-        API servers call our webhook for the deletion of PodGangs with this annotation.
+        API servers call our webhook before they delete a PodGang with this annotation.
         """
         return "true" if "owned" in states else None
 
     def is_given_back(self, resource: MnnvlResource) -> bool:
-        """Return whether `resource` has no owner, or a PodGang (and at most its set) owns it.
+        """Return whether `resource` has no owner, or is owned by a PodGang (and at most its set).
 
         Without an owner, the resource would outlive its PodCliqueSet.
         """

@@ -1,7 +1,8 @@
-"""Stored constraints of PodGangs in the dialect `bindings`.
+"""Check the stored constraints of PodGangs in the dialect `bindings`.
 
-They may differ from those of the PodCliqueSet, or KAI may never satisfy them. If somebody edits
-them by hand, Grove copies the edited constraints to the scheduler until the PodCliqueSet changes.
+They may differ from the PodCliqueSet's constraints, or KAI may never satisfy them. If somebody
+edits them by hand, Grove copies the edited constraints to the scheduler until the PodCliqueSet
+changes.
 
 Source:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/controller/podcliqueset/components/podgang
@@ -108,7 +109,7 @@ def _owner_of_whole(
 ) -> PodCliqueSet | ScalingGroup | None:
     """Return the owner of the constraint of the whole PodGang, or None if `members` are unknown.
 
-    Only scaled PodGangs of releases without PodGangMaps have the constraint of their group.
+    Only scaled PodGangs of releases without PodGangMaps have their group's constraint.
     """
     is_base = any(gang.name == f"{pcs.name}-{member.replica}" for member in members)
     if members and (is_base or gang.role):

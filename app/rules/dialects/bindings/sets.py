@@ -1,6 +1,7 @@
-"""Topology constraints of a PodCliqueSet in the dialect `bindings`.
+"""Validate the topology constraints of a PodCliqueSet in the dialect `bindings`.
 
-They are `topologyName`, `pack.required`, `pack.preferred`, and the deprecated `packDomain`.
+The constraints are `topologyName`, `pack.required`, `pack.preferred`, and the deprecated
+`packDomain`.
 
 The verdicts equal those of Grove's own webhook, but list all findings at once. Updates may make
 only the changes that Grove's webhook allows. Source:
@@ -24,7 +25,7 @@ class Packing(TopologyConstraint, kw_only=True):
     owner: Owner
     path: FieldPath
     parents: tuple["Packing", ...]
-    """The enclosing constraints: of the set and, for a clique, of its scaling groups."""
+    """The enclosing constraints: the set's and, for a clique, those of its scaling groups."""
 
     @property
     def required_path(self) -> FieldPath:
@@ -53,7 +54,7 @@ class Packings(Value):
     by_owner: Mapping[Owner, Packing]
     """The first constraint of each owner."""
     names: Mapping[Owner, str]
-    """The topologyName of each owner: its own, or the one of its scaling group or set."""
+    """The topologyName of each owner: its own, or its scaling group's or set's."""
     name_findings: Findings
     """Findings about missing names, which have no entry in `names`, and about names that differ."""
 
@@ -64,7 +65,7 @@ class Packings(Value):
 
     @property
     def constrained(self) -> list[Owner]:
-        """The owners whose pods KAI places by a constraint."""
+        """The owners whose pods KAI places under a constraint."""
         return [
             packing.owner for packing in self.constraints if packing.required or packing.preferred
         ]
@@ -80,8 +81,8 @@ class Packings(Value):
 def read_packings(template: Template, findings: Findings) -> Packings:
     """Return the constraints of `template`, and add a finding for each value that is not a string.
 
-    Only the first constraint of an owner is compared with the enclosing ones, because the API
-    server rejects a second clique of the same name.
+    Only the first constraint of an owner is compared with the enclosing constraints, because the
+    API server rejects a second clique with the same name.
     """
     constraints: list[Packing] = []
     by_owner: dict[Owner, Packing] = {}
@@ -152,7 +153,7 @@ _STORED = "stored topology constraint, still allowed"
 def validate_set(template: Template, old: Template | None, facts: TopologyFacts) -> SetVerdict:
     """Return the verdict on the shape of a PodCliqueSet and on its constraints.
 
-    `old` is the set that an UPDATE replaces, None at CREATE. Grove allows hardly any change of a
+    `old` is the set that an UPDATE replaces, None at CREATE. Grove allows almost no change to a
     constraint. Problems of constraints that an update does not change are only warnings, so that
     workloads can still be scaled after their binding has changed. As in Grove, a stored set that
     lacks a topologyName must get one with its next update.
@@ -306,7 +307,7 @@ def _never_placed(packing: Packing, domains: Sequence[str]) -> Iterator[FieldErr
 
 
 def _useless(packing: Packing, domains: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about a constraint without effect, or in conflict with an enclosing one."""
+    """Yield warnings about a constraint that has no effect or conflicts with an enclosing one."""
     if not packing.required and not packing.preferred:
         yield (f"{packing.path} has neither pack.required nor pack.preferred, so it has no effect")
     for parent in packing.parents:
@@ -353,7 +354,7 @@ def _shared_domain(
 def _needs_names(old: Packings) -> bool:
     """Return whether a stored set has constraints without a name.
 
-    Their packDomain is older than `topologyName`.
+    Their packDomain was written before `topologyName` existed.
     """
     return bool(old.name_findings) and any(
         packing.pack_domain and not packing.topology_name for packing in old.constraints

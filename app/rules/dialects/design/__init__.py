@@ -31,8 +31,8 @@ class Unserved(Dialect):
     """The dialect `none`, in force if the cluster serves no topology API of Grove.
 
     PodCliqueSets are validated as in `design`. The constraints of PodGangs are not changed, because
-    another program may have written them. The release of Grove is not known, so the PodCliqueSet,
-    which is safe in all releases, owns MNNVL resources.
+    another program may have written them. The release of Grove is unknown, so the PodCliqueSet owns
+    MNNVL resources, which is safe in all releases.
     """
 
     name = "none"
@@ -93,8 +93,8 @@ class Design(Unserved):
     ) -> list[Edit]:
         """Return the changes to the constraints of a PodGang.
 
-        There are none if the set has a constraint of the dialect `bindings`, because Grove then
-        writes the PodGangs.
+        Return none if the set has a constraint of the dialect `bindings`, because Grove then writes
+        the PodGangs.
         """
         return (
             []

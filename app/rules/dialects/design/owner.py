@@ -14,7 +14,7 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodGangOwns(OwnerRule):
-    """The PodGang that contains the PodCliques of a resource owns it.
+    """The rule that the PodGang with the PodCliques of a resource owns the resource.
 
     Resources that all cliques of a replica share belong to its base PodGang, so that deleting a
     scaled PodGang never takes them from the others.
@@ -31,10 +31,10 @@ class PodGangOwns(OwnerRule):
         return names
 
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
-        """Return the state.
+        """Return the ownership state of `resource`.
 
         `adoptable` means that the resource has no controller, or that its controller is its
-        PodCliqueSet or an earlier PodGang of the same name.
+        PodCliqueSet or an earlier PodGang with the same name.
         """
         if not _is_of(resource, gang):
             return None
@@ -101,8 +101,8 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 def _beginnings(clique: str, pcs: str) -> Iterator[str]:
     """Yield the base names that resources of the PodClique `clique` can have.
 
-    For the scope `scalingGroupReplica`, these are the parts before each dash that follows the
-    replica. For the scope `clique`, it is the whole name.
+    For the scope `scalingGroupReplica`, these are the parts of the name before each dash that
+    follows the replica. For the scope `clique`, it is the whole name.
     """
     at = clique.find("-", len(pcs) + 1)
     while at != -1:
@@ -139,7 +139,7 @@ def _is_base(gang: SlimPodGang, start: str) -> bool:
 def _is_same_replica(resource: MnnvlResource, gang: SlimPodGang) -> bool:
     """Return whether the labels of both name the same replica.
 
-    So a base PodGang never gets resources of a scaled one.
+    This keeps a base PodGang from getting resources of a scaled PodGang.
     """
     place = resource.place
     return bool(place.pcs and place.replica) and place.of_replica == gang.place.of_replica

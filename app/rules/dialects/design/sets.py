@@ -1,4 +1,4 @@
-"""Topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and its cliques.
+"""Validate topology constraints (`packDomain`) of a PodCliqueSet, its scaling groups and cliques.
 
 Each must be equal to or stricter than the enclosing constraints.
 
@@ -40,8 +40,8 @@ class Constraints(Value):
     def comparable(self) -> tuple[list[tuple[Owner, str]], dict[Owner, list[Owner]]]:
         """A value that is equal for two versions of a set with the same constraints.
 
-        It has the owners with their domains, and the enclosing owners of each. By mistake, several
-        owners may have the same name.
+        It has the owners with their domains, and the enclosing owners of each owner. Invalid sets
+        can have several owners with the same name.
         """
         domains = sorted((constraint.part.owner, constraint.domain) for constraint in self.all)
         owners = {owner for owner, _ in domains}
@@ -85,7 +85,7 @@ def validate_constraints(
     """Return findings and warnings about the constraints of a set.
 
     `old` is the set that an UPDATE replaces, None at CREATE. A constraint that had the same problem
-    there only causes a warning. As with Kubernetes' own ratcheting by field, constraints that
+    in `old` only causes a warning. As with Kubernetes' own ratcheting by field, constraints that
     became invalid can be corrected one by one, and the rest of the set can change.
     """
     problems = _problems(constraints, topology)
@@ -123,7 +123,7 @@ def _added(
 ) -> list[_Problem]:
     """Return the problems that the set did not have before the update.
 
-    A part with a new name is treated as renamed if a part of its kind is gone.
+    A part with a new name is treated as renamed if a part of the same kind was removed.
     """
     owners = {part.owner for part in constraints.template.parts}
     old_owners = {part.owner for part in old.template.parts}
@@ -217,8 +217,8 @@ def _problems(constraints: Constraints, topology: ClusterTopology) -> list[_Prob
 def _narrowest_above(constraints: Constraints) -> dict[Owner, tuple[int, Owner]]:
     """Return for each owner the rank and the owner of its narrowest enclosing constraint.
 
-    It is computed once per owner, because by mistake many parts may have the same name and many
-    enclosing groups.
+    It is computed once per owner, because an invalid set can have many parts with the same name and
+    many enclosing groups.
     """
     ranks = {
         constraint.part.owner: _RANKS[constraint.domain]

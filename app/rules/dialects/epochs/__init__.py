@@ -1,8 +1,9 @@
 """The dialect `epochs`, of Grove with PodGangMaps: `bindings`, with PodGangs that Grove replaces.
 
-A PodGang is named after an epoch, and its role is a label (`grove.io/podgang-role`). When Grove is
-upgraded, it replaces the PodGangs of running workloads. Rules about a PodGang look at its role, not
-at this dialect, because a cluster has PodGangs of both schemes during upgrades and rollbacks.
+A PodGang is named after an epoch, and a label (`grove.io/podgang-role`) has its role. When Grove is
+upgraded, it replaces the PodGangs of running workloads. Rules about a PodGang look at its role
+instead of this dialect, because a cluster has PodGangs of both schemes during upgrades and
+rollbacks.
 
 Source: https://github.com/ai-dynamo/grove/tree/616762f7
 """
@@ -29,8 +30,9 @@ class Epochs(Bindings):
         """Return a warning if names of PodGangs are too long for the labels of PodCliques and Pods.
 
         Grove then never creates these PodCliques, and reports it only in `status.lastErrors` of the
-        scaling group. The check covers all present replicas of the set and of each scaling group,
-        or the first replica that is added. Later commits hash such names. Source:
+        scaling group. The check covers all existing replicas of the set and of each scaling group,
+        and at least the first replica above a group's minAvailable. Later commits of Grove hash
+        such names. Source:
         https://github.com/ai-dynamo/grove/blob/616762f7/operator/api/common/namegen.go
         """
         start = f"{template.name}-{max(template.replicas - 1, 0)}-{EPOCH}"
