@@ -71,7 +71,7 @@ class MnnvlResources:
         return True
 
     def _owner_is_known(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the caches have an owner of `stored`, which keeps it from being collected."""
+        """Return whether the caches have an owner of `stored`, which prevents its collection."""
         for owner in stored.owners:
             if self._is_cached(owner, plan):
                 return True

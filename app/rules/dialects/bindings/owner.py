@@ -15,7 +15,7 @@ from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, Sta
 
 
 class PodCliqueSetOwns(OwnerRule):
-    """The rule that no PodGang adopts a resource. A PodGang has the resources that it still owns."""
+    """The rule that no PodGang adopts a resource. It keeps the resources that it still owns."""
 
     kind = POD_CLIQUE_SET.kind
 
