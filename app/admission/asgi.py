@@ -1,4 +1,4 @@
-"""Answer a review that arrives over ASGI, with the same answer as `connection`."""
+"""Answer a review that arrives over ASGI, with the same answer that `connection` gives."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any

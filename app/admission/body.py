@@ -1,4 +1,4 @@
-"""The body of one request, which is collected from the received pieces up to a limit."""
+"""The body of one request, collected from the received pieces up to a limit."""
 
 from app.admission.exchange import MAX_BODY, SALVAGED
 
@@ -6,10 +6,10 @@ _BLOCK = 64 * 1024
 
 
 class Body:
-    """A body of `length` bytes, of which some have arrived.
+    """A body of `length` bytes, some of which have arrived.
 
-    They are in blocks of 64 KiB. A single growing buffer would be copied and need twice its memory.
-    The received pieces, if they are small, would need many times their size.
+    They are kept in blocks of 64 KiB. A single growing buffer would be copied and need twice its
+    memory. Small received pieces would need many times their size.
     """
 
     def __init__(self, length: int) -> None:

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection of the port for API servers.
+"""One HTTP/1.1 connection on the port for API servers.
 
-It accepts POST of AdmissionReviews, and GET of the few paths of probes. All other requests get 404,
+It accepts POSTs of AdmissionReviews, and GETs of the few probe paths. All other requests get 404,
 and their connection is closed.
 
 The README of this folder has the states, the limits and their reasons. A task is created only for a
@@ -358,7 +358,8 @@ class Connection(asyncio.Protocol):
             self._serving.connections.hold(self, size)
 
     def _look(self) -> None:
-        """Close the connection if it is idle, or a request or reading an answer takes, too long.
+        """Close the connection if it is idle for too long, or if a request or an answer takes too
+        long.
 
         The client's certificate is checked again too, because it may have expired.
         """
@@ -372,7 +373,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def _most_seconds(self) -> float:
-        """Return the longest time in seconds for the current state."""
+        """Return the longest allowed time in the current state, in seconds."""
         if self._state is _IDLE:
             return self._limits.idle_seconds
         return math.inf if self._state is _WAITING else self._limits.request_seconds

@@ -15,14 +15,14 @@ class Open(Protocol):
     is_caller: bool
     """Whether the client may be an API server.
 
-    It has sent the head of a request that only an API server can send, or a complete review if any
-    client may send one.
+    It has sent the head of a request that only an API server can send. If any client may send one,
+    it has sent a complete review.
     """
 
     def finish(self) -> None:
-        """Close the connection if it is idle.
+        """Close the connection if it is idle. Otherwise it ends with its next answer.
 
-        Otherwise it ends with its next answer, because the server drains.
+        This is called because the server drains.
         """
 
     def retire(self) -> None:
@@ -42,7 +42,7 @@ class Connections:
         self.closed_early = 0
         """The number of connections that were closed because of a limit."""
         self.all_closed = asyncio.Event()
-        """Is set while no connection is open."""
+        """Set while no connection is open."""
         self._most = most
         self._most_held = most_held
         self._held = 0
@@ -65,9 +65,9 @@ class Connections:
     def hold(self, connection: Open, size: int) -> None:
         """Record the number of bytes that `connection` holds now.
 
-        If too many bytes are held, close the connections that hold the most, strangers first. An
-        API server sends its request quickly and reads its answer, so it holds few bytes for a short
-        time.
+        If too many bytes are held, close the connections that hold the most, starting with
+        strangers. An API server sends its request quickly and reads its answer, so it holds few
+        bytes for a short time.
         """
         if connection not in self._sizes:
             return  # closed early
@@ -92,7 +92,7 @@ class Connections:
         return size > 0 and not connection.is_caller, size
 
     def _least_useful(self, newest: Open) -> Open:
-        """Return the oldest stranger, otherwise the caller that has been idle for the longest time.
+        """Return the oldest stranger, or else the caller that has been idle for the longest time.
 
         The newest connection is always a stranger. It is closed only if all others are busy.
         """

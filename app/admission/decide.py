@@ -1,4 +1,4 @@
-"""Decide on one request by one route.
+"""Decide on one request on one route.
 
 The kind and shape of the request are checked first, and every failure becomes a verdict.
 """

@@ -23,17 +23,17 @@ The limit of an API server is 3 MiB for an object, and a review of an UPDATE con
 """
 
 MAX_VALUES = 500_000
-"""The maximum number of values in one review, which are maps, lists and their members.
+"""The maximum number of values in one review. Values are maps, lists and their members.
 
 Two objects of 1.5 MiB, the most that etcd stores, have about 300,000 if they consist only of short
-fields. Each may take 100 bytes of memory.
+fields. Each value may take 100 bytes of memory.
 """
 
 FEW_BYTES = 256 * 1024
 """The size up to which the values in a body are not counted, because there can't be too many."""
 
 SALVAGED = 4096
-"""The number of first bytes of a too large body that are searched for the uid."""
+"""The number of leading bytes of a too large body that are searched for the uid."""
 
 MOST_WAITING = MAX_VALUES
 """The maximum number of values in all reviews of unknown callers that wait for their verdicts.
@@ -42,7 +42,7 @@ While a verdict is awaited, its review stays in memory.
 """
 
 DEFAULT_TIMEOUT = 10.0
-"""The deadline in seconds of a request without one, which is the default of API servers."""
+"""The deadline in seconds of a request that sets none. It is the default of API servers."""
 JSON = b"application/json"
 
 Headers = Mapping[bytes, bytes]
@@ -52,7 +52,7 @@ Answer = tuple[int, bytes]
 """The HTTP status and the body, which is always JSON."""
 
 _MARGIN = 0.9
-"""The share of the deadline for the verdict. The rest is for the transfer."""
+"""The share of the deadline that the verdict may take. The rest is for the transfer."""
 
 
 Observer = Callable[[str, str, Request | None, Verdict, float], None]
@@ -102,7 +102,8 @@ class Exchange:
         """
         self.only_known = only_known
         self.needs_token: Callable[[], bool] = lambda: False
-        """Returns whether API servers use only paths with a token. If so, others are rejected."""
+        """Returns whether API servers use only paths with a token. If so, other paths are rejected.
+        """
         self.on_leak: Callable[[], None] = lambda: None
         """Called if a request shows that a caller other than an API server knows a token."""
         self.refused = 0
@@ -151,7 +152,7 @@ class Exchange:
         return self._awaited(route, request, self._counted(verdict, values), begin, headers)
 
     def refusal(self, route: Route, *, has_certificate: bool) -> Answer | None:
-        """Return the answer to a caller that may not get a verdict of `route`, otherwise None.
+        """Return the answer to a caller that must not get a verdict from `route`, or None.
 
         It depends only on the head of a request, so that the body of a stranger is not read.
         """
@@ -283,7 +284,7 @@ def check_values(body: bytes) -> None:
 def values_in(body: bytes) -> int:
     """Return the number of maps, lists and members in JSON, or more.
 
-    Each has one of three characters, and those in strings are counted too.
+    Each of them has one of three characters. The same characters in strings are counted too.
     """
     return body.count(b",") + body.count(b"{") + body.count(b"[")
 
@@ -322,9 +323,9 @@ NO_TOKEN = status(
 
 @functools.lru_cache(maxsize=64)
 def deadline(query: bytes) -> float:
-    """Return the seconds for the verdict.
+    """Return the seconds that the verdict may take.
 
-    They are the API server's `?timeout=10s`, less a margin for the transfer.
+    They are the API server's `?timeout=10s`, minus a margin for the transfer.
     """
     for pair in query.split(b"&"):
         name, _, value = pair.partition(b"=")

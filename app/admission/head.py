@@ -24,7 +24,7 @@ _KEPT = (b"content-type", b"traceparent")
 """The headers whose values are needed after the head is read."""
 
 _MOST_KEPT = 256
-"""The maximum size of such a value, in bytes. It is limited because any client can choose it."""
+"""The maximum size of such a value, in bytes. Any client can choose the size."""
 
 MOST_QUERY = 1024
 """The maximum size of a query that is read, in bytes. API servers send `timeout=10s`."""
@@ -135,8 +135,9 @@ _known_head = functools.lru_cache(maxsize=256)(Head)
 def read_head(data: bytes) -> Head:
     """Return the head in `data`. Raise NotHttp if it is invalid.
 
-    Short heads are cached, because those of API servers differ only by path and length. Without the
-    cache, a connection takes a fifth more time (`./scripts/bench verdicts`, our connections alone).
+    Short heads are cached, because the heads of API servers differ only in path and length. Without
+    the cache, a connection takes a fifth more time (`./scripts/bench verdicts`, our connections
+    alone).
     """
     return _known_head(data) if len(data) <= _SHORT else Head(data)
 

@@ -69,7 +69,7 @@ class Request(msgspec.Struct):
     operation: str
     """The operation, such as CREATE."""
     name: str
-    """The name in the request, otherwise that in the object."""
+    """The name in the request, or else in the object."""
     namespace: str
     """The namespace."""
     username: str
@@ -77,9 +77,9 @@ class Request(msgspec.Struct):
     object: Object
     """The object that is judged. For a DELETE, this is the old object."""
     old: Object | None
-    """The old object of an UPDATE, otherwise None."""
+    """The old object of an UPDATE, or None."""
     dry_run: bool
-    """Whether it is a dry run, so that nothing may be written."""
+    """Whether it is a dry run, which must not write anything."""
     trusted: bool = False
     """Whether an API server has sent it, so that it may cause writes. It is set after parsing."""
 
@@ -153,7 +153,7 @@ _NOBODY = _User()
 def parse(body: bytes) -> Request:
     """Read an AdmissionReview.
 
-    If it is invalid, raise BadReview with the problem, and with the uid if that can be read.
+    If it is invalid, raise BadReview with the problem, and with the uid if it can be read.
     """
     if not body:
         raise BadReview("the request has no body: send an AdmissionReview")
@@ -237,7 +237,7 @@ def _read_objects(request: _Asked) -> tuple[Object, Object | None]:
 def _name(obj: JsonMap) -> str:
     """Return the name in `obj`, for requests without a name.
 
-    A CREATE with generateName and a bulk DELETE have none.
+    Requests for a CREATE with generateName and for a bulk DELETE have no name.
     """
     metadata = obj.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -270,7 +270,7 @@ def salvage_uid(prefix: bytes) -> str:
 def shape_findings(request: Request) -> Findings:
     """Return findings about properties of an object on which all rules rely.
 
-    Metadata, labels and annotations must be maps or null, and the name must be a valid one.
+    Metadata, labels and annotations must be maps or null, and the name must be valid.
     """
     metadata = request.object.get("metadata")
     if metadata is None:
@@ -354,6 +354,6 @@ def _listed(warnings: Sequence[str]) -> list[str]:
 
 
 def header_line(warning: str) -> str:
-    """Return `warning` as a valid HTTP header, so short that the API server doesn't truncate it."""
+    """Return `warning` as a valid HTTP header that is too short for an API server to truncate."""
     text = visible(warning[: _MAX_WARNING + 1])  # truncated first, because it takes linear time
     return text if len(text) <= _MAX_WARNING else f"{text[: _MAX_WARNING - 3]}..."

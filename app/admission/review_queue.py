@@ -1,8 +1,8 @@
 """The order in which complete requests get their verdicts.
 
 Requests of API servers are small, and there are few of them at a time. But a tenant can make an API
-server send reviews of 3 MiB, whose verdicts take 20 to 400 ms each, and where paths have no tokens,
-any client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
+server send reviews of 3 MiB, which take 20 to 400 ms each to judge. Where paths have no tokens, any
+client can send such reviews itself. Therefore, heavy reviews wait in a separate queue.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -51,9 +51,9 @@ class ReviewQueue:
     def ask(self, connection: Asking) -> None:
         """Judge and answer the request of `connection`, now or in a later turn of the event loop.
 
-        The first light request of a turn is judged at once, so that a single one doesn't wait. The
-        other ones are judged together in the next turn, before the first answer is written. If each
-        was judged and answered at once, a verdict would take 1.4 times as long, because TLS and
+        The first light request of a turn is judged at once, so that a single request doesn't wait.
+        The others are judged together in the next turn, before the first answer is written. If each
+        were judged and answered at once, a verdict would take 1.4 times as long, because TLS and
         Python would take turns in the processor caches (`./scripts/bench verdicts`).
         """
         if connection.review_size >= HEAVY:
@@ -78,7 +78,7 @@ class ReviewQueue:
     def _pick(self, waiting: Iterable[Asking]) -> Asking:
         """Return the oldest and the smallest heavy review in turns.
 
-        So neither an old nor a small review waits behind many that take long.
+        Then neither an old nor a small review waits behind many that take long.
         """
         self._is_by_size = not self._is_by_size
         if self._is_by_size:

@@ -1,4 +1,4 @@
-"""The state that the connections of one listener share."""
+"""The state that all connections of a listener share."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,30 +26,30 @@ class ConnectionLimits(Value):
     A connection without a request is idle: Go opens spare connections, and uses them later.
     """
     answer_seconds: float = 30.0
-    """The maximum time for reading an answer."""
+    """The maximum time that a client may take to read an answer."""
     idle_seconds: float = 120.0
     """The maximum time between two requests.
 
-    An API server closes idle connections after 90 s. It must close them first, because it doesn't
-    send a POST again.
+    An API server closes idle connections after 90 s. It must close them before we do, because it
+    doesn't resend a POST.
     """
     watch_seconds: float = 10.0
     """The interval of the checks of a connection, and the precision of the three limits above."""
     close_seconds: float = 1.0
-    """The time for the end of TLS when the server stops, because an idle client may not read it."""
+    """The time for closing TLS when the server stops, because an idle client may not read it."""
 
 
 Report = Callable[[str], tuple[str, Answer] | None]
-"""Returns the content type and the answer for a path of probes, or None for other paths."""
+"""Returns the content type and the answer for a probe path, or None for other paths."""
 
 
 def no_report(_: str) -> None:
-    """Return None, because there is no path for probes."""
+    """Return None, because there are no probe paths."""
 
 
 @dataclass(eq=False)
 class Serving:
-    """The state that the connections of one listener share."""
+    """The state that all connections of a listener share."""
 
     exchange: Exchange
     """Answers reviews."""

@@ -76,8 +76,9 @@ class Later(Value):
 
 
 MOST_FINDINGS = 100
-"""The maximum number of findings in an answer. Without a limit, a body of 1 MiB can cause an answer
-of 60 MiB.
+"""The maximum number of findings in an answer.
+
+Without it, a body of 1 MiB can cause an answer of 60 MiB.
 """
 
 
@@ -125,7 +126,7 @@ _REFUSALS = (403, 422)
 def on_trial(verdict: Verdict) -> Verdict:
     """Return `verdict` for a trial period: allowed, with the reasons of a refusal as warnings.
 
-    Code, reason and message stay those of the refusal, for metrics and logs.
+    For metrics and logs, it keeps the code, reason and message of the refusal.
     """
     if verdict.allowed or verdict.final or verdict.code not in _REFUSALS:
         return verdict
@@ -150,7 +151,7 @@ FAILED = Verdict(
 
 
 def hindered(message: str) -> Verdict:
-    """Return the verdict if the cluster rejects a call that is needed.
+    """Return the verdict for a request if the cluster rejects a call that it needs.
 
     It applies until an administrator fixes the cause.
     """

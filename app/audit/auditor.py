@@ -87,7 +87,7 @@ REMARKED = (
 _NEXT_RELEASES = "with a later release of Grove (with PodGangMaps)"
 
 SETTLE = timedelta(minutes=1)
-"""The age at which a problem is reported that may resolve by itself.
+"""The age from which on a problem is reported that may resolve by itself.
 
 It is long, because clocks differ.
 """
@@ -99,9 +99,9 @@ class Auditor:
     """An audit of the cluster of `client`, except for the namespaces that webhooks exclude.
 
     `show` is called with a kind, the number of objects so far, and the number of remaining objects
-    if that is known. `now` is the start of the audit in UTC. Objects are judged as if they were
-    written by a user who may write the managed ClusterTopology, because the audit is not about
-    their authors.
+    if it is known. `now` is the start of the audit in UTC. Objects are judged as if a user who may
+    write the managed ClusterTopology had written them, because the audit is not about their
+    authors.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Auditor:
         self._settled = timestamp(now - SETTLE)
 
     async def findings(self, namespace: str | None) -> AsyncIterator[Finding]:
-        """Yield all findings about `namespace`, or about all namespaces if that is None.
+        """Yield all findings about `namespace`, or about all namespaces if it is None.
 
         `tally` is complete at the end.
         """
@@ -150,7 +150,7 @@ class Auditor:
             yield finding
 
     async def _held_channels(self, namespace: str | None) -> Sequence[Finding]:
-        """Return the findings about channels, none if a required API is not served."""
+        """Return the findings about channels. Return none if a required API is not served."""
         try:
             return await self._claims.held_channels(namespace, self._exempt)
         except NotFound:
@@ -236,7 +236,7 @@ class Auditor:
         return _finding(resource.kind, obj, 0, remarks) if remarks else None
 
     def _remarks(self, resource: Resource, obj: Object) -> list[str]:
-        """Return problems of an object that would be allowed."""
+        """Return the problems of an object that would be allowed."""
         metadata = obj["metadata"]
         facts = self._cluster.facts
         if resource is CLUSTER_TOPOLOGY and facts.dialect().resource is not CLUSTER_TOPOLOGY:

@@ -71,7 +71,7 @@ class ClaimAudit(Struct):
         return warning(POD_CLIQUE.kind, key_of(obj), LACKS, PUT_BACK)
 
     async def in_deletion(self, exempt: Collection[str]) -> list[Finding]:
-        """Return the findings about claims that Pods use while they are being deleted.
+        """Return the findings about claims that Pods use although the claims are being deleted.
 
         Raise ClusterError if a request fails.
         """
@@ -112,7 +112,7 @@ class ClaimAudit(Struct):
         ]
 
     def _gpus(self, node: str) -> int:
-        """Return the GPUs of a node, in thousandths, 0 if they are not known."""
+        """Return the GPUs of a node in thousandths, or 0 if they are not known."""
         labels = self.facts.node_labels(node) or {}
         counts = (labels.get(key, "") for key in (GPU_COUNT, GPUS))
         return next((1000 * int(count) for count in counts if count.isdecimal()), 0)

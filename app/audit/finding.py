@@ -216,7 +216,7 @@ BY_PROBLEM = (
         " it cannot be created again.",
     ),
 )
-"""The remedy of each problem, by words of its message."""
+"""The remedy of each problem, by a part of its message."""
 
 _LARGER_PODS = "Use fewer, larger pods, one per node."
 

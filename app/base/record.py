@@ -1,4 +1,4 @@
-"""Records: files with all facts behind an answer, with which others get the same answer."""
+"""Records: files with all facts behind an answer, from which others can reproduce it."""
 
 from typing import Any, Generic, TypeVar
 
@@ -37,7 +37,7 @@ def is_record(kind: str, begin: bytes) -> bool:
 
 
 def recorded_facts(of: type[T], content: bytes) -> T:
-    """Return the facts of a record. Raise UnusableRecord if they can't be read."""
+    """Return the facts in a record. Raise UnusableRecord if they can't be read."""
     try:
         return decode_with(json.Decoder(Record[of]).decode, content).facts  # type: ignore[valid-type]
     except ValueError as problem:

@@ -32,7 +32,7 @@ def counter(name: str, text: str, value: float, **labels: str) -> Sample:
 
 
 Checks = Mapping[str, str | None]
-"""The problem of each check by its name, or None if the check passes."""
+"""The problem that each check found, by the check's name; None if the check passes."""
 
 
 class Part(Protocol):
@@ -43,7 +43,7 @@ class Part(Protocol):
         return {}
 
     def notes(self) -> Mapping[str, str]:
-        """Return information by name that is not a problem, for `/readyz?verbose`."""
+        """Return information for `/readyz?verbose` that is not a problem, by name."""
         return {}
 
     def samples(self) -> Iterable[Sample]:

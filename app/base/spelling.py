@@ -1,4 +1,4 @@
-"""The known name for which a name is probably a typo."""
+"""Find the known name for which a name is probably a typo."""
 
 import difflib
 from functools import lru_cache
@@ -29,13 +29,16 @@ def _nearest(name: str, known: tuple[str, ...]) -> str:
 
 
 class Comparisons:
-    """The unknown names of one object. Only the first ones are compared with known names."""
+    """The unknown names in one object. Only the first ones are compared with known names."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def nearest(self, name: str, known: tuple[str, ...]) -> str:
-        """Return what `nearest` does, but "" after MOST_COMPARED other names."""
+        """Return the known name for which `name` is probably a typo, or "".
+
+        Return "" also after MOST_COMPARED other names.
+        """
         if len(self._seen) >= MOST_COMPARED and name not in self._seen:
             return ""
         self._seen.add(name)

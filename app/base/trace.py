@@ -1,4 +1,4 @@
-"""The context of the request that is judged, for our own calls of the API server.
+"""The context of the request that is judged, for our own calls to the API server.
 
 The trace context is defined in https://www.w3.org/TR/trace-context/.
 """

@@ -1,7 +1,7 @@
 """A queue that gets a limited time in each turn of the event loop.
 
-Strangers choose how much work they cause. With a limit for each kind of work, everything else that
-the event loop serves gets its share of every turn.
+Strangers choose how much work they cause. A limit for each kind of work leaves time in every turn
+for everything else that the event loop serves.
 """
 
 import asyncio
@@ -13,11 +13,10 @@ Item = TypeVar("Item")
 
 
 class TurnQueue(Generic[Item]):
-    """A queue whose items are handled for at most `seconds` in each turn, but at least one of them.
+    """A queue whose items are handled for at most `seconds` in each turn, but at least one item.
 
-    After a turn, the queue pauses for `rest` times the time that it took. `pick` chooses the next
-    of the waiting items, which is the oldest one otherwise. `end_turn` is called after the
-    last item of a turn.
+    After a turn, the queue pauses for `rest` times the time that the turn took. `pick` chooses the
+    next item; by default, it is the oldest one. `end_turn` is called after the last item of a turn.
     """
 
     def __init__(
@@ -30,7 +29,7 @@ class TurnQueue(Generic[Item]):
         end_turn: Callable[[], None] = lambda: None,
     ) -> None:
         self.is_planned = False
-        """Whether the queue has a turn ahead, because items wait or it pauses."""
+        """Whether a turn is ahead, because items wait or the queue pauses."""
         self._items: dict[Item, None] = {}
         self._handle = handle
         self._seconds = seconds
@@ -42,7 +41,7 @@ class TurnQueue(Generic[Item]):
         return len(self._items)
 
     def add(self, item: Item) -> None:
-        """Append `item`, unless it is waiting already."""
+        """Append `item`, unless it is already waiting."""
         self._items[item] = None
         self.plan()
 

@@ -1,4 +1,4 @@
-"""The errors of readers of documents that can't be used."""
+"""The errors of readers whose documents can't be used."""
 
 
 class UnusableInput(ValueError):
@@ -9,7 +9,7 @@ class UnusableInput(ValueError):
 
 
 class NoDocument(UnusableInput):
-    """The text has no document. If it `has_text`, it has only Lists without items, or comments."""
+    """The text has no document. If it `has_text`, it has only empty Lists or comments."""
 
     def __init__(self, *, has_text: bool) -> None:
         super().__init__("there is no document in it")

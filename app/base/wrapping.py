@@ -16,7 +16,7 @@ _HEAD = re.compile(r" +(\S{1,10} {2,})?")
 
 
 def fitted(text: str, width: int) -> str:
-    """Return `text` with lines of at most `width` characters, or unchanged if `width` is 0.
+    """Return `text` with lines of at most `width` characters. Don't change it if `width` is 0.
 
     Lines are broken between words. Commands stay on one line, so that they can be copied.
     """
@@ -50,7 +50,7 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _indent(line: str) -> str:
-    """Return the indentation of the lines in which `line` continues."""
+    """Return the indentation for the lines in which `line` continues."""
     head = _HEAD.match(line)
     return " " * head.end() if head else "  "
 

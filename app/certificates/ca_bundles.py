@@ -67,8 +67,8 @@ class CaBundles:
     async def publish(self, bundle_pem: bytes) -> ClusterError | None:
         """Write `bundle_pem` to the configurations that have another caBundle.
 
-        Each write has the resourceVersion that was read as a precondition. Try both configurations,
-        and return the last error.
+        Each write succeeds only if the resourceVersion is still the one that was read. Try both
+        configurations, and return the last error.
         """
         self.problems = []
         failed = None
@@ -121,13 +121,13 @@ class CaBundles:
 
 
 class Trust(Struct):
-    """The CAs that all webhooks trust, each with the time since it is trusted.
+    """The CAs that all webhooks trust, each with the time since which they have trusted it.
 
     Times are monotonic seconds.
 
-    API servers get a changed configuration with a delay. Therefore, the time matters for which a CA
-    has been in every caBundle without interruption. Without webhooks there are no clients, and
-    every CA is taken as trusted.
+    API servers get a changed configuration with a delay. So it matters how long a CA has been in
+    every caBundle without interruption. Without webhooks there are no clients, and every CA counts
+    as trusted.
     """
 
     _since: dict[bytes, float] = {}

@@ -1,4 +1,4 @@
-"""One certificate: its fields, the checks whether it can serve, and its creation.
+"""One certificate: its fields, checks whether it can serve, and its creation.
 
 Names and times (with a time zone) are arguments. No clock and no files are read.
 
@@ -113,7 +113,7 @@ def load_certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 def plainly(error: Exception) -> str:
-    """Return the reason why PEM could not be read, without details of cryptography's parser."""
+    """Return the reason why PEM could not be read, without details from cryptography's parser."""
     return "it is not PEM" if "PEM" in str(error) else str(error)
 
 
@@ -122,7 +122,7 @@ def check_pair(
 ) -> list[str]:
     """Return all reasons why `pair` cannot serve `names` at `now`.
 
-    They are the reasons of `check_certificate`, and the mismatch of certificate and key.
+    They are the reasons of `check_certificate`, and a mismatch of certificate and key.
     """
     findings = check_certificate(pair.cert_pem, ca_bundle, names, now)
     try:
@@ -158,7 +158,7 @@ def check_certificate(
 
 
 def check_ca(ca: Pair) -> list[str]:
-    """Return all reasons why `make_leaf` cannot sign with `ca`, except an expired `ca`."""
+    """Return all reasons except expiry why `make_leaf` cannot sign with `ca`."""
     try:
         certificate = load_certificates(ca.cert_pem)[0]
         is_ca = _is_ca(certificate)

@@ -54,7 +54,7 @@ from app.objects.resource import SECRET
 from app.objects.time import Clock, Now, utc_now
 
 OUR_LABELS = {MANAGED_BY: MANAGER}
-"""The labels of the Secret, without which it is never overwritten."""
+"""The labels of the Secret. A Secret without them is never overwritten."""
 LOOK_SECONDS = 600.0
 """The maximum time between two reconciles."""
 RETRY_SECONDS = 5.0
@@ -266,7 +266,7 @@ class CertificateReconciler(CertificateSource):
         )
 
     async def _taken(self, secret: Object | None, reason: str, holdings: Holdings) -> bool:
-        """Write the Secret, or return False if it must not be written."""
+        """Write the Secret. Return False if it must not be written."""
         if _is_foreign(secret):
             label = f"{MANAGED_BY}={MANAGER}"
             self._problems.append(

@@ -5,10 +5,10 @@ Times are arguments with a time zone. No clock is read.
 A CA is replaced in two steps, so that clients trust it before they get a certificate that it
 signed:
 
-1. The new CA becomes the first one of the bundle. The serving certificate is still signed by the
-   previous CA.
+1. The new CA becomes the first one in the bundle. The serving certificate is still signed by the
+  previous CA.
 2. Once the new CA is `settled`, which means that it has been in every caBundle for long enough, it
-   signs a new serving certificate.
+  signs a new serving certificate.
 
 The previous CA remains in the bundle until it expires.
 """
@@ -38,10 +38,11 @@ _MOST_SKEW = timedelta(minutes=5)
 
 
 class Terms(Value):
-    """The validity periods of certificates, which are replaced after two thirds of them.
+    """The validity periods of certificates. A certificate is replaced after two thirds of its
+    period.
 
-    The period of a CA must be at least three times that of a serving certificate. Otherwise, the
-    end of its CA would shorten the validity of a serving certificate.
+    The period of a CA must be at least three times the period of a serving certificate. Otherwise,
+    the end of the CA would shorten the validity of a serving certificate.
     """
 
     ca_life: timedelta = timedelta(days=365)
@@ -92,7 +93,8 @@ def due(
 def early(holdings: Holdings, now: datetime) -> Reason | None:
     """Return the step that replaces a certificate that is not valid yet, or None.
 
-    A replica whose clock was ahead created it. Clients reject it like an expired one.
+    It was created by a replica whose clock was ahead. Clients reject it like an expired
+    certificate.
     """
     if now < inspect(holdings.ca.cert_pem).not_before:
         return "issue"

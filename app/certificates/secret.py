@@ -48,7 +48,7 @@ class Holdings(Value):
         return b"".join(self.bundle)
 
     def issuer(self) -> bytes:
-        """Return the CA of the bundle that signed the serving certificate.
+        """Return the CA in the bundle that signed the serving certificate.
 
         Raise BrokenHoldingsError if none of them did.
         """

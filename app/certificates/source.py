@@ -166,7 +166,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 
 class CertificateSource(Part, ABC):
-    """A source of `certificate`, which it updates while `run` runs.
+    """A source of `certificate` that keeps it up to date while `run` runs.
 
     `rotations` counts replacements by reason, and `failures` counts failed checks. `last_error` is
     the reason why the last check failed, or None. `now` returns the time with a time zone.
@@ -232,7 +232,7 @@ class CertificateSource(Part, ABC):
         logger.info("serving certificate loaded: %s, valid until %s", info.subject, until)
 
     def _note(self, what: str, problem: str) -> None:
-        """Count `problem`, and log it if it is new. "" means that there is none."""
+        """Count `problem`, and log it if it is new. "" means that there is no problem."""
         if problem:
             self.failures += 1
         if problem and problem != self.last_error:
@@ -391,7 +391,7 @@ def _read(directory: Path, name: str) -> Pair | None:
 def write_pair(pair: Pair, directory: Path, name: str) -> None:
     """Write or replace the files `<name>.key` and `<name>.crt`.
 
-    After a crash in between, the next start detects and corrects the mismatch.
+    If the process crashes in between, the next start detects and corrects the mismatch.
     """
     _replace(directory / f"{name}.key", pair.key_pem, 0o600)
     _replace(directory / f"{name}.crt", pair.cert_pem, 0o644)
@@ -438,7 +438,7 @@ class ClientCas(Part):
     """The updater of the client CAs of `certificate` from the file `path`.
 
     An unusable file never replaces usable CAs. `changed` is called after each change, because
-    connections should end whose client has presented a certificate of a removed CA.
+    connections must end if the client presented a certificate of a removed CA.
     """
 
     def __init__(

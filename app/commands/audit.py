@@ -1,4 +1,4 @@
-"""The command `audit`: live objects that would be rejected today."""
+"""The command `audit`: list live objects that would be rejected today."""
 
 import argparse
 import contextlib

@@ -1,6 +1,6 @@
 """`grove-admission certs make | check`: certificates in a directory.
 
-Exit codes: 0 no problem, 1 a problem of the certificates, 2 unusable input.
+Exit codes: 0 no problem, 1 a problem with the certificates, 2 unusable input.
 """
 
 import argparse

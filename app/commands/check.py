@@ -33,7 +33,7 @@ from app.kube.api import ClusterError, Object
 from app.webhooks.registry import routes_over
 
 _MOST_ALIKE = 3
-"""More consecutive documents with the same output than this are printed as one line."""
+"""The number of consecutive documents with the same output above which they share one line."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

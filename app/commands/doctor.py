@@ -1,4 +1,4 @@
-"""The command `doctor`: what to repair in an installation."""
+"""The command `doctor`: examine an installation, and say what to repair."""
 
 import argparse
 import functools
@@ -36,7 +36,7 @@ _UNCONFIGURED = warning(
     "Give the server's configuration: grove-admission doctor --config FILE.",
 )
 _NOT_GIVEN = {"cluster_topology": {"enabled"}}
-"""A field of the defaults that is invalid in a configuration without levels."""
+"""A field whose default is invalid in a configuration without levels."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

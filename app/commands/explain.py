@@ -54,7 +54,7 @@ from app.stores.related_lists import ASKED
 
 
 MOST_NEIGHBOURS = 500
-"""How many objects of a namespace are searched for a similar name: one page."""
+"""How many objects of a namespace are searched for a similar name (one page)."""
 
 _SHORT = {
     "PodCliqueSet": "pcs",
@@ -92,7 +92,7 @@ def one_word(words: Sequence[str]) -> str:
 def reference(text: str, namespace: str) -> Ref:
     """Return the object that `KIND/NAME` names. A name without a kind means a PodCliqueSet.
 
-    Raise UnusableInput for another kind, or none.
+    Raise UnusableInput for an unknown kind.
     """
     kind, _, name = text.rpartition("/")
     full = KINDS.get(kind.partition(".")[0].lower()) if kind else "PodCliqueSet"
@@ -108,7 +108,7 @@ def reference(text: str, namespace: str) -> Ref:
 async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
     """Return objects of the same kind that the user may have meant.
 
-    They have the same name in any namespace that may be read, or are in the same namespace.
+    They have the same name in any readable namespace, or are in the same namespace.
     """
     by_name = await _listed(client, ref.kind, None, f"metadata.name={ref.name}")
     return [*by_name, *await _listed(client, ref.kind, ref.namespace)]
@@ -117,7 +117,7 @@ async def neighbours(client: Reader, ref: Ref) -> list[Ref]:
 async def _listed(
     client: Reader, kind: str, namespace: str | None, selector: str = ""
 ) -> list[Ref]:
-    """Return one page of names, none if it can't be read, because a hint must not fail."""
+    """Return one page of names. Return none if it can't be read, because a hint must not fail."""
     selection = Selection(OF_KIND[kind], namespace, fields=selector, metadata_only=True)
     try:
         page = await client.list(selection, limit=MOST_NEIGHBOURS)
@@ -155,7 +155,7 @@ async def _names(kind: str, arguments: argparse.Namespace) -> list[str]:
 
 
 async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
-    """Return the names of the objects of a kind, given by a name that kubectl has for it."""
+    """Return the names of the objects of a kind. `kind` is any name that kubectl has for it."""
     full = KINDS.get(kind.partition(".")[0].lower())
     return sorted(ref.name for ref in await _listed(client, full, namespace)) if full else []
 
@@ -164,7 +164,7 @@ async def names_of(client: Reader, kind: str, namespace: str) -> list[str]:
 
 
 _READ = (*RESOURCES, *WORKLOAD_KINDS)
-"""Resources that are read. Of workload kinds, only names are, for error messages."""
+"""The resources that are read. Only names are read of workload kinds, for error messages."""
 
 _ROOM_SECONDS = 30.0
 _SECONDS = 5.0
@@ -239,7 +239,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _require_files(names: Sequence[str]) -> None:
-    """Raise UnusableInput if a path is not a file: it may be the object, put after --offline."""
+    """Raise UnusableInput if a path is not a file: it may be the object name, after --offline."""
     for name in names:
         if name != "-" and not Path(name).exists():
             raise UnusableInput(
@@ -279,13 +279,16 @@ def _refs(index: Index, kind: str) -> list[Ref]:
 
 
 def _namespace_in(others: Sequence[Ref], ref: Ref) -> str:
-    """Return the namespace of the object in files, `default` if it is in none or in several."""
+    """Return the namespace of the object in files, or `default` if it is in none or several."""
     namespaces = {other.namespace for other in others if other.name == ref.name}
     return namespaces.pop() if len(namespaces) == 1 else "default"
 
 
 def print_list(index: Index, namespace: str, arguments: argparse.Namespace) -> int:
-    """Print the pending workloads of a namespace, or of all if it is "". Return the exit code."""
+    """Print the pending workloads of a namespace, or of all namespaces if it is "".
+
+    Return the exit code.
+    """
     facts = index.facts
     within = [namespace] if namespace else []
     refs = [*workloads(index, within), *waiting_alone(index, within)]
@@ -309,7 +312,7 @@ async def _list(namespace: str, arguments: argparse.Namespace) -> int:
 
 
 _MOST_WITHOUT_PODS = 20
-"""How many workloads without pods are looked up, because each takes a request."""
+"""How many workloads without pods are looked up. Each takes a request."""
 
 
 async def without_gone(client: Reader, facts: Snapshot) -> Snapshot:

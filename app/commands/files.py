@@ -16,9 +16,9 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def documents_of(names: Sequence[str], limits: ReadingLimits = OF_FILE) -> list[tuple[str, Object]]:
-    """Return the documents in files, directories or standard input (-), with their file's name.
+    """Return the documents in files, directories or standard input (-), each with its file's name.
 
-    `limits` apply to each file. Raise UnusableInput if one can't be read.
+    `limits` apply to each file. Raise UnusableInput if a file can't be read.
     """
     documents: list[tuple[str, Object]] = []
     without: list[str] = []
@@ -75,7 +75,7 @@ def _named(path: str, without: list[str]) -> Iterator[None]:
 def _opened(name: str) -> Iterator[TextIO]:
     """Open a file, or standard input if `name` is "-".
 
-    Raise UnusableInput if it cannot be read, without the name of the file.
+    Raise UnusableInput, without the name of the file, if it cannot be read.
     """
     try:
         if name == "-":

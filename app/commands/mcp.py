@@ -1,8 +1,8 @@
 """`grove-admission mcp`: read-only tools for assistants, over the Model Context Protocol on stdio.
 
-Each question starts a command of this program in its own process. So an assistant gets the
-answers, the permissions and the limits of the command line, and a long conversation needs no more
-memory than a short one. Protocol: https://modelcontextprotocol.io/specification
+Each question starts a command of this program in its own process. So an assistant gets the answers,
+the permissions and the limits of the command line, and a long conversation needs no more memory
+than a short one. Protocol: https://modelcontextprotocol.io/specification
 """
 
 import argparse
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 MOST = 60_000
 """The maximum length of an answer, in characters. Lists are shortened to fit."""
 LONGEST = (2_000, 200)
-"""The maximum lengths of texts in an answer that is too long. The second one is used only if the
-answer is still too long with the first one.
+"""The maximum lengths of texts in an answer that is too long.
+
+The second length is used only if the answer is still too long with the first one.
 """
 SHORT = 8
 """Lists with fewer entries are not shortened."""
@@ -89,7 +90,7 @@ class Answered(Value):
 
 
 Ask = Callable[[list[str], str], Awaitable[Answered]]
-"""Asks a command. The arguments are its command line and its standard input."""
+"""Runs a command. The arguments are its command line and its standard input."""
 
 
 async def ask(words: list[str], given: str) -> Answered:
@@ -115,8 +116,8 @@ async def ask(words: list[str], given: str) -> Answered:
 class Questions(Struct):
     """The tools. Each returns text for an assistant.
 
-    `options` name the cluster. A question that can't be answered raises ValueError, whose text the
-    assistant gets.
+    `options` name the cluster. If a question can't be answered, the tool raises ValueError, and the
+    assistant gets its text.
     """
 
     ask: Ask
@@ -206,7 +207,7 @@ class Questions(Struct):
 
 
 def without_placed(printed: str) -> Object:
-    """Return the list of workloads without placed ones, which only its totals count."""
+    """Return the list of workloads without the placed ones, which only its totals count."""
     answer: Object = from_json(printed)
     workloads = [row for row in answer["workloads"] if row["state"] != "well"]
     return {**answer, "workloads": workloads}
@@ -251,9 +252,9 @@ def bounded(answer: Object) -> Object:
 
 
 def _shorten_lists(answer: Object) -> Counter[str]:
-    """Cut the longest lists of an answer until it is short enough, or none is left to cut.
+    """Cut the longest lists of an answer until it is short enough or no list is left to cut.
 
-    Return the number of entries that are missing, by the path of their list.
+    Return the number of removed entries, by the path of their list.
     """
     left_out: Counter[str] = Counter()
     while len(visible_json(answer)) > MOST:

@@ -182,8 +182,8 @@ def show_answer(
 def complain(problem: object, kept: str = "") -> None:
     """Print a problem on standard error, wrapped to the width of the terminal.
 
-    Commands in it are not wrapped. `kept` are characters, such as line breaks, that are printed
-    although they would otherwise be replaced.
+    Commands in it are not wrapped. Characters in `kept`, such as line breaks, are printed as they
+    are, and other invisible characters are replaced.
     """
     print(fitted(visible(str(problem), kept), columns(sys.stderr)), file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""The command `policies`: rules that API servers can evaluate themselves."""
+"""The command `policies`: print the rules that API servers can evaluate themselves."""
 
 import argparse
 from pathlib import Path
@@ -91,8 +91,8 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 def documents(objects: Objects, width: int = 100) -> str:
     """Return YAML documents.
 
-    The first one has no line of dashes before it: kube-apiserver would take comments above such a
-    line for a document of their own.
+    The first document has no line of dashes before it, because kube-apiserver would take comments
+    above such a line for a separate document.
     """
     return yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=width)
 

@@ -17,9 +17,10 @@ from app.facts.identity import Ref
 T = TypeVar("T")
 
 KIND = "ExplainRecord"
-"""The kind of a record, which has the facts that are read from objects, not the objects.
+"""The kind of a record.
 
-It has no environment variables, arguments, images, Secrets, or annotations without effect.
+A record has the facts that are read from objects, not the objects. It has no environment variables,
+arguments, images, Secrets, or annotations without effect.
 """
 
 HAS_NAMES = (
@@ -41,9 +42,9 @@ def add_record_options(parser: argparse.ArgumentParser) -> None:
 
 
 def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> None:
-    """Write the facts to the file of --record, if it is given, and print how to read it.
+    """Write the facts to the file given with --record, if any, and print how to read it.
 
-    `asked` is the object of the answer; its name is "" for a whole namespace. Raise OSError if the
+    `asked` is the object of the answer. Its name is "" for a whole namespace. Raise OSError if the
     file cannot be written.
     """
     if not arguments.record:
@@ -60,7 +61,7 @@ def write_record(facts: Snapshot, arguments: argparse.Namespace, asked: Ref) -> 
 
 
 def facts_in(names: Sequence[str]) -> Snapshot:
-    """Return the facts of a record, or of the documents in files.
+    """Return the facts in a record, or in the documents in files.
 
     Raise UnusableInput for a record that cannot be read, or that is given with other files.
     """
@@ -74,7 +75,7 @@ def facts_in(names: Sequence[str]) -> Snapshot:
 
 
 def read_record(kind: str, of: type[T], path: Path) -> T:
-    """Return the facts in a record. Raise UnusableInput if they can't be read, else OSError."""
+    """Return the facts in a record. Raise UnusableInput if it is bad, OSError if it is unreadable."""
     try:
         return recorded_facts(of, path.read_bytes())
     except UnusableRecord as problem:

@@ -1,7 +1,7 @@
-"""The command `schema`: the JSON Schema of a command's output with --output json.
+"""The command `schema`: print the JSON Schema of a command's output with --output json.
 
-Each schema has a version. It grows when a field is removed or changes its type, not when one is
-added, so readers must ignore fields that they don't know.
+Each schema has a version. It grows when a field is removed or changes its type, but not when a
+field is added, so readers must ignore fields that they don't know.
 """
 
 import argparse
@@ -174,7 +174,7 @@ class WhatIfReport(TypedDict):
 
 
 class ReportedQueue(QueueRow, rename={"in_line": "inLine"}):
-    """A quota or limit of null is unlimited. Every other null is not known."""
+    """A queue. For quota and limit, null means unlimited; every other null means not known."""
 
     quota: Gpus = None  # type: ignore[assignment]
     limit: Gpus = None  # type: ignore[assignment]
@@ -229,7 +229,10 @@ class Cause(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """`webhook` is null if none judges the document. Empty fields are omitted."""
+    """A document with its verdict. `webhook` is null if no webhook judges it.
+
+    Empty fields are omitted.
+    """
 
     file: str
     object: JudgedObject
@@ -282,7 +285,7 @@ SCHEMAS: Mapping[str, tuple[int, Any]] = {
     "check": (1, CheckedDocuments),
     "trial": (1, TrialReport),
 }
-"""Versions and types by the names of schemas.
+"""The version and the types of each schema, by its name.
 
 `audit` prints one document per line: one for each finding, then the summary.
 """

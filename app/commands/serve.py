@@ -1,4 +1,4 @@
-"""The command `serve`: the admission webhooks and the reconcilers, until SIGTERM."""
+"""The command `serve`: run the admission webhooks and the reconcilers until SIGTERM."""
 
 import argparse
 import logging

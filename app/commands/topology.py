@@ -1,4 +1,4 @@
-"""The command `topology`: its levels, free GPUs, room for a workload, and effects of changes."""
+"""The command `topology`: show levels, free GPUs, room for a workload, and effects of changes."""
 
 import argparse
 import re
@@ -144,10 +144,10 @@ async def _read(arguments: argparse.Namespace, *, sets: bool) -> Snapshot:
 
 
 def levels_of(path: str, name: str) -> ClusterTopology:
-    """Return the levels of a file.
+    """Return the levels in a file.
 
-    It has a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with them. Raise
-    UnusableInput for a file without levels, and for levels that would be rejected.
+    The file has a ClusterTopology, a ClusterTopologyBinding, or an OperatorConfiguration with
+    levels. Raise UnusableInput for a file without levels, and for levels that would be rejected.
     """
     for document in objects_in(path):
         section = document.get("clusterTopology")
@@ -254,7 +254,7 @@ def _domains(topology: Topology, inside: list[DomainReport], arguments: argparse
 
 
 def _inside(topology: Topology, text: str) -> list[DomainReport]:
-    """Return the domains of a level that have the value, several if it has several parents.
+    """Return the domains of a level with this value, several if they have different parents.
 
     Raise UnusableInput if there is none.
     """
@@ -302,7 +302,7 @@ def _room(topology: Topology, arguments: argparse.Namespace) -> RoomSearch | Non
 
 
 def _spare_nodes(config: Path | None) -> int:
-    """Return `mnnvl.spareNodes` of a configuration, by default 0."""
+    """Return `mnnvl.spareNodes` of a configuration, or its default, 0."""
     if config is None:
         return 0
     from app.config.read import configuration_or_defaults  # pydantic takes a third of the start
@@ -328,7 +328,7 @@ def _report_effects(
     levels: ClusterTopology | None,
     arguments: argparse.Namespace,
 ) -> int:
-    """Print the effects of edits, and other requested facts as they would be afterwards."""
+    """Print the effects of edits, and the other requested facts as they would be afterwards."""
     if levels:
         raise UnusableInput("--levels cannot be combined with --if: give the file to --if")
     index = Index(facts)

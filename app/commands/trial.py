@@ -42,7 +42,7 @@ class Report(Struct):
     events: int = 0
     """The number of verdicts in the logs."""
     unknown_callers: int = 0
-    """Verdicts on reviews without a token or certificate, left out if others have one."""
+    """Verdicts on reviews without a token or certificate. They are left out if others have one."""
     places: dict[tuple[str, str], Counts] = {}
     """Counts by user and namespace."""
     findings: Counter[ReportedMessage] = field(default_factory=Counter)
@@ -153,7 +153,7 @@ def report_on(names: Sequence[str]) -> Report:
 
 
 def _entry(line: str) -> Object:
-    """Return a log line as a map, {} if it is not JSON.
+    """Return a log line as a map, or {} if it is not JSON.
 
     `kubectl logs --prefix` writes the name of the pod before the JSON.
     """

@@ -1,4 +1,4 @@
-"""The command `webhooks`: the two webhook configurations."""
+"""The command `webhooks`: print the two webhook configurations."""
 
 import argparse
 from pathlib import Path

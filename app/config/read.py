@@ -154,12 +154,12 @@ class _UniqueKeys(yaml.SafeLoader):
 def with_overrides(
     configuration: Configuration, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Configuration:
-    """Return `configuration` with the overrides of flags and environment variables.
+    """Return `configuration` with the overrides from flags and environment variables.
 
     - `server.host`, `server.port`, `server.toolsPort`: from `flags`, otherwise from
       GROVE_ADMISSION_HOST, GROVE_ADMISSION_PORT and GROVE_ADMISSION_TOOLS_PORT
-    - `certificates.mode`: from GROVE_ADMISSION_CERTIFICATES_MODE
-    - POD_NAMESPACE is the default namespace of the Secret, the Service, the Lease and our service
+    - `certificates.mode`: from GROVE_ADMISSION_CERTIFICATES_MODE - POD_NAMESPACE is the default
+      namespace of the Secret, the Service, the Lease and our service
       account
 
     Raise ConfigurationError for an invalid value of a variable.

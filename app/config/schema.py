@@ -79,7 +79,7 @@ class ClusterTopology(_Section):
     levels: tuple[TopologyLevel, ...] = Field(default=(), strict=False)
     """Its levels, in any order."""
     creation_timeout_seconds: Seconds = 60
-    """The time limit for its creation at the start, after which the process ends."""
+    """The time limit for its creation at startup, after which the process ends."""
 
     @field_validator("name", mode="before")
     @classmethod
@@ -107,13 +107,15 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """The authorization of writes of the managed ClusterTopology."""
+    """Who may write the managed ClusterTopology."""
 
     authorized_users: tuple[str, ...] = Field(
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),
         strict=False,
     )
-    """The only users that can write it: by default our own account and that of Grove's operator."""
+    """The only users that can write it: by default our own account and the account of Grove's
+    operator.
+    """
 
 
 Mode = Literal["refuse", "warn"]
@@ -165,8 +167,8 @@ class PodBinding(_Section):
     node_labels: tuple[LabelKey, ...] = Field(default=(NVLINK_DOMAIN,), strict=False)
     """The keys of node labels that are copied to Pods.
 
-    The standard labels of region, zone and host, and the keys of the levels, are copied in any
-    case. The default is the NVLink clique of the node, which containers cannot get in another way.
+    The standard labels of region, zone and host, and the keys of the levels, are always copied. The
+    default is the NVLink clique of the node, which containers cannot get in another way.
     """
 
 
@@ -201,7 +203,7 @@ class Client(_Section):
     """The limits of calls to the API server."""
 
     queries_per_second: Annotated[float, Field(gt=0, le=10000)] = 50
-    """The highest rate of requests, on average."""
+    """The maximum rate of requests, on average."""
     burst: Annotated[int, Field(ge=1, le=10000)] = 100
     """The maximum number of requests in a burst above that rate."""
     timeout_seconds: Seconds = 30
@@ -257,7 +259,7 @@ class Workloads(_Section):
     scheduler_name: Annotated[str, Field(min_length=1)] = KAI_SCHEDULER
     """The scheduler name of the Pods that get a PodGroup."""
     default_queue: str = _KAI.default_queue
-    """The queue of Workloads that name none, or "" for no queue."""
+    """The queue of Workloads that do not name one, or "" for no queue."""
     labels: WorkloadLabels = WorkloadLabels()
     """The keys of the labels that are read."""
 
@@ -362,8 +364,8 @@ class Configuration(_Section):
     def node_labels(self) -> tuple[str, ...]:
         """The keys of the labels that a Pod gets from its node.
 
-        These are `podBinding.nodeLabels` and the keys of the configured levels. The latter are
+        These are `podBinding.nodeLabels` and the keys of the configured levels. The levels are
         included even before the managed ClusterTopology exists, so that a caller can never set
-        them.
+        these labels.
         """
         return (*self.pod_binding.node_labels, *(level.key for level in self.levels))

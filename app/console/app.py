@@ -160,7 +160,9 @@ async def _background(*work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
 
 
 async def _spared_collector(live: Live) -> None:
-    """Pause the garbage collector until the first lists are complete. Then it runs less often."""
+    """Pause the garbage collector until the first lists are complete. Afterwards it runs less
+    often.
+    """
     await pause_until(live.until_ready())
     gc.set_threshold(_YOUNG, 20, 100)
 

@@ -7,11 +7,11 @@ from app.explain.reasons.reason import plain
 from app.explain.state.index import Index
 
 MOST = 4
-"""The number of queues that have their own colour: the ones that use the most GPUs."""
+"""The number of queues that have their own colour. They are the ones that use the most GPUs."""
 OTHERS = "q0"
 FREE = "free"
 CLOSED = "shut"
-"""CSS classes: GPUs of other queues or none, free ones, and unused ones of closed nodes."""
+"""CSS classes: GPUs of other queues or of no queue, free GPUs, and unused GPUs of closed nodes."""
 WIDTH = 100
 """The width of a bar, in its own units."""
 
@@ -22,7 +22,7 @@ Bar = tuple[tuple[str, int, int], ...]
 class Colours:
     """The CSS class of each queue that has a colour.
 
-    The classes go by the names of the queues, so that a queue has one colour on each map.
+    The class depends on the name of the queue, so that a queue has the same colour on each map.
     """
 
     def __init__(self, index: Index) -> None:
@@ -33,9 +33,9 @@ class Colours:
         self._classes = {queue: f"q{number}" for number, queue in enumerate(sorted(most), 1)}
 
     def used_in(self, nodes: Iterable[int]) -> Mapping[str, int]:
-        """Return the GPUs in use on some nodes by queue, in thousandths, most first.
+        """Return the GPUs in use on some nodes by queue, in thousandths, the largest number first.
 
-        "" stands for pods in no queue.
+        The key "" stands for pods in no queue.
         """
         index = self._index
         places = (index.nodes[position] for position in nodes)
@@ -43,7 +43,7 @@ class Colours:
         return dict(used.most_common())
 
     def bar(self, nodes: Sequence[int]) -> Bar:
-        """Return the bar of a domain with these nodes. () if it has no GPUs."""
+        """Return the bar of a domain with these nodes, or () if it has no GPUs."""
         index = self._index
         gpus = sum(index.gpus[position] for position in nodes)
         parts = dict.fromkeys([*self._classes.values(), OTHERS], 0)

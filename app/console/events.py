@@ -32,8 +32,8 @@ class Streams:
     def slow_down(self, seconds: float) -> None:
         """Set the pause after a page that took `seconds` of CPU.
 
-        The pages of one tab take at most a fifth of the time. A page that took longer than the one
-        before does not count: it may be the first of its kind.
+        The pages of one tab take at most a fifth of the time. A page that took longer than the
+        previous one does not count, because it may be the first of its kind.
         """
         self.pause = max(PAUSE, min(10.0, 5 * min(seconds, self._last)))
         self._last = seconds

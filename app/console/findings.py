@@ -217,7 +217,7 @@ async def _no_handshake(host: str, port: int, name: str, ca_bundle: bytes) -> Ha
 def _of_audit(finding: Finding) -> FindingRow:
     """Return the row of a finding of the audit.
 
-    Its group is refused, not decided, a leak (a resource without an owner), or else a warning.
+    Its group is refused, not decided, a leak (a resource without an owner), or otherwise a warning.
     """
     is_leak = finding.outcome == "warning" and finding.kind in _OWNED
     group = "leak" if is_leak else finding.outcome

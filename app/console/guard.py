@@ -1,10 +1,10 @@
-"""The guard of the console: it only allows requests with the token, from this machine.
+"""The guard of the console: it allows only requests with the token, from this machine.
 
 Requests from other pages in the browser are rejected.
 
 The token is in the path. A cookie would be sent to every port of the host, so that a server of
-another local user would receive it. The Host header is checked, because with a name that resolves
-to 127.0.0.1, a foreign page would be same-origin.
+another local user would receive it. The Host header is checked, because a foreign page on a name
+that resolves to 127.0.0.1 would be same-origin.
 """
 
 import hmac
@@ -81,7 +81,7 @@ class Guard(Value):
 
 
 def _is_ours(headers: Mapping[str, str], *, entry: bool) -> bool:
-    """Return whether the request comes from our own page or from its user, as the browser says.
+    """Return whether the browser says that the request comes from our own page or from its user.
 
     The file that opens the browser counts as another site. It may only lead to the entry page,
     which shows nothing of the cluster.
@@ -110,7 +110,7 @@ def _refusal_of_post(headers: Mapping[str, str], host: str) -> int:
 
 
 class _Limited:
-    """The body of a request, which is cut off after MOST_BODY bytes."""
+    """The body of a request, cut off after MOST_BODY bytes."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

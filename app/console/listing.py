@@ -42,9 +42,9 @@ Parts = tuple[object, ...]
 class _KeptRow(Value):
     """A row of the list.
 
-    `parts` are the facts that the row was made of. `state` is the number of the state of the
-    cluster, 0 if the workload is not explained yet. Then `order` is its first position in KAI's
-    line.
+    `parts` are the facts from which the row was made. `state` is the number of the cluster's state
+    in which the workload was explained, or 0 if it is not explained yet. While it is not explained,
+    `order` is its first position in KAI's order.
     """
 
     row: WorkloadRow
@@ -60,7 +60,7 @@ class _KeptRow(Value):
 
 
 class WaitingList:
-    """The rows of all workloads. `complete` says whether all rows are of the current facts.
+    """The rows of all workloads. `complete` says whether all rows show the current facts.
 
     Only one thread may use it. `clock` returns the CPU seconds of this thread.
     """
@@ -83,10 +83,10 @@ class WaitingList:
         return sum(kept.row.state == "waits" for kept in self._kept.values())
 
     def selected(self, rows: Sequence[WorkloadRow]) -> Ref | None:
-        """Return the workload to show if none is selected.
+        """Return the workload to show if the user has selected none.
 
-        It is the first of `rows`, and stays selected as long as it is pending and among them:
-        otherwise the page would jump while the list is examined.
+        It is the first of `rows`. It stays selected as long as it is pending and among them,
+        because otherwise the page would jump while the list is examined.
         """
         stays = any(row.ref == self._selected and row.state == "waits" for row in rows)
         if not stays:
@@ -96,8 +96,8 @@ class WaitingList:
     def follow(self, index: Index, *, reasons: bool = True) -> None:
         """Explain the workloads whose own parts have changed, then the pending ones.
 
-        Without `reasons`, explain only those that have changed, which is enough to know whether
-        they are pending.
+        Without `reasons`, explain only the changed ones, which is enough to know whether they are
+        pending.
         """
         parts = self._counted_all(index)
         to_explain = self._to_explain(parts, reasons=reasons)

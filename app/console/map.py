@@ -26,15 +26,15 @@ If there are more, only their groups do.
 _WIDTHS = ((8, ""), (14, "wide"), (20, "wider"))
 """CSS classes of cells: (maximum length of a name, class)."""
 _LONG = 14
-"""Longer names are shown without the prefix and suffix that all names share."""
+"""The length above which names are shown without the prefix and suffix that all names share."""
 
 
 class Cell(Value):
     """A domain on the map: its CSS classes, words and path.
 
     `number` is the free capacity, or the number of pods for which there is room. If there are few
-    cells, each has its `name` and a `bar` of who uses its GPUs. In a map without groups, it also
-    has its parent (`inside`) and says how many of its nodes are `closed`.
+    cells, each has its `name`, and a `bar` that shows who uses its GPUs. In a map without groups,
+    it also has its parent (`inside`) and says how many of its nodes are `closed`.
     """
 
     classes: str
@@ -58,8 +58,8 @@ def drawn(
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
     With `worst`, they are the cells of the deepest level above nodes, in one group: first the
-    domains with closed nodes, then those with the least room. None if even the next level has too
-    many domains.
+    domains with closed nodes, then those with the least room. Return None if even the next level
+    has too many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)
     if depth is None:
@@ -113,7 +113,7 @@ class _RoomOnMap:
         self.depth = len(self._roomiest or ())
 
     def room_in(self, path: Path) -> int | None:
-        """Return for how many pods a domain has room. None if it is not of the requested level.
+        """Return for how many pods a domain has room, or None if it is not of the requested level.
 
         The room of several domains cannot be added up, because each counts at most as many pods as
         were requested.
@@ -171,7 +171,7 @@ def _group(parent: Path, at: Path, inside: Sequence[DomainReport], asked: _RoomO
 
 
 def _total(amounts: Iterable[int | None]) -> int | None:
-    """Return the sum of amounts. None if one of them is not known."""
+    """Return the sum of amounts, or None if one of them is not known."""
     known = list(amounts)
     return None if None in known else sum(filter(None, known))
 
@@ -253,8 +253,8 @@ def _cell(
 def _short(names: Iterable[str]) -> Mapping[str, str]:
     """Return the name to show for each name.
 
-    Of long names, such as `ip-10-0-1-7.eu-central-1.compute.internal`, it leaves out the words
-    that all of them begin with, and the domain that all of them end with: `…1-7…`.
+    From long names, such as `ip-10-0-1-7.eu-central-1.compute.internal`, it omits the words that
+    all of them begin with, and the domain that all of them end with: `…1-7…`.
     """
     names = set(names)
     if len(names) < 2 or max(map(len, names)) <= _LONG:
@@ -270,7 +270,7 @@ def _short(names: Iterable[str]) -> Mapping[str, str]:
 
 
 def _shared_words(names: Collection[str], ends: str) -> int:
-    """Return how many letters the words have that all names begin with.
+    """Return the number of letters in the words that all names begin with.
 
     A word ends with one of the letters `ends`.
     """
@@ -294,9 +294,9 @@ def _width(names: Iterable[str]) -> str:
 
 
 def _depth(topology: Topology, at: Path, *, above_nodes: bool) -> int | None:
-    """Return the deepest level inside a domain that has at most 1,024 domains there.
+    """Return the deepest level that has at most 1,024 domains inside a domain.
 
-    None if even the next level has more.
+    Return None if even the next level has more.
     """
     domains = topology.domains
     deepest = len(topology.keys) - (above_nodes and len(at) + 1 < len(topology.keys))

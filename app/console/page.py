@@ -1,4 +1,4 @@
-"""The form of a page."""
+"""The definition of a page."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,7 +38,7 @@ def ignored(query: Query, options: Mapping[str, bool]) -> list[str]:
 
 
 def reference(text: str, kinds: Mapping[str, Resource]) -> Ref | None:
-    """Return the object that `Kind/namespace/name` names. None if the text has another form.
+    """Return the object that `Kind/namespace/name` names, or None if the text has another form.
 
     `kinds` has the known kinds.
     """

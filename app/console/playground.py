@@ -215,7 +215,7 @@ def _field_and_text(warning: str) -> tuple[str, str]:
 def placement(index: Index, document: Object) -> Values | None:
     """Return whether a PodCliqueSet would have room now, and what prevents it.
 
-    None if nodes or pods cannot be read.
+    Return None if nodes or pods cannot be read.
     """
     if {"nodes", "room", "topologies"} & index.facts.unseen.keys():
         return None
@@ -250,7 +250,7 @@ def _headline(verdicts: Sequence[Values]) -> str:
 
 
 def saved(judged: Values, version: str) -> Values:
-    """Return a file with everything that the page shows. "Open file" reads it again."""
+    """Return a file with everything that the page shows. "Open file" reads it."""
     return {
         "version": version,
         "documents": judged["text"],

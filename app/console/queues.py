@@ -82,7 +82,7 @@ def _user(user: GpuUser) -> tuple[str, str, str]:
 def _marks(row: QueueRow) -> Iterator[tuple[str, int, int]]:
     """Yield the parts of a bar: the class, the start and the width of each.
 
-    The bar ends at the largest of the numbers of the queue.
+    The end of the bar stands for the largest of the queue's numbers.
     """
     bounds = {"quota": row.quota, "fair": row.fair, "limit": row.limit}
     known = [amount for amount in (row.used, *bounds.values()) if amount]

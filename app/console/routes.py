@@ -80,7 +80,7 @@ async def _nothing(request: Request, error: Exception) -> Response:
 class _Rendered(Value):
     """The main part of a page.
 
-    It has the options of the address that have no meaning, and the counts in the navigation by the
+    It has the options in the address that have no meaning, and the counts in the navigation by the
     path of their page.
     """
 
@@ -102,7 +102,7 @@ class _Routes:
             console.findings.page,
             playground.PAGE,
         )
-        """In the order of the bar and of the keys 1 to 5."""
+        """The pages, in the order of the bar and of the keys 1 to 5."""
 
     async def entry(self) -> Response:
         return self._html("entry.html")
@@ -182,7 +182,9 @@ class _Routes:
         )
 
     async def what_if(self, request: Request) -> Response:
-        """Return the effects of edits. They are computed once, and do not follow the cluster."""
+        """Return the effects of edits. They are computed once, and are not updated with the
+        cluster.
+        """
         facts = self._console.live.snapshot() if self._console.live.ready else None
         answered = await self._what_if(facts, request.query_params)
         return await self._page(request, what_if.PAGE, answered)

@@ -11,7 +11,7 @@ class ConsoleSettings(Value):
     """The options of the command.
 
     With `port` 0, a free port is used. If the user may not list all namespaces, `namespaces` are
-    read one by one. Without `namespaces`, the ones that the user may list are read, or else
+    read one by one. Without `namespaces`, the namespaces that the user may list are read, or else
     `own_namespace`.
     """
 

@@ -89,9 +89,9 @@ def _secrets(node: yaml.Node) -> Iterator[tuple[int, int]]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return the changes of a patch as lines of YAML.
+    """Return the changes made by a patch as lines of YAML.
 
-    `mark` is "+", "-", " " or "…" between parts.
+    `mark` is "+", "-", " ", or "…" between parts.
     """
     old, new = (yaml.safe_dump(dict(obj), sort_keys=False).splitlines() for obj in (before, after))
     lines: list[dict[str, str]] = []

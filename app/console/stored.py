@@ -45,7 +45,7 @@ async def read_stored(client: Reader, query: Query) -> Values:
 
 
 def _yaml(obj: Object, resource: Resource) -> str:
-    """Return the text that `kubectl get -o yaml` prints: without managedFields."""
+    """Return the text that `kubectl get -o yaml` prints, which has no managedFields."""
     metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
     full = {"apiVersion": resource.api_version(), "kind": resource.kind, **obj}
     return yaml.safe_dump({**full, "metadata": metadata}, sort_keys=False, allow_unicode=True)
@@ -77,7 +77,7 @@ def _commands(ref: Ref) -> list[str]:
 
 
 def events_of(index: Index, namespace: str, uid: str) -> Sequence[Event]:
-    """Return the events of the object with this uid, the latest first."""
+    """Return the events about the object with this uid, newest first."""
     return index.events_about(namespace, uid)[:MOST_EVENTS] if uid else ()
 
 

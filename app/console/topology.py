@@ -31,9 +31,9 @@ MOST_USERS = 10
 MOST_NODES = 256
 MOST_PODS = 100_000
 MOST_GPUS = 1024
-"""The maximum numbers of pods, and of GPUs per pod, for which the page counts room."""
+"""The maximum number of pods, and of GPUs per pod, for which the page counts room."""
 WORST = "worst"
-"""The value of the option for the other order of the map."""
+"""The value of the option for the order that shows the worst domains first."""
 _FEW_SETS = 40
 _FEW_GROUPS = 6
 _OF_SURVEY = ("nodes", "topologies", "kai_topologies")
@@ -95,7 +95,7 @@ def _of_room(index: Index, query: Query, room: RoomSearch | None) -> Values:
 
 
 def _options(topology: Topology, query: Query) -> dict[str, bool]:
-    """Return the options whose values depend on the topology, and whether they are valid."""
+    """Return the options whose values depend on the topology, each with whether it is valid."""
     return {
         "gpus": _number(query, "gpus", range(MOST_GPUS + 1)) is not None,
         "level": query.get("level") in topology.names,
@@ -106,7 +106,7 @@ def _options(topology: Topology, query: Query) -> dict[str, bool]:
 
 
 def _order(query: Query) -> Values:
-    """Return the order of the map, and the query of the same page with the other one."""
+    """Return the order of the map, and the query of the same page with the other order."""
     worst = query.get("sort") == WORST
     others = {name: value for name, value in query.items() if name != "sort"}
     asked = others if worst else {**others, "sort": WORST}
@@ -123,7 +123,7 @@ def _defaults(topology: Topology) -> Values:
 
 
 def _usual_gpus(index: Index) -> str:
-    """Return the most common number of GPUs of a node with GPUs. 8 if no node has GPUs."""
+    """Return the most common number of GPUs of a node with GPUs, or 8 if no node has GPUs."""
     counts = Counter(gpus_of(node.allocatable) // 1000 for node in index.nodes)
     del counts[0]
     return str(min(counts, key=lambda gpus: (-counts[gpus], -gpus), default=8))
@@ -174,7 +174,7 @@ def _room(topology: Topology, query: Query) -> RoomSearch | None:
 
 
 def _number(query: Query, name: str, allowed: range) -> int | None:
-    """Return the number in an option. None if it is not an allowed number."""
+    """Return the number in an option, or None if it is not an allowed number."""
     value = query.get(name, "")
     if not (value.isascii() and value.isdecimal()) or len(value) > 6:
         return None
@@ -187,7 +187,7 @@ def _number(query: Query, name: str, allowed: range) -> int | None:
 def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
     """Return the names of the nodes on which the gangs of an object have pods.
 
-    None if there is no such object.
+    Return None if there is no such object.
     """
     ref = reference(text, ASKED)
     about = subject(index, ref) if ref else None
@@ -197,7 +197,7 @@ def _nodes_of(index: Index, text: str) -> frozenset[str] | None:
 
 
 def _gangs(index: Index, chosen: str) -> list[Ref]:
-    """Return the PodCliqueSets to choose from. If there are many, only the chosen one."""
+    """Return the PodCliqueSets to choose from. If there are many, return only the chosen one."""
     sets = [pcs.ref for pcs in index.facts.sets]
     if len(sets) > _FEW_SETS:
         sets = [ref for ref in sets if ref_in_address(ref) == chosen]
@@ -208,7 +208,7 @@ def _gangs(index: Index, chosen: str) -> list[Ref]:
 
 
 def _users(topology: Topology, at: Path) -> Values:
-    """Return the workloads that use most GPUs in a domain, or in the whole cluster."""
+    """Return the workloads that use the most GPUs in a domain, or in the whole cluster."""
     index = topology.index
     if not index.room_is_known:
         return {"users": ()}

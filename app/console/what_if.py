@@ -13,7 +13,7 @@ from app.explain.state.index import Index
 from app.explain.state.snapshot import TITLES, Snapshot
 
 SECONDS = 60.0
-"""The time for one answer. A larger question is for the command, which has no limit."""
+"""The time limit for one answer. The command has no limit."""
 MOST_EDITS = 10
 MOST_TEXT = 2000
 EXAMPLES = ("drain rack=r7", "cordon n1", "add 4 like n12", "label n1 rack=r2")
@@ -72,7 +72,7 @@ class WhatIf:
 
 
 def parsed(lines: Sequence[str]) -> list[Supposition]:
-    """Return the edits of some lines.
+    """Return the edits on these lines.
 
     Raise UnusableEdit if one is invalid.
     """

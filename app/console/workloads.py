@@ -37,14 +37,14 @@ Further rows are folded if there are at least FOLDED of them.
 """
 FOLDED = 3
 MOST_CAUSES = 6
-"""The number of causes, the most frequent ones, by which the list can be filtered."""
+"""The number of causes, most frequent first, by which the list can be filtered."""
 OPTIONS = ("namespace", "who", "cause")
 """The options that filter the list by a value of the rows."""
 MOST_ROOMS = 256
 MOST_NAMED = 32
 LONGEST_NAME = 14
 _DETAILED = 60
-"""If a tree has more rows, it is shown without pods."""
+"""The number of rows above which a tree is shown without pods."""
 _WORDS = {
     "well": "fine",
     "waits": "pending",
@@ -62,7 +62,7 @@ def page(listing: WaitingList) -> ConsolePage:
 def printed(index: Index, text: str, form: Callable[[Answer], T]) -> T | None:
     """Return the explanation of `Kind/namespace/name` in a form.
 
-    None if there is no such object.
+    Return None if there is no such object.
     """
     ref = reference(text, ASKED)
     answer = answered(index, ref) if ref else None
@@ -156,7 +156,7 @@ class _Narrowed:
 
 
 def _values(row: WorkloadRow) -> Mapping[str, Collection[str]]:
-    """Return the values of each option with which a row is shown."""
+    """Return the values of each option for which a row is shown."""
     return {"namespace": (row.ref.namespace,), "who": row.actors, "cause": (row.id,)}
 
 
@@ -230,7 +230,7 @@ def _outcome(row: WorkloadRow) -> object:
 
 
 def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
-    """Return the cells of a row by the column of the command."""
+    """Return the cells of a row by the command's column."""
     values = dict(zip(COLUMNS, (*cells(row, facts), first_reason(row)), strict=True))
     turn = row.turn.words if row.turn else ""
     return {
@@ -247,7 +247,7 @@ def _listed(row: WorkloadRow, facts: Snapshot) -> Values:
 
 
 def _shown(answer: Answer) -> Values:
-    """Return the page's values beyond the answer itself."""
+    """Return the page's values that the answer itself does not have."""
     rows = list(_rows(answer.tree))
     if len(rows) > _DETAILED:
         rows = list(_rows(without_pods(answer.tree)))
@@ -266,7 +266,9 @@ def _shown(answer: Answer) -> Values:
 
 
 class TreeRow(NamedTuple):
-    """A row of the tree: a branch with its reasons, or the number of equal ones above (`more`)."""
+    """A row of the tree: a branch with its reasons, or (`more`) the number of equal branches above
+    it.
+    """
 
     level: int
     branch: Branch
@@ -295,7 +297,7 @@ def _numbers(branch: Branch) -> Sequence[int]:
 
 
 def _are_named(rooms: Sequence[DomainRoom]) -> bool:
-    """Return whether there are few domains with short names, so that cells can have them."""
+    """Return whether there are few domains with short names, so that cells can show their names."""
     if not all(room.domain.path for room in rooms):
         return False  # without levels, the only domain is the cluster
     names = [room.domain.path[-1] for room in rooms]

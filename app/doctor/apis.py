@@ -1,11 +1,11 @@
-"""The checks of the APIs that we use, and of the installed releases of Grove, KAI and others.
+"""Check the APIs that we use, and the installed releases of Grove, KAI and others.
 
-They report whether the cluster serves the APIs in a known version, and which stored CRDs are not
-established, so that the API server does not serve their objects.
+The checks report whether the cluster serves the APIs in a known version. They also report stored
+CRDs that are not established, so that the API server does not serve their objects.
 
 Releases are recognised by the fields of their CRDs, because CRDs do not carry the version of their
-product. The checks report whether a release was tested with this version. The list of tests, and
-of combinations that do not work, is in `manifests/guide/versions.md`.
+product. The checks report whether a release was tested with this version. The list of tests, and of
+combinations that do not work, is in `manifests/guide/versions.md`.
 """
 
 import re
@@ -120,13 +120,13 @@ async def _check_version(read: Read) -> Checks:
 
 
 def version_number(version: JsonMap) -> tuple[int, ...]:
-    """Return the major and minor version of an API server, 0 for an unknown one."""
+    """Return the major and minor version of an API server; 0 for an unknown number."""
     parts = [_NUMBER.match(text_at(version, part)) for part in ("major", "minor")]
     return tuple(int(part[0]) if part else 0 for part in parts)
 
 
 async def _check(client: Client, read: Read, api: Api, broken: Mapping[str, Check]) -> Check | None:
-    """Return a check, or None if there already is one because the CRD is `broken`."""
+    """Return a check. Return None if there already is one because the CRD is `broken`."""
     resource = api.resource
     version = client.served_version(resource)
     if version is not None and version not in resource.versions:
@@ -173,7 +173,7 @@ async def _other_versions(read: Read, resource: Resource) -> list[str]:
 def check_definitions(crds: Iterable[Object], groups: Collection[str]) -> dict[str, Check]:
     """Return the checks of the CRDs of `groups`, by the name of the CRD.
 
-    A CRD that is not established is a problem. One that is established without some names of its
+    A CRD that is not established is a problem. A CRD that is established without some names of its
     spec is a warning.
     """
     in_groups = [crd for crd in crds if _group(crd) in groups]
@@ -240,8 +240,8 @@ def _names(crd: Object, *path: str) -> Iterator[str]:
 def _remedy(name: str, taken_by: Sequence[str], accepted: JsonMap) -> str:
     """Return how to correct a CRD.
 
-    If another CRD gives up a name, the API server examines a CRD whose names were not accepted
-    again. If the CRD itself gives up the name, it is not examined again and must be created again.
+    If another CRD gives up a name, the API server examines CRDs with rejected names again. If the
+    CRD itself gives up the name, it is not examined again and must be recreated.
     """
     if accepted.get("reason") != "ShortNamesConflict":
         return (

@@ -43,7 +43,7 @@ class Handshake(Value):
     outcome: Literal["trusted", "refused", "unreachable"]
     """`refused`: the certificate was not verified. `unreachable`: no TLS server answered."""
     reason: str = ""
-    """Why it was not trusted."""
+    """The reason why it was not trusted."""
 
 
 Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
@@ -52,7 +52,7 @@ Shake = Callable[[str, int, str, bytes], Awaitable[Handshake]]
 
 
 class Bundle(Value):
-    """A caBundle with the webhooks that share it and its target."""
+    """A caBundle, the webhooks that share it, and their target."""
 
     ca_bundle: str
     """The base64 text, as it is stored."""
@@ -128,8 +128,8 @@ async def check_bundle(
 ) -> Checks:
     """Return the problems of a caBundle, or whether it verifies the server's certificates.
 
-    The certificates are served by the `endpoints` of the Service or, if none of them can be reached
-    from here, the one in the Secret.
+    It is tried on the certificates of the Service's `endpoints`. If none of them can be reached
+    from here, it is tried on the certificate in the Secret.
     """
     cas = _readable(bundle)
     if isinstance(cas, str):
@@ -165,7 +165,7 @@ def _not_reached(endpoints: Iterable[Endpoint]) -> Checks:
 
 
 def _readable(bundle: Bundle) -> tuple[bytes, ...] | str:
-    """Return the CAs (PEM) of a caBundle, or the problem."""
+    """Return the CAs (PEM) in a caBundle, or the problem."""
     if not bundle.ca_bundle:
         return "is empty"
     try:

@@ -1,4 +1,4 @@
-"""The checks of MNNVL objects.
+"""Check MNNVL objects.
 
 Can ResourceClaims be allocated, and do PodCliques and Pods have them? Does the configured owner fit
 this release of Grove, and do PodGangs still own resources that the PodCliqueSet should own?
@@ -136,7 +136,7 @@ def _held(claim: Object, pods: Sequence[str]) -> Check:
 
 
 async def _all(client: Client, resource: Resource) -> AsyncIterator[Object]:
-    """Yield the objects of `resource` in pages; none if it is not served."""
+    """Yield the objects of `resource` in pages, or none if it is not served."""
     with contextlib.suppress(NotFound):
         async for page in pages(client, Selection(resource)):
             for obj in page.items:

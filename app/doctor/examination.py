@@ -1,4 +1,4 @@
-"""All checks, in order.
+"""Run all checks in order.
 
 If something cannot be read, a check reports it, and the next checks continue.
 """

@@ -1,6 +1,6 @@
-"""The checks of Grove's operator.
+"""Check Grove's operator.
 
-They check its authorizer, its topology feature, and its permission to write the managed
+The checks are about its authorizer, its topology feature, and its permission to write the managed
 ClusterTopology.
 
 Grove's chart keeps the operator's configuration in a ConfigMap with the label
@@ -8,8 +8,8 @@ Grove's chart keeps the operator's configuration in a ConfigMap with the label
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/charts/templates/configmap-operator.yaml
 
 Anybody may create a ConfigMap with this label in their own namespace. So only the namespace that
-Grove's webhook configurations call is read: these are cluster-scoped, and only administrators can
-write them.
+Grove's webhook configurations call is read. These configurations are cluster-scoped, and only
+administrators can write them.
 """
 
 import contextlib
@@ -51,8 +51,8 @@ class Operator(Value):
 async def check_grove(client: Client, configuration: Configuration) -> Checks:
     """Return the settings of Grove that conflict with this installation.
 
-    If the settings cannot be read, the result names the ones to check. Only an operator of the
-    dialect `design` writes the managed ClusterTopology: it creates or deletes it at start.
+    If the settings cannot be read, the result names the settings to check. Only an operator of the
+    dialect `design` writes the managed ClusterTopology: it creates or deletes it at startup.
     """
     writes_topology = dialect_of(client).resource is CLUSTER_TOPOLOGY
     users = _users(None, configuration) if writes_topology else []
@@ -122,7 +122,7 @@ async def _read_operator(client: Client, namespaces: Iterable[str]) -> Operator 
 async def _account(client: Client, namespace: str) -> str:
     """Return the account of the operator's Deployment, or the chart's default if unreadable.
 
-    The account in the configuration is not used: a remedy would then recommend the account of
+    The account in the configuration is not used: a remedy would then recommend an account chosen by
     anybody who may create a ConfigMap.
     """
     name = ""
@@ -143,7 +143,8 @@ def _settings(text: Any) -> JsonMap | None:
 def _what_to_check(configuration: Configuration) -> str:
     """Return the settings to check.
 
-    If topology support is off here, Grove's own may be on: it acts on ClusterTopologyBindings.
+    If topology support is disabled here, Grove's own topology feature may be on, because it uses
+    ClusterTopologyBindings.
     """
     account = own_account(configuration.certificates.namespace)
     exempt = (
@@ -186,7 +187,7 @@ def _topology(
 ) -> Checks:
     """Check whether Grove's topology feature is on.
 
-    If its release has levels in the configuration, they must be ours.
+    If its release has levels in the configuration, they must equal ours.
     """
     if not operator or not configuration.cluster_topology.enabled:
         return []
@@ -229,7 +230,7 @@ def _listed(levels: Mapping[Any, Any]) -> str:
 def _users(operator: Operator | None, configuration: Configuration) -> Checks:
     """Check whether Grove's operator may write the managed ClusterTopology.
 
-    It exits if this is denied at its start.
+    The operator exits if this is denied at its start.
     """
     users = configuration.authorization.authorized_users
     if not operator:

@@ -1,15 +1,15 @@
-"""The checks of KAI: the permissions of its binder, limits of queues, and eviction of gangs.
+"""Check KAI: the permissions of its binder, the limits of queues, and the eviction of gangs.
 
-The binder must be allowed to allocate the ResourceClaims of the Pods that it binds. From
-Kubernetes 1.36 on, writing the allocation of a claim needs a permission on the synthetic
-subresource `resourceclaims/binding` in addition to `resourceclaims/status`.
+The binder must be allowed to allocate the ResourceClaims of the Pods that it binds. Since
+Kubernetes 1.36, writing the allocation of a claim needs a permission on the synthetic subresource
+`resourceclaims/binding` in addition to `resourceclaims/status`.
 
 Source: https://github.com/kubernetes/kubernetes/issues/138149, and
-https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which grants it to the binder; KAI's
-scheduler itself only reads claims. KAI's tags 0.12.19 and 0.14.1 are the first that have it.
+https://github.com/kai-scheduler/KAI-Scheduler/pull/1372, which grants it to the binder. KAI's
+scheduler itself only reads claims. KAI's tags 0.12.19 and 0.14.1 are the first with that change.
 
-KAI evicts gangs that have fallen below their minimum for a period. Its scheduler takes the period
-as an argument, which each SchedulingShard may give it, and does not start with one that is no Go
+KAI evicts gangs that have been below their minimum for a period. Its scheduler takes the period as
+an argument, which each SchedulingShard may set, and does not start if it is not a valid Go
 duration: https://github.com/ai-dynamo/dynamo/pull/14722.
 """
 
@@ -120,7 +120,7 @@ def _without_limits(limits: tuple[str, ...], names: Sequence[str]) -> Check:
 
 
 async def check_line(client: Client) -> Checks:
-    """Return a note for each SchedulingShard whose order of gangs explain may tell otherwise.
+    """Return a note for each SchedulingShard for which `explain` may show the wrong order of gangs.
 
     Raise ClusterError if a request fails.
     """

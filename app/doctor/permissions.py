@@ -36,9 +36,9 @@ class Need(Value):
     verbs: tuple[str, ...]
     purpose: str
     namespace: str = ""
-    """The namespace, "" for all."""
+    """The namespace, or "" for all."""
     name: str = ""
-    """The only object, "" for all."""
+    """The name of the only object, or "" for all objects."""
     optional: bool = False
     """Whether the server works without it, with less information."""
 
@@ -233,9 +233,10 @@ def needs_of(configuration: Configuration) -> list[Need]:
 
 
 async def check_permissions(client: Client, needs: Sequence[Need], namespace: str | None) -> Checks:
-    """Review the access of our service account in `namespace`, or of this process if that is None.
+    """Review the access of our service account in `namespace`.
 
-    Raise ClusterError, for example if this process may not review the access of other accounts.
+    If `namespace` is None, review the access of this process. Raise ClusterError, for example if
+    this process may not review the access of other accounts.
     """
     subject = "you" if namespace is None else f"service account {namespace}/{ACCOUNT}"
     missing: Checks = []

@@ -1,8 +1,8 @@
-"""The checks of admission policies.
+"""Check the admission policies.
 
-They report how our stored policies differ from those of this version, and which requests policies
-still reject while webhooks are down. They also check the policies about KAI's queues, where these
-are installed, and the list of queues that these read.
+The checks report how our stored policies differ from this version's policies, and which requests
+policies still reject while webhooks are down. If the policies about KAI's queues are installed,
+they and the list of queues that they read are checked too.
 """
 
 import json
@@ -112,7 +112,7 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 async def read_policies(
     client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
 ) -> Policies:
-    """Return the policies that the selector `labels` selects; none if the API is not served."""
+    """Return the policies that the selector `labels` selects. Return none if the API is not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
         listed = await every(client, policies)
@@ -167,7 +167,7 @@ async def check_account(client: Client) -> Checks:
 async def _without_parameters(client: Client, stored: Policies) -> dict[str, str]:
     """Return the policies whose parameters have an apiVersion that the cluster does not serve.
 
-    The value is the apiVersion of the same kind that it serves.
+    The value is the served apiVersion of the same kind.
     """
     found = {}
     for name, policy in stored.policies.items():
@@ -239,7 +239,7 @@ def _differences(stored: Policies, desired: Sequence[JsonMap]) -> Iterator[str]:
 
 
 def _in_any_version(spec: JsonMap) -> JsonMap:
-    """Return the spec of a policy without the version of its parameters, which Grove determines."""
+    """Return the spec of a policy without the version of its parameters, which depends on Grove."""
     named = map_at(spec, "paramKind")
     if not named:
         return spec
@@ -305,8 +305,8 @@ def overlap(patterns: Iterable[str], others: Iterable[str]) -> bool:
     They are lists of groups, resources or operations, or "*" for all; see
     https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-rules.
 
-    A resource may have a subresource: `*` stands for all resources without these, `pods/*` for Pods
-    with all of theirs, and `*/*` for everything.
+    A resource may have a subresource: `*` stands for all resources without their subresources,
+    `pods/*` for Pods with all subresources, and `*/*` for everything.
     """
     listed = list(others)
     return any(_have_common(pattern, other) for pattern in patterns for other in listed)
@@ -330,7 +330,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of the queue guard and its differences; nothing if it is not installed."""
+    """Return the effect of the queue guard and its differences, or nothing if it is not installed."""
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:
@@ -415,8 +415,8 @@ async def _writers(
 ) -> Checks:
     """Return a warning about accounts that may write PodGroups and that the guard checks.
 
-    One of them may assign queues, such as KAI Resource Management, which runs in its own namespace.
-    Without permission to read roles, there is no warning.
+    Such an account may assign queues. For example, KAI Resource Management runs in its own
+    namespace. Without permission to read roles, there is no warning.
     """
     try:
         roles = await every(client, Selection(CLUSTER_ROLE))
@@ -454,7 +454,7 @@ async def _writers(
 
 
 def _writes_pod_groups(role: JsonMap) -> bool:
-    """Return whether a ClusterRole names PodGroups of KAI, and lets change them."""
+    """Return whether a ClusterRole names PodGroups of KAI and allows changing them."""
     return any(
         POD_GROUP.group in texts_at(rule, "apiGroups")
         and POD_GROUP.plural in texts_at(rule, "resources")

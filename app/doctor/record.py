@@ -1,8 +1,8 @@
 """The record of an examination: all answers that it depends on, so that it can be repeated.
 
 Fields that no check reads are removed from the answers before the doctor sees them. So a record is
-complete and contains nothing else. Of Secrets, only the certificate remains, which the server shows
-to every client anyway.
+complete and contains nothing else. From Secrets, it has only the certificate, which the server
+shows to every client anyway.
 """
 
 import re
@@ -85,7 +85,9 @@ class Heard(Value):
     """The TLS handshakes with replicas by their arguments."""
 
     def keeping(self, call: Call) -> Call:
-        """Return `call` with a cache: recorded requests get their answer, new ones are recorded."""
+        """Return `call` with a cache: recorded requests get their answer, and new ones are
+        recorded.
+        """
 
         async def kept(request: ApiRequest) -> Object:
             key = _key_of(request)
@@ -140,7 +142,7 @@ async def unreachable(address: str, port: int, name: str, bundle: bytes) -> Hand
 
 
 _Fields = Mapping[str, Any]
-"""The fields of a map to keep. The value is `...` for everything, nested fields, or a function.
+"""The fields of a map to keep. A value is `...` for everything, nested fields, or a function.
 
 For a list, these are the fields of each item.
 """
@@ -170,7 +172,9 @@ def _names_only(fields: Any) -> Any:
 
 
 def _webhook(webhook: Any) -> Any:
-    """Return a webhook. URLs and paths of other products are cut, because they may have tokens."""
+    """Return a webhook. URLs and paths of other products are shortened, because they may have
+    tokens.
+    """
     ours = text_at(map_of(webhook), "name").endswith(OUR_WEBHOOKS)
     return _kept(webhook, _OUR_WEBHOOK if ours else _WEBHOOK)
 
@@ -328,7 +332,7 @@ _FIELDS: Mapping[str, _Fields] = {
         _POLICIES,
     ),
 }
-"""The fields of each resource. Of other resources, only the metadata are kept."""
+"""The fields of each resource. For other resources, only the metadata are kept."""
 
 
 def _bare(answer: Object, resource: str) -> Object:

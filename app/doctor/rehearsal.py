@@ -36,7 +36,9 @@ _LIMIT_SECONDS = 60
 """The default time after which an API server gives up on a request."""
 
 _SLOW_SECONDS = 45
-"""The sum of timeouts from which on there is a warning. Our and our neighbours' defaults are less.
+"""The sum of timeouts from which on there is a warning.
+
+The sum of our and our neighbours' defaults is smaller.
 """
 
 _COMPARED = 2
@@ -60,7 +62,7 @@ _CLUSTER_WIDE = {
     ("authentication.k8s.io", "tokenreviews"): "kubelets cannot authorize readers of logs",
     ("authorization.k8s.io", "subjectaccessreviews"): "kubelets cannot authorize readers of logs",
 }
-"""The consequences for cluster-scoped resources. Webhooks also see reviews like these."""
+"""The consequences for cluster-scoped resources, whose reviews webhooks also see."""
 
 _WRITER = "Check the writer of this caBundle: cert-manager's cainjector, or the owner's controller."
 
@@ -265,7 +267,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 async def _check_bundle(
     bundle: Bundle, surroundings: Surroundings, shake: Shake, now: datetime
 ) -> Checks:
-    """Return the checks of a caBundle. A URL without one is verified with the API server's own."""
+    """Return the checks of a caBundle. A URL without one is verified with the API server's own CAs."""
     target = bundle.target
     endpoints: list[Endpoint] = []
     if target.service is not None:

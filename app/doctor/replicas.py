@@ -1,4 +1,4 @@
-"""The checks of our Deployment: its ready replicas, their version, and the leader."""
+"""Check our Deployment: its ready replicas, their version, and the leader."""
 
 import contextlib
 import re
@@ -17,7 +17,7 @@ _VERSION = re.compile(r":v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})$")
 
 
 async def check_replicas(client: Client, namespace: str, version: str) -> Checks:
-    """Check the Deployment `grove-admission`; return nothing if it does not exist.
+    """Check the Deployment `grove-admission`. Return nothing if it does not exist.
 
     Its image is compared with `version`, the version of this program. Raise ClusterError if the
     Deployment cannot be read.
@@ -111,10 +111,10 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
 
 
 _SLACK = timedelta(seconds=60)
-"""The maximum difference between the clock here and the replicas' clocks, in seconds."""
+"""The maximum difference between the clock here and the replicas' clocks."""
 
 _LONGEST = 86_400
-"""The upper bound for a Lease duration, in seconds. Longer durations are cut to it."""
+"""The longest Lease duration that counts, in seconds. Longer ones are cut to it."""
 
 _LOGS = (
     "Find out why no replica leads: kubectl -n {namespace} logs deployment/grove-admission. Its"

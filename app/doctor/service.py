@@ -1,4 +1,4 @@
-"""The checks of the Service that API servers call, and of its endpoints."""
+"""Check the Service that API servers call, and its endpoints."""
 
 from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit

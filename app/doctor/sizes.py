@@ -1,4 +1,4 @@
-"""The check for objects that are too large for the caches of the server."""
+"""Check for objects that are too large for the caches of the server."""
 
 from app.doctor.report import Checks, ok, warning
 from app.facts.grove.podcliqueset import MOST_PARTS
@@ -13,6 +13,7 @@ _SHOWN = 10
 
 async def check_sizes(client: Client) -> Checks:
     """Return a check of the objects that the leader has reported in events.
+
     Raise ClusterError if a request fails.
 
     The leader reports them every half hour, and API servers keep events for an hour.

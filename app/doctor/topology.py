@@ -1,6 +1,6 @@
-"""The checks of the managed ClusterTopology or ClusterTopologyBinding, and of the KAI Topology.
+"""Check the managed ClusterTopology or ClusterTopologyBinding, and the KAI Topology.
 
-They also check the dialect of Grove's topology API and the conditions of its objects.
+The checks also cover the dialect of Grove's topology API and the conditions of its objects.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ async def check_topology(
 ) -> Checks:
     """Return the checks of the topology.
 
-    `levels` are the configured levels, () if they are not known.
-    Raise ClusterError if a request fails.
+    `levels` are the configured levels, or () if they are not known. Raise ClusterError if a request
+    fails.
     """
     dialect = dialect_of(client)
     if dialect.resource is CLUSTER_TOPOLOGY_BINDING:
@@ -187,7 +187,7 @@ async def _coverage(client: Client, dialect: Dialect) -> Checks:
 
 
 async def _stuck(client: Client) -> Checks:
-    """Check for deleted ComputeDomains of Grove that still have Grove's finalizer.
+    """Check for ComputeDomains of Grove that are being deleted and still have Grove's finalizer.
 
     Grove does not create them again.
     """

@@ -1,4 +1,4 @@
-"""The checks of the Services that webhooks call."""
+"""Check the Services that webhooks call."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ class Fault(Value):
     status: Status
     cause: str
     fate: str
-    """The effect on requests, "" if the Service answers except during a restart."""
+    """The effect on requests, or "" if the Service answers except during a restart."""
     remedy: str
 
     def message(self, configuration: str, names: Sequence[str]) -> str:
@@ -76,6 +76,6 @@ def fault_of(webhook: StoredWebhook, surroundings: Surroundings) -> Fault | None
 
 
 def endpoints_of(key: ServiceKey, number: int, surroundings: Surroundings) -> list[Endpoint]:
-    """Return the ready endpoints behind a port of a Service, [] if there is no such port."""
+    """Return the ready endpoints behind a port of a Service, or [] if there is no such port."""
     port = port_of(surroundings.services.get(key, {}), number)
     return [] if port is None else ready_endpoints(surroundings.slices.get(key, ()), port)

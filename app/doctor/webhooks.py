@@ -1,7 +1,7 @@
-"""The checks of the installed webhook configurations.
+"""Check the installed webhook configurations.
 
-They report what is rejected while the server is down, and how the configurations differ from those
-that this version installs. `certificate` checks their caBundles.
+The checks report what is rejected while the server is down, and how the configurations differ from
+the ones that this version installs. `certificate` checks their caBundles.
 """
 
 import json
