@@ -75,7 +75,7 @@ def facts_in(names: Sequence[str]) -> Snapshot:
 
 
 def read_record(kind: str, of: type[T], path: Path) -> T:
-    """Return the facts in a record. Raise UnusableInput if it is bad, OSError if it is unreadable."""
+    """Return the facts in a record. Raise UnusableInput if they can't be read, or OSError."""
     try:
         return recorded_facts(of, path.read_bytes())
     except UnusableRecord as problem:

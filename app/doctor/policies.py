@@ -112,7 +112,7 @@ _MUTATING = (MUTATING_POLICIES, MUTATING_POLICY_BINDINGS)
 async def read_policies(
     client: Client, labels: str = "", resources: tuple[Resource, Resource] = _VALIDATING
 ) -> Policies:
-    """Return the policies that the selector `labels` selects. Return none if the API is not served."""
+    """Return the policies that the selector `labels` selects, or none if the API is not served."""
     policies, bound = (Selection(resource, labels=labels) for resource in resources)
     try:
         listed = await every(client, policies)
@@ -330,7 +330,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of the queue guard and its differences, or nothing if it is not installed."""
+    """Return the effect of the queue guard and its differences, or what is left of it."""
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:

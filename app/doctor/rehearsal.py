@@ -267,7 +267,7 @@ async def check_certificates(installed: Installed, shake: Shake, now: datetime) 
 async def _check_bundle(
     bundle: Bundle, surroundings: Surroundings, shake: Shake, now: datetime
 ) -> Checks:
-    """Return the checks of a caBundle. A URL without one is verified with the API server's own CAs."""
+    """Return the checks of a caBundle. API servers verify a URL without one by their own CAs."""
     target = bundle.target
     endpoints: list[Endpoint] = []
     if target.service is not None:
