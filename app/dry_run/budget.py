@@ -1,7 +1,7 @@
-"""Limits on the cost of reading documents, so that no text takes all memory or time of its reader.
+"""Limits on the cost of reading documents, so that no text uses up its reader's memory or time.
 
 YAML is measured by its events, before any value is created: a text of 1 KiB can stand for more
-values than there is memory for.
+values than fit into memory.
 """
 
 import time
@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 class ReadingLimits(Value):
-    """The limits of reading documents.
+    """The limits for reading documents.
 
     `values` counts maps, lists, keys and scalars. `size` is their text in bytes of UTF-8. An alias
     counts with everything that it refers to, each time it is used, because later steps visit it
@@ -35,10 +35,10 @@ class ReadingLimits(Value):
 
 
 OF_REQUEST = ReadingLimits(documents=1000, values=250_000, size=4 * MIB, seconds=5.0)
-"""The limits of all documents of one request, whose body is limited too."""
+"""The limits for all documents of one request, whose body is limited too."""
 
 OF_FILE = ReadingLimits(documents=1000, values=2_000_000, size=64 * MIB, seconds=300.0)
-"""The limits of one file that is named on a command line."""
+"""The limits for one file that is named on a command line."""
 
 
 class Budget:

@@ -159,7 +159,7 @@ def stream_documents(source: TextIO) -> Iterator[Object]:
 
 
 class _Text(Struct):
-    """A text. Only its unread part is in memory."""
+    """A text, of which only the unread part is in memory."""
 
     source: TextIO
     _buffer: str = ""

@@ -77,7 +77,7 @@ class Judgement(Value):
 
     document: Object
     path: str = ""
-    """The path of the webhook, "" if there is none."""
+    """The path of the webhook, or "" if there is none."""
     verdict: Verdict | None = None
     """The verdict, or None if no webhook judges the document."""
     operation: str = ""
@@ -299,7 +299,7 @@ def _subject(document: JsonMap) -> tuple[str, str, str]:
 
 
 def describe(judgement: Judgement) -> Sequence[str]:
-    """Return the judgement as readable lines, each of them safe to show."""
+    """Return the judgement as readable lines that are safe to show."""
     return [visible(line) for line in _lines(judgement)]
 
 

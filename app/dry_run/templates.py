@@ -48,7 +48,10 @@ class TemplateFacts(Protocol):
         """The configuration of NVLink domains."""
 
     def nodes_with(self, keys: Collection[str]) -> Nodes:
-        """Return the nodes grouped by their labels of these keys, empty if they are not known."""
+        """Return the nodes, grouped by the labels `keys`.
+
+        The result is empty if the nodes are not known.
+        """
 
     async def find_rival(self, pod: Carrier) -> FieldError | None:
         """Return the finding about another claim of `pod` for the channel of its node."""
@@ -63,9 +66,9 @@ class TemplateFacts(Protocol):
 class Maker(Value):
     """A kind whose controller creates workloads of the kind `makes`.
 
-    `spec` is the path of their spec in a part of the document. The part is the document itself, or
-    each item of the list at `spec.<each>`. An empty path means that the spec is not in the
-    document. `metadata` is the path of their labels and annotations in a part.
+    `spec` is the path of the workload's spec in a part of the document. The part is the document
+    itself, or each item of the list at `spec.<each>`. An empty path means that the spec is not in
+    the document. `metadata` is the path of the workload's labels and annotations in a part.
     """
 
     group: str
@@ -77,7 +80,7 @@ class Maker(Value):
 
     @property
     def labelled_at(self) -> str:
-        """The path of their labels and annotations in the document."""
+        """The path of the workload's labels and annotations in the document."""
         part = ("spec", f"{self.each}[]") if self.each else ()
         return ".".join((*part, *self.metadata))
 
@@ -114,7 +117,7 @@ class PodTemplate(Value):
     """The name of the part of the workload that contains it."""
     object: Object
     above: tuple[Object, ...]
-    """The objects that contain it, from the workload on."""
+    """The objects that contain it, starting with the workload."""
 
 
 MOST_TEMPLATES = 128
@@ -166,7 +169,7 @@ def kind_of(resource: Resource) -> OwnerKind | None:
 async def judge_templates(
     workload: Object, kind: OwnerKind, facts: TemplateFacts | None
 ) -> Verdict | None:
-    """Return the verdict on the Pods of a workload, None if no template requests MNNVL.
+    """Return the verdict on the Pods of a workload, or None if no template requests MNNVL.
 
     It yields to other tasks, because anybody can send documents of any size.
     """
@@ -302,7 +305,7 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels of the LeaderWorkerSet of a role of a DisaggregatedSet."""
+    """Return the labels of the LeaderWorkerSet for a role of a DisaggregatedSet."""
     return {_MAKER: text_at(metadata, "name"), SLICE: "0", ROLE: text_at(role, "name")}
 
 
@@ -335,7 +338,7 @@ def not_asking() -> str:
 
 
 def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
-    """Return one verdict for the workloads that a document's controller creates, None for none.
+    """Return one verdict for the workloads that a document's controller creates, or None for none.
 
     Their names are not known yet, so the verdict does not name their ComputeDomains.
     """
@@ -351,7 +354,7 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
 
 
 async def judge_ownerless(document: Object) -> Verdict | None:
-    """Return the rejection of Pods that belong to no workload of OWNER_KINDS, else None.
+    """Return the rejection of Pods that belong to no workload of OWNER_KINDS, or None.
 
     Only kinds that are known to belong to no such workload are judged.
     """
@@ -362,7 +365,7 @@ async def judge_ownerless(document: Object) -> Verdict | None:
 
 
 def _refuse_ownerless(document: Object) -> Verdict | None:
-    """Return the rejection of the Pods of `document` that request MNNVL, None if none does."""
+    """Return the rejection of the Pods of `document` that request MNNVL, or None if none does."""
     kinds = ", ".join(kind.title for kind in OWNER_KINDS)
     findings = [
         forbidden(

@@ -1,7 +1,7 @@
-"""The fields that are kept of objects, however they were read. A file for each kind.
+"""The fields that are kept of objects, however the objects were read. Each kind has a file.
 
-A kind has a second reader only where a measurement asks for it. `./scripts/bench readers` prints
-the bytes that are kept of one object, here those of 2026-11-28:
+A kind has a second reader only where a measurement justifies it. `./scripts/bench readers` prints
+the bytes that are kept of one object. These are the numbers of 2026-11-28:
 
     kind            server or leader                explanations
     Node            393 (NodeLabels)                929
@@ -11,13 +11,14 @@ the bytes that are kept of one object, here those of 2026-11-28:
     PodCliqueSet    737                             817 (SetWithStatus)
     of a request    2,546 (template)
 
-A server leaves out the status of a PodCliqueSet because it would reconcile after each change of it.
-The set of a request has the path of each part, for findings. MnnvlResource has the owners of our
-ComputeDomains and ResourceClaims, and not their devices. Of Queues, PriorityClasses and
-DeviceClasses, a server keeps only names, and of ResourceSlices the number of GPUs. Of Workloads and
-PodGroups, the leader keeps JSON, because it makes PodGroups of KAI from their metadata.
+A server leaves out the status of a PodCliqueSet, because it would reconcile after each change of
+the status. The PodCliqueSet of a request has the path of each part, for findings. MnnvlResource has
+the owners of our ComputeDomains and ResourceClaims, but not their devices. Of Queues,
+PriorityClasses and DeviceClasses, a server keeps only the names, and of ResourceSlices the number
+of GPUs. Of Workloads and PodGroups, the leader keeps JSON, because it creates PodGroups of KAI from
+their metadata.
 
 Lists and reviews are decoded by TypedDicts (`review_fields`, `pod_fields`), which only choose
-fields. They are not decoded as structs: anybody may write these objects, and a struct refuses the
+fields. They are not decoded as structs: anybody may write these objects, and a struct rejects the
 whole object if one field has another type.
 """

@@ -9,7 +9,7 @@ class SchedulerConstraint(Value):
     required: str = ""
     preferred: str = ""
     levels: tuple[str, ...] | None = None
-    """The levels of the topology that it names; None for the topology of the whole gang."""
+    """The levels of the topology that it names, or None for the topology of the whole gang."""
 
     def __bool__(self) -> bool:
         return bool(self.required or self.preferred)

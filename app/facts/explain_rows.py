@@ -1,7 +1,7 @@
-"""The table of what explanations read: a row for each kind.
+"""The table of the objects that explanations read: a row for each kind.
 
-A server loads this only to report pending gangs. A kind whose name begins with `WIDE` has a row for
-verdicts too (`facts/rows`), with fewer fields.
+A server loads it only to report pending gangs. A kind whose name begins with `WIDE` also has a row
+for verdicts (`facts/rows`), with fewer fields.
 """
 
 from app.facts import kinds

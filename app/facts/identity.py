@@ -1,6 +1,6 @@
 """Objects by their names, and by their place in a PodCliqueSet.
 
-Times of facts are seconds since 1970, None if an object has none.
+Times of facts are seconds since 1970, or None if an object has no such time.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ class Ref(Value, order=True):
 
     kind: str
     namespace: str
-    """Its namespace, "" for cluster-scoped kinds."""
+    """Its namespace, or "" for cluster-scoped kinds."""
     name: str
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Namespaced(Value, Named):
 
 
 def interned(value: Any) -> str:
-    """Return the text `value`, as one object for equal texts; "" if it is not a text."""
+    """Return the text `value`, as one object for equal texts. Return "" if it is not a text."""
     return intern(text_of(value))
 
 
@@ -156,7 +156,7 @@ def _shared_place(values: tuple[Any, ...]) -> Place:
 def _place(values: tuple[Any, ...]) -> Place:
     """Return the place for the values of PLACE_LABELS, which may be of any type.
 
-    The designs' labels count first. The value of Grove's scaling group label is
+    The designs' labels take precedence. The value of Grove's scaling group label is
     `<pcs>-<replica>-<group>`.
     """
     (

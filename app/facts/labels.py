@@ -2,7 +2,7 @@
 
 A key that only one file uses is defined there. No key is defined twice.
 
-There are two vocabularies: the one of Grove's designs, and `GROVE_*`, which Grove's operator
+There are two vocabularies: the vocabulary of Grove's designs, and `GROVE_*`, which Grove's operator
 writes. We read both, and write the first. Sources: `rules/README.md`,
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/api/common/labels.go
 """
@@ -29,7 +29,7 @@ GROVE_PCSG_NAME = "grove.io/podcliquescalinggroup"
 GROVE_PCSG_REPLICA = "grove.io/podcliquescalinggroup-replica-index"
 
 SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
-"""The label selectors of a PodCliqueSet's objects: Grove's operator's, and the designs'."""
+"""The label selectors of a PodCliqueSet's objects: first the operator's, then the designs'."""
 
 KAI_SCHEDULER = "kai-scheduler"
 """The default schedulerName of pods that KAI places."""
@@ -42,11 +42,11 @@ KAI_QUEUE = "kai.scheduler/queue"
 KAI_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 SUBGROUP = "kai.scheduler/subgroup-name"
 KAI_RESERVATION = "kai-resource-reservation"
-"""The label `app` of KAI's pods that stand for a shared GPU."""
+"""The value of the label `app` on KAI's pods that stand for a shared GPU."""
 
 SHARING_POD = "shared-gpu-pod-name"
 SHARING_NAMESPACE = "shared-gpu-pod-namespace"
-"""The labels with which KAI's scaling pods name the pod for which an autoscaler adds a node."""
+"""The labels by which KAI's scaling pods name the pod for which an autoscaler adds a node."""
 
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
@@ -56,7 +56,7 @@ GPU_COUNT = "nvidia.com/gpu.count"
 """The label of a node with the number of its GPUs, which NVIDIA's GPU feature discovery writes."""
 
 KAI_BACKGROUND = "kai.scheduler/background"
-"""The label of pods that KAI evicts for any other pod, from 0.18 on."""
+"""The label of pods that KAI evicts for any other pod, since 0.18."""
 
 KAI_CORDONED = "kai.scheduler/unschedulable"
 """The label of nodes that KAI Resource Management has cordoned, to move them to another pool."""

@@ -1,6 +1,7 @@
-"""The table of what a server keeps: a row for each kind that verdicts or warnings need.
+"""The table of the objects that a server keeps: a row for each kind for verdicts or warnings.
 
-`cluster/leader_rows` has what only the leader keeps, `facts/explain_rows` what explanations read.
+`cluster/leader_rows` has the objects that only the leader keeps, and `facts/explain_rows` the ones
+that explanations read.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -49,7 +50,7 @@ TOO_LARGE = "TooLargeToRead"
 class Row(Value, Generic[T], dict=True, eq=False):
     """The reader of a kind, and its limits.
 
-    mypy infers the type of a row from `read`, but not if there are lambdas: there it is stated.
+    mypy infers the type of a row from `read`. A row with lambdas states its type instead.
     """
 
     resource: Resource
@@ -68,11 +69,11 @@ class Row(Value, Generic[T], dict=True, eq=False):
     title: str = ""
     """The readable name of the kind."""
     form: Any = None
-    """A TypedDict with all fields that `read` needs, None for a whole object."""
+    """A TypedDict with all fields that `read` needs, or None for a whole object."""
     most: int = MOST_KEPT
     """The maximum JSON size of an object, in bytes. Larger objects are not kept."""
     most_decoded: int | None = None
-    """An object of which `form` has more bytes of JSON is not read."""
+    """The maximum JSON size, in bytes, of the decoded fields. A larger object is not read."""
     is_cut: Callable[[T], bool] = lambda value: False
     """Returns whether `read` has dropped parts of an object because of its size."""
 
@@ -157,8 +158,8 @@ FOR_VERDICTS: tuple[Row[Any], ...] = (
 )
 """The rows that verdicts need, in the order in which `stores/list_reader` reads them.
 
-Resources come before the PodGangs and sets that should own them. An owner that is missing at the
-end was then already missing when its resource was read.
+Resources come before the PodGangs and sets that should own them. So an owner that is missing at the
+end was already missing when its resource was read.
 """
 
 QUEUE_NAMES = Row(kinds.QUEUE, read_name, metadata_only=True)

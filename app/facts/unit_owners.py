@@ -94,7 +94,7 @@ class NamedOwner(Value):
     """Another kind that the Pod names too, or "". Owners and children of the owner do not count."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
-        """Return the values at `keys`, "" for one that the Pod lacks."""
+        """Return the values at `keys`, with "" for a key that the Pod lacks."""
         values = dict(self.values)
         return [values.get(key, "") for key in keys]
 
@@ -181,7 +181,10 @@ _DISAGGREGATED = OwnerKind(
     (UnitScope("slice", "disagg", (SLICE,)), UnitScope("role", "disaggrole", (SLICE, ROLE))),
     _has_role,
 )
-"""Its Pods are in the units of their LeaderWorkerSets, unless they name a scope of this row."""
+"""The row of DisaggregatedSets.
+
+Their Pods are in the units of their LeaderWorkerSets, unless they name a scope of this row.
+"""
 
 _JOBS = OwnerKind(JOB.kind, (JOB,), "batch.kubernetes.io/job-name", (UnitScope("job", "job"),))
 

@@ -35,7 +35,7 @@ Counting = Callable[[JsonMap, str], Iterator[PodsOfTemplate]]
 def size_of_unit(owner: NamedOwner, scope: str, spec: JsonMap) -> UnitSize | None:
     """Return the size of the unit of a Pod whose workload has this `spec`.
 
-    Return None for a kind whose spec does not tell it.
+    Return None for a kind whose spec does not say it.
     """
     counting = next(
         (_COUNTING[kind] for kind in owner.kind.resource_kinds & _COUNTING.keys()), None

@@ -1,4 +1,4 @@
-"""Find the workloads that a Pod was created for, by whose names people ask for it."""
+"""Find the workloads that a Pod was created for, by whose names users ask for it."""
 
 from app.facts.kinds import (
     DISAGGREGATED_SET,
@@ -50,9 +50,9 @@ _WITH_NAMES = {resource.kind for resource in WORKLOAD_KINDS}
 
 
 def names_of_workloads(labels: JsonMap, controller: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return kind and name of the workloads that a Pod was created for, the outermost first.
+    """Return kind and name of the workloads that a Pod was created for, outermost first.
 
-    `controller` is the controller of the Pod, ("", "") if it has none.
+    `controller` is the controller of the Pod, or ("", "") if it has none.
     """
     made: list[tuple[str, str]] = []
     if _RAY_MAKER in labels:

@@ -1,4 +1,4 @@
-"""The calls of a cluster as Protocols, and their errors.
+"""The calls to a cluster as Protocols, and their errors.
 
 The errors are made from HTTP responses and Status objects. `client.py` implements `Client`.
 """
@@ -80,8 +80,9 @@ class Rejected(ClusterError):
     def passes(self) -> bool:
         """May the call succeed later?
 
-        An expired token is replaced, a namespace that is being deleted can be created again, and an
-        API server looks for the kind of a new CRD in owner references only every 30 s.
+        It may if the cause goes away: an expired token is replaced, a namespace that is being
+        deleted is created again, or an API server looks for the kind of a new CRD in owner
+        references, which it does only every 30 s.
         """
         passing = ("because it is being terminated", "cannot find RESTMapping")
         return self.code == 401 or any(text in self.message for text in passing)
@@ -123,14 +124,14 @@ class Page(Value):
     """A page of a list.
 
     `items` have apiVersion and kind. They may be decoded again at each iteration, so that a page is
-    never in memory as a whole. `length` is the number of bytes of the page, 0 if it is not known.
+    never in memory as a whole. `length` is the size of the page in bytes, or 0 if it is not known.
     """
 
     items: Sequence[Object]
     resource_version: str
     """The resourceVersion of the list."""
     continue_token: str = ""
-    """The token of the next page; "" on the last page."""
+    """The token of the next page, or "" on the last page."""
     remaining: int | None = None
     """The number of items on later pages, if the API server gives it."""
     length: int = 0
@@ -146,7 +147,7 @@ class WatchEvent(Value):
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Object
     length: int = 0
-    """The number of bytes of the event, 0 if it is not known."""
+    """The size of the event in bytes, or 0 if it is not known."""
 
     @property
     def ends_list(self) -> bool:
@@ -167,7 +168,7 @@ class Lists(Protocol):
     def served_version(self, resource: Resource) -> str | None:
         """Return the preferred known version in which the cluster serves `resource`.
 
-        None if it serves none.
+        Return None if it serves none.
         """
         ...
 
@@ -256,8 +257,8 @@ async def find_living(
 ) -> Object | None:
     """Return the metadata of the object with this uid.
 
-    None if it does not exist, is being deleted, or has another uid.
-    Raise ClusterError if a request fails.
+    Return None if it does not exist, is being deleted, or has another uid. Raise ClusterError if a
+    request fails.
     """
     obj = await find(client, ref, metadata_only=True, version=version)
     if obj is None or obj["metadata"].get("uid") != uid:
@@ -266,7 +267,7 @@ async def find_living(
 
 
 async def list_all(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`. Empty if the resource is not served.
+    """Return all objects of `selection`. Return none if the resource is not served.
 
     Raise any other ClusterError.
     """
@@ -277,14 +278,14 @@ async def list_all(client: Lists, selection: Selection) -> list[Object]:
 
 
 async def every(client: Lists, selection: Selection) -> list[Object]:
-    """Return all objects of `selection`. Raise ClusterError, also if it is not served."""
+    """Return all objects of `selection`. Raise ClusterError, even if the resource is not served."""
     return [obj async for page in pages(client, selection) for obj in page.items]
 
 
 def error_from(code: int, headers: Mapping[str, str], body: bytes) -> ClusterError:
     """Return the error for an HTTP response with a status of 300 or more.
 
-    If the body is not a Status, such as that of a proxy, its text is the message.
+    If the body is not a Status, for example a proxy's page, its text is the message.
     """
     status = _status_in(body) or {"message": body[:500].decode("utf-8", "replace").strip()}
     return error_from_status(status, code, _seconds(headers.get("Retry-After")))
@@ -331,7 +332,7 @@ def _status_in(body: bytes) -> Object | None:
 
 
 def _seconds(value: Any) -> float | None:
-    """Seconds in a header or a Status, or None for zero, for a date, and for anything else."""
+    """Return the seconds in a header or a Status, or None for zero, a date, or anything else."""
     try:
         return float(value) or None
     except (TypeError, ValueError):
@@ -350,16 +351,16 @@ PAGE_BYTES = 2 * 2**20
 MOST_PAGE_BYTES = 4 * 2**20
 """The maximum size of a page with several objects, in bytes.
 
-A longer page is read again with fewer.
+A longer page is read again with fewer objects.
 """
 
 _FIRST_PAGE = 25
 
 
 class PageSize(Struct):
-    """The number of objects to ask for, so that a page takes about PAGE_BYTES.
+    """The number of objects to request, so that a page takes about PAGE_BYTES.
 
-    The size of objects is not known before the first page, and tenants decide on it.
+    The size of objects is not known before the first page, and tenants can choose it.
     """
 
     most: int = PAGE
@@ -377,7 +378,7 @@ class PageSize(Struct):
         self.next = max(1, min(self.most, fitting))
 
     def shrink(self) -> bool:
-        """Ask for fewer objects after a page that was too long. False if it had only one."""
+        """Ask for fewer objects after a page that was too long. Return False if it had only one."""
         if self.next == 1:
             return False
         self.next = max(1, self.next // 5)
@@ -420,8 +421,8 @@ async def pages(
     a fifth of the time (`./scripts/bench mcp`). The objects of a page are decoded when it is
     yielded, and dropped before the next page is decoded.
 
-    A list expires after some minutes (Gone). It is then started again, without the objects that
-    were returned before. Raise Gone if this happens again without progress, and any other
+    A list expires after some minutes (Gone). It is then started again, and the objects that were
+    returned before are skipped. Raise Gone if this happens again without progress, and any other
     ClusterError.
     """
     size = PageSize(limit)

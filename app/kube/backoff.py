@@ -1,4 +1,4 @@
-"""Waits between attempts."""
+"""Pauses between attempts."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,10 @@ from msgspec import Struct
 
 
 class Backoff(Struct):
-    """Waits that double from `first` to `most` seconds.
+    """Pauses that double from `first` to `most` seconds.
 
-    Each is shortened by up to half at random, so that many clients do not try again at the same
-    time. `random` returns numbers in [0, 1).
+    Each is shortened by up to half at random, so that many clients do not retry at the same time.
+    `random` returns numbers in [0, 1).
     """
 
     random: Callable[[], float]
@@ -18,7 +18,7 @@ class Backoff(Struct):
     _failures: int = 0
 
     def next(self, at_least: float | None = None) -> float:
-        """Return the next wait in seconds.
+        """Return the next pause in seconds.
 
         It is at least `at_least`, such as the Retry-After of a server, and at most `most`.
         """

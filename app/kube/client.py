@@ -41,7 +41,7 @@ class HttpClient(Part):
     """`Client` over HTTP.
 
     Use it as `async with HttpClient(credentials, resources) as client`, and run `client.discovery`,
-    which reads the versions in which the cluster serves `resources`.
+    which finds out in which versions the cluster serves `resources`.
 
     `calls` has the number of requests by verb, resource and HTTP status, which is "error" if there
     was no response.

@@ -36,7 +36,7 @@ def namespace_of(path: Path | None, context: str | None) -> str:
 
 
 def current_context(path: Path | None) -> str:
-    """Return the name of the current context, "" if there is none or it cannot be read."""
+    """Return the name of the current context, or "" if there is none or it cannot be read."""
     contexts, current = contexts_in(path)
     return current if current in contexts else ""
 
@@ -44,8 +44,8 @@ def current_context(path: Path | None) -> str:
 def contexts_in(path: Path | None) -> tuple[Mapping[str, JsonMap], str]:
     """Return the contexts in a kubeconfig by name, and the name of the current one.
 
-    There are none if the kubeconfig cannot be read. Files are merged as kubernetes_asyncio does it:
-    the first context of a name counts, and the last current one.
+    There are none if the kubeconfig cannot be read. Files are merged as in kubernetes_asyncio: the
+    first context of a name counts, and the last current one.
     """
     contexts: dict[str, JsonMap] = {}
     current = ""

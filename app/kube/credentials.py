@@ -16,7 +16,7 @@ from app.objects.time import Clock
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_SECONDS = 60.0
-"""How long a token is used before its file is read again."""
+"""The time for which a token is used before its file is read again."""
 
 
 class Credentials(Protocol):
@@ -32,18 +32,18 @@ class Credentials(Protocol):
 
     @property
     def server_hostname(self) -> str | None:
-        """The name that the certificate of the server must have. None for the name in `host`."""
+        """The name that the certificate of the server must have, or None for the name in `host`."""
         ...
 
     @property
     def impersonation(self) -> Headers:
-        """The headers that impersonate another user. Empty without impersonation."""
+        """The headers that impersonate another user. They are empty without impersonation."""
         ...
 
     def ssl_context(self) -> ssl.SSLContext | None: ...
 
     def files(self) -> Sequence[str]:
-        """Return the files whose change makes another `ssl_context` necessary, after `renew`."""
+        """Return the files after whose change `renew` must be followed by another `ssl_context`."""
         ...
 
     async def authorization(self) -> str | None:
@@ -51,7 +51,7 @@ class Credentials(Protocol):
         ...
 
     async def renew(self) -> None:
-        """Read the token or run the exec plugin again. Called after a 401."""
+        """Read the token or run the exec plugin again. It is called after a 401."""
         ...
 
 

@@ -54,8 +54,8 @@ def decoded(content: bytes | msgspec.Raw, form: Form = None) -> Object:
 
     An object that does not have the types of `form` is decoded as a whole.
 
-    orjson makes one text of equal keys of up to 64 characters, msgspec only of those of up to 32,
-    and many labels of nodes are longer.
+    orjson shares equal keys of up to 64 characters, msgspec only keys of up to 32, and many labels
+    of nodes are longer.
     """
     if form is not None:
         with suppress(msgspec.DecodeError):
@@ -95,7 +95,7 @@ def decoded_event(line: bytes, form: Form = None) -> Object:
 class Items(Sequence[Object]):
     """The objects of a list, decoded when they are read, each with an apiVersion and a kind.
 
-    Objects in a list lack both, so they get those of the list.
+    Objects in a list lack both, so they get the list's.
     """
 
     def __init__(self, items: Sequence[Any], api_version: str, kind: str, form: Form) -> None:

@@ -23,12 +23,12 @@ from app.objects.resource import CRD, Resource
 Read = Callable[[str], Awaitable[Object]]
 INTERVAL_SECONDS = 300.0
 SETTLE_SECONDS = 1.0
-"""The time after which a stored CRD is served in most cases."""
+"""The time after which a stored CRD is usually served."""
 
 Served = Callable[[Resource, str | None], None]
 GroupVersion = tuple[str, str]
 Lists = dict[GroupVersion, frozenset[str]]
-"""The plural names of the resources of each group version."""
+"""The plural names of the resources in each group version."""
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Discovery:
         self.problem = ""
         """The reason why the last refresh failed, or ""."""
         self.error: ClusterError | None = None
-        """The error that the last refresh failed with."""
+        """The error of the last refresh if it failed."""
 
     @property
     def known(self) -> bool:
@@ -270,7 +270,7 @@ class Discovery:
     def _former(self, resource: Resource, unread: Collection[GroupVersion]) -> str | None:
         """Return the previous version of `resource` if a list that may have it is `unread`.
 
-        Otherwise return None: the resource is gone.
+        Otherwise return None, because the resource is gone.
         """
         is_unread = any((resource.group, version) in unread for version in resource.versions)
         return self.served_version(resource) if is_unread else None
@@ -278,18 +278,18 @@ class Discovery:
     async def assume(self) -> None:
         """Read only the groups, in one call.
 
-        Every resource counts as served if its group version is. If it is not served after all,
-        listing it raises NotServed. Commands that read each resource once use this. Raise
-        ClusterError.
+        Every resource counts as served if its group version is served. If a resource is not served
+        after all, listing it raises NotServed. Commands that read each resource once use this.
+        Raise ClusterError.
         """
         groups = await self._served_groups()
         self._has_refreshed.set()
         self._set_served({resource: _assumed(resource, groups) for resource in self.resources})
 
     async def _served_groups(self) -> list[GroupVersion]:
-        """Return the group versions of the cluster, including the core one.
+        """Return the group versions of the cluster, including the core group's.
 
-        The versions of a group are in the order of the API server: the preferred one is first.
+        The versions of a group are in the order of the API server, preferred version first.
         """
         answer = await self._read("/apis")
         named = [

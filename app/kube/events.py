@@ -21,7 +21,7 @@ from app.objects.time import Now, precise_timestamp, utc_now
 
 CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
-"""The maximum size of a note, in bytes. The API server rejects an Event with a longer one."""
+"""The maximum size of a note, in bytes. The API server rejects an Event with a longer note."""
 
 QUEUE_LIMIT = 1000
 SERIES_LIMIT = 4096
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 class Regarding(Value):
     """The object of an Event.
 
-    The `namespace` of a cluster-scoped object is "", and its Events are in `default`.
+    A cluster-scoped object has the `namespace` "", and its Events are in `default`.
     """
 
     api_version: str
@@ -76,7 +76,7 @@ class Regarding(Value):
 class Recorder(Struct):
     """A writer of Events (events.k8s.io/v1).
 
-    The same content again increases the count of the series of the Event.
+    If the same content is recorded again, the count of the Event's series is increased.
 
     `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of
     Events that could not be written, because the queue was full or the API server rejected them.
@@ -127,7 +127,7 @@ class Recorder(Struct):
                 self._waiting.task_done()
 
     async def written(self) -> None:
-        """Wait until the queue is empty."""
+        """Wait until every queued Event was written or lost."""
         await self._waiting.join()
 
     async def _write(self, event: Object) -> None:
@@ -145,7 +145,7 @@ class Recorder(Struct):
     async def _counted_up(self, name: str, namespace: str) -> bool:
         """Increase the count of an Event.
 
-        Return False if it has been deleted: the API server deletes Events after an hour.
+        Return False if it no longer exists: the API server deletes Events after an hour.
         """
         count = self._counts.get(name, 1) + 1
         series = {"count": count, "lastObservedTime": precise_timestamp(self.now())}

@@ -15,8 +15,9 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 def impersonation_headers(user: Mapping[str, Any]) -> Headers:
     """Return the headers for the fields `as` and `as-groups` of a user.
 
-    Empty if it has neither. Raise ValueError or TypeError if they cannot be sent exactly, or if the
-    user has `as-uid` or `as-user-extra`, without which a request would have other permissions.
+    They are empty if it has neither. Raise ValueError or TypeError if they cannot be sent exactly,
+    or if the user has `as-uid` or `as-user-extra`, without which a request would have other
+    permissions.
     """
     for field in ("as-uid", "as-user-extra"):
         if user.get(field):

@@ -40,7 +40,7 @@ _LOGINS = {
     "oci": "oci session authenticate",
     "tsh": "tsh login",
 }
-"""The login commands of known exec plugins, which are not interactive themselves."""
+"""The login commands for known exec plugins that are not interactive themselves."""
 
 PLUGIN_SECONDS = 5.0
 """The time after which users are warned that an exec plugin is slow."""
@@ -55,8 +55,8 @@ class _Requestor(OpenIDRequestor):
     """A request for a new token of OpenID Connect, to a server whose certificate is checked.
 
     The library only checks the certificate if the kubeconfig has a CA
-    (`idp-certificate-authority-data`), and then it fails. So it would send the refresh token and
-    the client secret to any server that answers.
+    (`idp-certificate-authority-data`), and then the request fails. So it would send the refresh
+    token and the client secret to any server that answers.
     """
 
     def _get_connector(self) -> aiohttp.TCPConnector:
@@ -191,7 +191,7 @@ def _require_plugin(name: str, user: JsonMap) -> None:
 def _told_if_slow(name: str, user: JsonMap) -> Iterator[None]:
     """Log a warning if the exec plugin of `user` takes long.
 
-    kubernetes_asyncio captures what a plugin prints, such as where to log in.
+    kubernetes_asyncio captures the plugin's output, such as where to log in.
     """
     if not user.get("exec"):
         yield
@@ -238,7 +238,7 @@ def renewal_of(path: Path | None, context: str | None) -> str:
     """Return the command that renews the credentials of a context.
 
     It is the login command of a known exec plugin, or the plugin itself with its subcommands, which
-    is interactive if a person runs it. "" if there is no exec plugin, as for a token or a
+    is interactive if a person runs it. Return "" if there is no exec plugin, as for a token or a
     certificate, or if the file cannot be read.
     """
     try:

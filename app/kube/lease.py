@@ -103,8 +103,8 @@ class Elector(Struct):
     async def lead(self, work: Work) -> None:
         """Run `work` while this candidate leads, until `work` returns or raises.
 
-        If the lease is lost, the work is cancelled and awaited, and this is a candidate again. At
-        the end, the lease is released.
+        If the lease is lost, the work is cancelled and awaited, and this process is a candidate
+        again. At the end, the lease is released.
         """
         while True:
             await self._acquire()
@@ -199,7 +199,7 @@ class Elector(Struct):
     async def _stopped(self, working: "asyncio.Future[None]") -> asyncio.CancelledError | None:
         """Cancel the work, and wait until it ends or the lease expires. Renewals continue.
 
-        If this is cancelled meanwhile, keep waiting, and return the CancelledError.
+        If this wait is cancelled, keep waiting, and return the CancelledError.
         """
         cancelled: asyncio.CancelledError | None = None
         working.cancel()
@@ -304,7 +304,7 @@ class Elector(Struct):
         }
 
     def _taken(self, transitions: int) -> Object:
-        """Return the spec of a Lease that this candidate takes."""
+        """Return the spec with which this candidate takes the Lease."""
         return {
             **self._renewed(),
             "acquireTime": precise_timestamp(self.now()),

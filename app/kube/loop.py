@@ -3,7 +3,7 @@
 A reconciler is level-driven: it gets a key, reads the caches, and writes the difference. It does
 not get the change. A pending key is in the queue only once, and a key that is added while it is
 reconciled is reconciled again. Namespaces take turns, so that no tenant waits for all keys of
-another one.
+another tenant.
 """
 
 import asyncio
@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 RESYNC_SECONDS = 600.0
 CONFLICT_SECONDS = 0.1
 MOST_CONFLICT_SECONDS = 5.0
-"""The first and the longest wait after a conflict: the watch may not have delivered the change yet.
-"""
+"""The first and the longest wait after a conflict: the watch may not have delivered the change."""
 
 WARNINGS = 10
 """The maximum number of failures that are logged one by one in `PROGRESS_SECONDS`."""
@@ -112,7 +111,9 @@ class Loop:
         return len(self._backoffs)
 
     def add(self, key: Key, *_: object) -> None:
-        """Reconcile `key` soon. Further arguments, which stores pass, are ignored."""
+        """Add `key` to the queue. Ignore further arguments, which stores pass to their
+        subscribers.
+        """
         if not self._running:
             return
         self._cancel_timer(key)
@@ -123,7 +124,7 @@ class Loop:
             self._added.set()
 
     def add_all(self, *_: object) -> None:
-        """Reconcile all keys soon. The arguments of a subscriber are ignored."""
+        """Add all keys to the queue. Ignore the arguments that stores pass to their subscribers."""
         for key in self.reconciler.all_keys():
             self.add(key)
 
@@ -185,7 +186,7 @@ class Loop:
             await asyncio.sleep(0)
 
     def _next(self) -> Key | None:
-        """Take a key of the first namespace that may have another worker, and end its turn."""
+        """Take a key of the first namespace that may use another worker, and end its turn."""
         busy = Counter(namespace for namespace, _ in self._working)
         for namespace, keys in self._queue.items():
             if busy[namespace] * 2 < self._workers:
@@ -248,7 +249,7 @@ class Loop:
             timer.cancel()
 
     async def _log_progress(self) -> Never:
-        """Log the length of a long queue, such as after a change of levels."""
+        """Log the length of a long queue, for example after a change of levels."""
         busy = False
         before = 0
         while True:

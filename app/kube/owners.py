@@ -28,7 +28,8 @@ class Owners(Struct):
 
     Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners. Callers
     say how old a cached owner may be, in seconds. Anybody can write a reference with the uid of
-    another owner, so such a reference is read separately. `clock` is monotonic, in seconds.
+    another object's owner, so such a reference is read separately. `clock` is monotonic, in
+    seconds.
     """
 
     client: Objects
@@ -43,8 +44,8 @@ class Owners(Struct):
     ) -> Object:
         """Return the last owner, from `reference` upwards, that can be read.
 
-        It is metadata with apiVersion and kind. An owner that does not exist or that RBAC does not
-        allow to read ends the search. If this is the first one, the result is made of the
+        It is metadata with apiVersion and kind. The search ends at an owner that does not exist or
+        that RBAC does not allow to read. If that is the first owner, the result is made from the
         reference. Raise ClusterError if the API server is unavailable.
         """
         chain = await self.chain(namespace, reference, fresh_seconds=fresh_seconds)
@@ -110,7 +111,7 @@ class Owners(Struct):
 
 
 def _is_possible(reference: OwnerRef) -> bool:
-    """Return whether a stored object can have this reference, and an owner can lie behind it.
+    """Return whether a stored object can have this reference, and an owner may be behind it.
 
     A reference in a review may have megabytes, or the name ".", whose path is the list of all
     objects. Owners of the kinds COPIES do not own Pods.
@@ -121,7 +122,7 @@ def _is_possible(reference: OwnerRef) -> bool:
 
 
 def _check_is_final(error: NotFound | Rejected) -> None:
-    """Raise `error` if a later call may be answered, such as after an expired token."""
+    """Raise `error` if a later call may succeed, for example after an expired token is replaced."""
     if isinstance(error, Rejected) and error.passes:
         raise error
 

@@ -9,8 +9,8 @@ from app.objects.time import Clock
 UNREACHABLE_SECONDS = 300.0
 """How long an API server may be silent before this server becomes unready.
 
-During an upgrade, a single control plane is away for some minutes. If all replicas were unready
-then, no review could be answered right after it.
+During an upgrade, a single control plane is away for some minutes. If all replicas became unready
+then, no review could be answered right after the upgrade.
 """
 
 

@@ -11,7 +11,7 @@ class ReadOnlyClient:
     """A `Client` that reads, and that creates access reviews, which are not stored.
 
     All other writes, and reads of `hidden` resources, raise Rejected without a request. `options`
-    are the options of the same method of `Client`.
+    are the same as for the methods of `Client`.
     """
 
     def __init__(self, client: Client, hidden: Collection[Resource] = ()) -> None:

@@ -68,11 +68,11 @@ class WatchStore(Generic[T]):
         self.problem = ""
         """The reason why the store is not up to date, or ""."""
         self.error: ClusterError | None = None
-        """The error that `problem` is about, if it is one of the API server."""
+        """The error that `problem` describes, if it is an error of the API server."""
         self.total: int | None = None
-        """The number of objects of the last list that was started.
+        """The number of objects in the last list that was started.
 
-        None if unknown, because only paged lists report it.
+        It is None if unknown, because only paged lists report it.
         """
         self._project = project
         self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
@@ -99,7 +99,7 @@ class WatchStore(Generic[T]):
         await self._has_synced.wait()
 
     def ready(self, resource: object) -> Self:
-        """Return this store. Raise Unavailable until its first list, naming `resource`."""
+        """Return this store. Raise Unavailable, which names `resource`, before its first list."""
         if not self.synced:
             raise Unavailable(
                 f"the cache of {resource} is not filled yet; try again in a few seconds"
@@ -127,7 +127,7 @@ class WatchStore(Generic[T]):
         return len(self._entries)
 
     def age(self) -> float | None:
-        """The seconds since the last list, event or bookmark. None before the first one."""
+        """The seconds since the last list, event or bookmark, or None before the first one."""
         return None if self._last_sign is None else self._clock() - self._last_sign
 
     def subscribe(self, change: Change[T]) -> None:
@@ -136,9 +136,9 @@ class WatchStore(Generic[T]):
     # Writes by the rest of the program.
 
     def note(self, obj: Object) -> None:
-        """Store the object in the response of a write.
+        """Store the object in the response to a write.
 
-        So reads return it before the watch delivers it. The object is ignored if the watch has
+        Then reads return it before the watch delivers it. The object is ignored if the watch has
         passed its version, because it may have been deleted since.
         """
         key = _key(obj)
@@ -164,7 +164,7 @@ class WatchStore(Generic[T]):
     def begin_list(self) -> None:
         """Start to replace the objects by the objects of a list.
 
-        Then come `take_listed` for slices of the list or `take_streamed` for its events,
+        Afterwards, call `take_listed` for slices of the list or `take_streamed` for its events,
         `drop_unlisted` for slices of `known_keys`, and `end_list`. If a list is not finished, the
         store is in a mixed state, which the next list corrects.
         """
@@ -191,7 +191,7 @@ class WatchStore(Generic[T]):
 
         The stored objects come first, in no particular order. Changes that follow before the list
         ends have newer versions than all of them. The version of the list is therefore the newest
-        so far: a response to a write of a newer version has not been passed yet.
+        so far: the watch has not passed a response to a write with a newer version yet.
         """
         if event.type == "BOOKMARK":
             return
@@ -277,7 +277,7 @@ class WatchStore(Generic[T]):
         self.restarts[reason] = self.restarts.get(reason, 0) + 1
 
     def restart_samples(self, name: str) -> Iterator[Sample]:
-        """Yield the number of restarts of the watch of the resource `name`, by their reason."""
+        """Yield the number of restarts of the watch of the resource `name`, by reason."""
         text = "Restarts of watches, by reason."
         for reason, count in self.restarts.items():
             yield counter("watch_restarts_total", text, count, resource=name, reason=reason)
@@ -391,5 +391,5 @@ def _number(version: str) -> Version:
 
 
 def _is_older(version: Version, other: Version) -> bool:
-    """Return whether `version` is older than `other`. False if they cannot be compared."""
+    """Return whether `version` is older than `other`, or False if they cannot be compared."""
     return isinstance(version, int) and isinstance(other, int) and version < other

@@ -31,7 +31,7 @@ class ServerTrust(Struct):
     _renewed_at: float = -math.inf
 
     async def context(self) -> ssl.SSLContext | bool:
-        """Return the context for the next connection; True without TLS.
+        """Return the context for the next connection, or True without TLS.
 
         Raise OSError if there is none yet, and the files are unusable.
         """

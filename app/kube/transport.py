@@ -38,7 +38,7 @@ _LONG = 2**16
 STRANGE_CALLS = 10
 """The maximum number of concurrent calls for verdicts that any client may have requested.
 
-Other calls wait for at most these, both for their turn and for a connection.
+Other calls wait for at most this many of them, both for their turn and for a connection.
 """
 _UNLIMITED = frozenset({str(LEASE)})
 """Resources without a rate limit.
@@ -52,10 +52,11 @@ class CallLimits(Value):
 
     `total` is for a whole call: the wait for the rate limit, all attempts and the pauses between
     them. `reads` is the number of attempts of a read. A watch that is silent for `watch_silence` is
-    ended (`app.kube.watch` notices silence earlier), and so is one with an event longer than
-    `longest`, the most bytes of any answer. An API server stores at most 1.5 MiB of an object, up
-    to 9 MiB as JSON if most characters are escaped. `look` is between two looks at the files of the
-    credentials.
+    ended (`app.kube.watch` notices silence earlier).
+
+    `longest` is the maximum size of an answer or an event. A watch with a longer event is ended. An
+    API server stores at most 1.5 MiB of an object, up to 9 MiB as JSON if most characters are
+    escaped. `look` is the time between two checks of the credential files.
     """
 
     connect: float = 5.0
@@ -136,9 +137,9 @@ class Transport:
     async def lines(
         self, request: ApiRequest, accepted: Callable[[], None]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a response that has no end, such as that of a watch.
+        """Yield the lines of a response that has no end, for example a watch's.
 
-        `accepted` is called before the first one. Raise ClusterError if a request fails.
+        `accepted` is called before the first line. Raise ClusterError if a request fails.
         """
         limits = self._limits
         timeouts = aiohttp.ClientTimeout(
@@ -190,7 +191,7 @@ class Transport:
         """Yield the response once its headers have arrived.
 
         After a 401 or a failed handshake, the credentials are renewed and the request is sent
-        again, because it has had no effect.
+        again, because the first request had no effect.
         """
         try:
             response = await self._answer(request, timeouts)
@@ -264,7 +265,8 @@ async def _error_in(response: aiohttp.ClientResponse, most: int) -> ClusterError
 def _proxy_of_environment(url: URL) -> str | None:
     """Return the proxy for `url` in HTTPS_PROXY or HTTP_PROXY, as kubectl does.
 
-    None if there is none, for this machine, or if NO_PROXY has the host, its domain or network.
+    Return None if there is none, for this machine, or if NO_PROXY has the host, its domain or
+    network.
     """
     host = url.host
     if host is None or host == "localhost" or proxy_bypass(host):
@@ -278,7 +280,7 @@ def _proxy_of_environment(url: URL) -> str | None:
 
 
 def _is_within(host: str, network: str) -> bool:
-    """Return whether `host` is an address of `network`, which may be none."""
+    """Return whether `host` is an address of `network`. Either may be something else."""
     try:
         return ip_address(host) in ip_network(network, strict=False)
     except ValueError:
@@ -307,7 +309,7 @@ async def _translated(host: str) -> AsyncGenerator[None, None]:
 def _plainly(error: Exception) -> str:
     """Return the message of a network error, such as "Connection refused".
 
-    The format of a library is omitted.
+    The text that the library adds is omitted.
     """
     inner = getattr(error, "os_error", error)
     if isinstance(inner, ssl.SSLError):
@@ -318,10 +320,10 @@ def _plainly(error: Exception) -> str:
 
 
 class Turns:
-    """Turns of the event loop in which a long body is decoded: one body a turn.
+    """Turns of the event loop in which a long body is decoded, one body per turn.
 
-    So concurrent lists and watches do not add up to a long turn, in which verdicts and the renewal
-    of the Lease would have to wait.
+    Otherwise, concurrent lists and watches could add up to a long turn, in which verdicts and the
+    renewal of the Lease would have to wait.
     """
 
     def __init__(self) -> None:
@@ -353,7 +355,7 @@ class LineTooLong(Exception):
 async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator[bytes, None]:
     """Yield the non-empty lines of `chunks` without line ends.
 
-    The last one may have no line end. Raise LineTooLong after more than `longest` bytes without a
+    The last line may have no line end. Raise LineTooLong after more than `longest` bytes without a
     line end.
     """
     parts: list[bytes] = []
@@ -382,7 +384,7 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 class TokenBucket:
     """A limit of `qps` calls per second on average, and of `burst` at once after a pause.
 
-    Callers wait in the order in which they came. A caller that is cancelled while it waits does not
+    Callers wait in the order of their arrival. A caller that is cancelled while it waits does not
     use up a call.
     """
 

@@ -1,20 +1,20 @@
-"""Fill a store from a list, and keep it up to date by a watch.
+"""Fill a store from a list, and keep it up to date with a watch.
 
 There are three levels, each with its own tests:
 
-- `events_of_connection`: one watch request, with a limit on the time without events;
-- `follow`: one watch request after the other, until an error that needs a new list;
-- `run_store`: list and `follow`, again and again.
+- `events_of_connection`: one watch request, with a limit on the time without events; - `follow`:
+  one watch request after the other, until an error that needs a new list; - `run_store`: list and
+  `follow`, again and again.
 
-Reads are bounded by bytes, because tenants decide on the size of objects. Where the API
-server has streaming lists (https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists),
-the first watch sends the stored objects one by one. Elsewhere, the list is read in pages, which
-begin small and follow the bytes of the page before.
+Reads are bounded by bytes, because tenants can choose the size of objects. Where the API server has
+streaming lists (https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists), the
+first watch sends the stored objects one by one. Elsewhere, the list is read in pages, which start
+small and adapt to the size of the previous page.
 
 API servers send a bookmark about once a minute, and another one two seconds before a watch ends. A
 connection may therefore be silent for less than a minute, but a broken connection has to be
-detected within 60 s. If a watch is silent for `quiet_after`, it is replaced by one from the last
-version with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a
+detected within 60 s. If a watch is silent for `quiet_after`, it is replaced by a watch from the
+last version with a timeout of `probe_timeout` seconds. In that time, a healthy API server sends a
 bookmark or ends the stream. If it does neither, the connection is broken.
 """
 
@@ -59,7 +59,7 @@ class Pace(Value):
     """The limits of watches. Times are in seconds, sizes in objects."""
 
     streams: bool = True
-    """Whether lists are streamed. Only pages tell how many objects there are."""
+    """Whether lists are streamed. Only pages report how many objects there are."""
     page_size: int = 250
     """The maximum number of objects in a page."""
     slice_size: int = 40
@@ -71,14 +71,14 @@ class Pace(Value):
     stream_quiet_after: float = 10.0
     """The time between two objects of a streaming list after which it is read in pages.
 
-    An old API server may ignore that the list was asked for, and never end it.
+    An old API server may ignore that a list was requested, and never end it.
     """
     probe_timeout: int = 30
     retry_most: float = 30.0
     steady_after: float = 10.0
     """A watch that breaks after this time is retried soon.
 
-    Some proxies end connections that are silent for half a minute, sooner than a bookmark comes.
+    Some proxies end connections after half a minute of silence, before a bookmark comes.
     """
     not_served_retry: float = 120.0
     random: Callable[[], float] = system_random.random
@@ -94,7 +94,7 @@ class Pace(Value):
 class Turn:
     """The turn of a task in the event loop, which it gives up after TURN_SECONDS.
 
-    A stream that always has data never waits, so that no other task would run.
+    A stream that always has data never waits, so no other task would run.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -125,8 +125,8 @@ async def run_store(
     gets a 403.
 
     `served_changed` returns when the set of served resources has changed. A resource that is not
-    served is retried after that. `not_found` is called if a resource that counts as served is
-    not found: discovery may be late, and the store is emptied only when it is not served there.
+    served is retried after that. If a resource that counts as served is not found, `not_found` is
+    called, because discovery may be late. The store is emptied only once discovery agrees.
     """
     pace = pace or Pace()
     backoff = Backoff(pace.random, most=pace.retry_most)
@@ -178,7 +178,7 @@ async def run_store(
 async def list_into(client: Reader, store: WatchStore[T], selection: Selection, pace: Pace) -> str:
     """Replace the content of `store` by a list, which is read in pages.
 
-    Other tasks can run after each slice of a page, and after TURN_SECONDS. Returns the
+    Other tasks can run after each slice of a page, and after TURN_SECONDS. Return the
     resourceVersion of the list.
     """
     store.begin_list()
@@ -215,7 +215,7 @@ async def _stream_into(
 ) -> str:
     """Replace the content of `store` by the list with which a watch begins.
 
-    Returns the resourceVersion of the list. Raise NotStreamed if the list does not end.
+    Return the resourceVersion of the list. Raise NotStreamed if the list does not end.
     """
     store.begin_list()
     turn = Turn()
@@ -253,10 +253,10 @@ async def follow(
     If `version` is "", the first watch begins with a list. Raise NotStreamed if the API server does
     not send it.
 
-    After a broken connection it continues from the last version. The problem is over once the API
+    After a broken connection, continue from the last version. The problem is over once the API
     server accepts the next request: if nothing changes, the first event may take a minute. After a
-    silent watch, only an event shows that. Raise Gone if this is too old, and NotFound if the
-    resource is no longer served.
+    silent watch, the problem is over only after an event. Raise Gone if the version is too old, and
+    NotFound if the resource is no longer served.
     """
     probing = False
     clock = asyncio.get_running_loop().time
@@ -342,7 +342,7 @@ async def events_of_connection(
 
 
 async def wait_for(changed: Callable[[], Awaitable[object]], at_most: float) -> None:
-    """Wait until `changed` returns, for `at_most` seconds."""
+    """Wait until `changed` returns, for at most `at_most` seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(at_most):
             await changed()

@@ -43,7 +43,7 @@ def with_condition(conditions: Any, desired: Condition, now: str) -> list[Object
 
 
 def condition_of(obj: JsonMap, kind: str) -> JsonMap:
-    """Return the condition of the type `kind` of `obj`, or {} if it has none."""
+    """Return the condition of `obj` with the type `kind`, or {} if it has none."""
     conditions = maps_at(obj, "status", "conditions")
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 

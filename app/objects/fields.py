@@ -32,7 +32,7 @@ _MAX_QUOTED = 200
 """The maximum length of a quoted value, in characters. The rest is truncated."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
-"""One encoder for all findings: `json.dumps` would create one for each of up to 20,000."""
+"""The encoder for all findings: `json.dumps` would create one for each of up to 20,000."""
 
 
 class FieldError(Value):
@@ -143,7 +143,7 @@ def too_many(path: FieldPath, items: Sequence[Any]) -> FieldError:
 
 
 def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
-    """Return the first `most` of `texts` as one text, with the number of further ones."""
+    """Return the first `most` of `texts` as one text, with the number of further texts."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return f"{separator.join(texts[:most])}{more}"
 

@@ -29,9 +29,9 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
 def applies(obj: Any, patch: Iterable[Operation]) -> bool:
     """Return whether every operation of `patch` can be applied to `obj`, which is not changed.
 
-    An `add` needs an existing parent, a `replace` or `remove` an existing value. The check is only
-    valid for patches of `edits.operations`, in which no operation changes a value that another one
-    has added.
+    An `add` needs an existing parent; a `replace` or `remove` needs an existing value. The check is
+    only valid for patches of `edits.operations`, in which no operation changes a value that another
+    operation has added.
     """
     for operation in patch:
         path = operation["path"]

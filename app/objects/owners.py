@@ -6,7 +6,7 @@ from app.base.value import Value
 from app.objects.shape import JsonMap, maps_at, text_at
 
 COPIES = ("PersistentVolumeClaim", "ResourceClaim")
-"""Kinds that Kubernetes creates from a template in another object. They own no Pods.
+"""The kinds that Kubernetes creates from a template in another object. They own no Pods.
 
 The queue guard doesn't check the labels in such a template, so they are ignored everywhere.
 """

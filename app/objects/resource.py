@@ -22,13 +22,13 @@ class Resource(Value, cache_hash=True):
     namespaced: bool
     """Whether its objects are in namespaces."""
     versions: tuple[str, ...] = ("v1",)
-    """The versions that we know, the preferred one first.
+    """The versions that we know, preferred one first.
 
     Discovery finds out which of them a cluster serves. If it serves none of them, a later unknown
     version is used.
     """
     optional: bool = True
-    """Whether a cluster may not have it."""
+    """Whether a cluster may lack it."""
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -72,9 +72,9 @@ class Resource(Value, cache_hash=True):
     def owner_reference(self, name: str, uid: str, *, blocks: bool = True) -> Object:
         """Return an owner reference to an object of this resource, as the controller.
 
-        If the owner is deleted in the foreground, its deletion waits for dependents that `blocks`.
-        With the admission plugin OwnerReferencesPermissionEnforcement, writing such a reference
-        needs a permission on the owner's finalizers.
+        If `blocks` is true and the owner is deleted in the foreground, the deletion of the owner
+        waits for this dependent. With the admission plugin OwnerReferencesPermissionEnforcement,
+        writing such a reference needs a permission on the owner's finalizers.
         """
         return {
             "apiVersion": self.api_version(),
@@ -89,7 +89,8 @@ class Resource(Value, cache_hash=True):
 def age_of_version(version: str) -> tuple[int, int, int]:
     """Return a sort key for versions of an API, older ones first, in the order of API servers.
 
-    Source: https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
+    Source:
+    https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority
     """
     parts = _VERSION.fullmatch(version)
     if not parts:

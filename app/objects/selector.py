@@ -13,7 +13,7 @@ Labels = Mapping[str, str]
 
 
 def selects(selector: Any, labels: Labels) -> bool:
-    """Return whether a LabelSelector matches `labels`. An empty or missing one matches all."""
+    """Return whether a LabelSelector matches `labels`. An empty or missing selector matches all."""
     content = map_of(selector)
     if any(labels.get(key) != value for key, value in map_at(content, "matchLabels").items()):
         return False

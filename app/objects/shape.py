@@ -42,7 +42,7 @@ def text_of(value: Any) -> str:
 
 
 def text_at(holder: JsonMap, key: str) -> str:
-    """Return the string at `key` of a map, otherwise an empty string."""
+    """Return the string at `key` of a map, or an empty string if there is none."""
     value = holder.get(key)
     return value if isinstance(value, str) else ""
 
@@ -70,7 +70,7 @@ def texts_at(holder: JsonMap, key: str) -> list[str]:
 
 
 def only(entries: JsonMap, keys: Iterable[str]) -> Object:
-    """Return the entries of `entries` with one of `keys`, in the order of `keys`."""
+    """Return the entries with one of `keys`, in the order of `keys`."""
     return {key: entries[key] for key in keys if key in entries}
 
 

@@ -37,7 +37,9 @@ def duration(value: Any) -> float:
 
 
 def signed_duration(value: Any) -> float | None:
-    """Return the seconds of a Go duration that may be negative, or None for others such as `-1`."""
+    """Return the seconds of a Go duration that may be negative, or None if it is not one, such as
+    `-1`.
+    """
     if not isinstance(value, str) or len(value) > _MOST_TEXT or not _SIGNED.fullmatch(value):
         return None
     seconds = duration(value.lstrip("-+"))

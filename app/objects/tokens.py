@@ -12,7 +12,7 @@ LIFE_SECONDS = 3600.0
 """The time for which a token is used.
 
 It is only an hour, because API servers show the whole URL of a webhook in the error of a failed
-call, also to tenants.
+call, even to tenants.
 """
 
 SKEW_SECONDS = 300.0
@@ -47,7 +47,7 @@ HIDDEN = f"{0:08x}-{0:032x}"
 
 
 def without_tokens(text: str, instead: str = "<token>") -> str:
-    """Return `text` with all tokens replaced, such as the error of an API server's failed call."""
+    """Return `text`, such as an API server's error, with all tokens replaced by `instead`."""
     return _TOKEN.sub(instead, text)
 
 

@@ -1,7 +1,7 @@
 """The reconciler of the managed ClusterTopology or ClusterTopologyBinding.
 
 It creates the topology and corrects its levels. If topology support is disabled, it deletes a
-ClusterTopology, and leaves a ClusterTopologyBinding to administrators. `rules/README.md` has the
+ClusterTopology, but leaves a ClusterTopologyBinding to administrators. `rules/README.md` has the
 rules.
 """
 
@@ -57,7 +57,7 @@ class ClusterTopologyReconciler(Struct):
     topologies: WatchStore[Any]
     """The cached ClusterTopologies.
 
-    Written ones are stored in it at once, so that the reconcilers that start next use them.
+    Written objects are stored in it at once, so that the reconcilers that start next use them.
     """
     statuses: WatchStore[TopologyStatus]
     """The cached statuses of all ClusterTopologies."""

@@ -1,8 +1,8 @@
 """Two conditions that the leader writes.
 
 TopologyConstraintSatisfied on PodCliqueSets tells whether their constraints use existing levels.
-LevelsCovered on topologies tells whether the nodes have labels for all levels, and these labels
-form a tree.
+LevelsCovered on topologies tells whether the nodes have labels for all levels, and whether these
+labels form a tree.
 """
 
 import contextlib
@@ -165,7 +165,7 @@ class LevelCoverageReconciler(Value):
 
 
 def subscribe_coverage(loop: Loop, stores: Stores) -> None:
-    """Reconcile a topology after a change of it, and all of them soon after a change of nodes."""
+    """Reconcile a topology after it changes, and all topologies soon after nodes change."""
 
     def nodes_changed(key: Key, before: object, after: object) -> None:
         for topology in loop.reconciler.all_keys():

@@ -1,7 +1,7 @@
 """The reconciler of the KAI Topology of the managed ClusterTopology.
 
-It keeps the levels of the KAI Topology equal to those of the ClusterTopology, and writes the
-condition Ready of the ClusterTopology.
+It keeps the levels of the KAI Topology equal to the ClusterTopology's, and writes the condition
+Ready of the ClusterTopology.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ class Outcome(Value):
     problem: str | None = None
     """Why the KAI Topology differs from the ClusterTopology, or None if it matches."""
     pending: bool = False
-    """Whether the problem resolves by itself."""
+    """Whether the problem resolves without intervention."""
     again: float | None = None
     """The time until the next step in seconds, or None if no step is needed."""
 

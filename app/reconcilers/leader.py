@@ -70,7 +70,7 @@ If they are missing again after that, another writer keeps deleting them.
 
 MANY_REPAIRS = 3
 REPAIR_SECONDS = 300.0
-"""How often the claim of one PodClique may be restored within this number of seconds.
+"""How often, within this number of seconds, the claim of one PodClique may be restored.
 
 If it is missing again after that, another writer keeps removing it.
 """
@@ -223,7 +223,9 @@ class Leader(Part):
         return counts
 
     def _all_stores(self) -> Iterator[AnyStore]:
-        """Yield all stores with their rows, first every replica's, then the leader's."""
+        """Yield all stores with their rows, first the stores of every replica, then the
+        leader's.
+        """
         yield from self._stores
         for stores in self._only_here:
             yield from stores

@@ -1,8 +1,8 @@
-"""The reconciler that restores MNNVL claims in stored PodCliques that ask for one and have none.
+"""The reconciler that restores MNNVL claims in stored PodCliques that request MNNVL but have none.
 
 The leader does not write the claim itself. It sends an empty patch. The API server calls our own
 webhook for it as for every other write, and the webhook injects the claim. If the webhook is not
-called, the object stays as it is, and the response shows that. `MNNVL.md` in this folder explains
+called, the object does not change, and the response shows that. `MNNVL.md` in this folder explains
 why this restarts no pod.
 
 An event names the Pods that were started while their PodClique had no claim. There is no watch on
@@ -85,7 +85,7 @@ class PodsWithoutClaim(Struct):
         repaired.at = _now()
 
     async def report(self, key: Key, regarding: Regarding) -> float | None:
-        """Record an event on the set `key` if Pods of it run without the claim.
+        """Record an event on the set `key` if some of its Pods run without the claim.
 
         Return the seconds until the Pods should be listed, or None if nothing is left to report.
         """
@@ -145,7 +145,7 @@ LACKING = "PodCliques of this set must have an MNNVL claim and have none"
 """The beginning of notes about missing claims.
 
 It does not name the PodCliques: the names change while Grove's operator writes, and each change
-would be another event.
+would cause another event.
 """
 
 _SHOWN = 5
@@ -197,7 +197,7 @@ class MnnvlClaimsReconciler(Struct):
 
     @property
     def missing(self) -> int:
-        """The number of PodCliques that ask for MNNVL and have no claim."""
+        """The number of PodCliques that request MNNVL and have no claim."""
         return sum(self._lacking.values())
 
     def begin(self) -> None:
@@ -247,7 +247,8 @@ class MnnvlClaimsReconciler(Struct):
         return REFUSED_SECONDS if repairs.rejections else WAIT_SECONDS
 
     async def _put_back(self, pcs: PodCliqueSet, names: list[str]) -> Repairs:
-        """Send an empty patch for each of the PodCliques `names`, the first alone, then several.
+        """Send an empty patch for each of the PodCliques `names`: the first alone, then several at
+        once.
 
         Stop if the webhook is not called. Raise ClusterError if a later call may succeed.
         """
@@ -335,7 +336,7 @@ def unclaimed_in(cliques: Iterable[StoredClique | None]) -> list[Unclaimed]:
 
 
 def subscribe(loop: Loop, cliques: WatchStore[StoredClique], stores: Stores) -> None:
-    """Reconcile a PodCliqueSet soon after a change of it or of its PodCliques without our claim."""
+    """Reconcile a PodCliqueSet soon after it or one of its PodCliques without our claim changes."""
 
     def clique_changed(key: Key, before: StoredClique | None, after: StoredClique | None) -> None:
         for clique in unclaimed_in((before, after)):

@@ -1,8 +1,8 @@
 """The reconciler of MNNVL resources, which are ComputeDomains and ResourceClaims.
 
-It gives resources that PodGangs own to their PodCliqueSet, in dialects where the set should own
-them. It creates missing resources that stored PodCliques or Pods need, and deletes resources that
-no PodClique or Pod needs any more.
+In dialects where the PodCliqueSet should own them, it gives it the resources that PodGangs own. It
+creates missing resources that stored PodCliques or Pods need, and deletes resources that no
+PodClique or Pod needs any more.
 
 `MNNVL.md` in this folder lists all writers, the races and the preconditions.
 """
@@ -87,7 +87,10 @@ class MnnvlResourcesReconciler(Struct):
     clock: Clock = time.monotonic
     """Returns the monotonic time in seconds."""
     _unneeded_since: dict[Key, tuple[float, set[Resource]]] = {}
-    """Since when which resources of each key have been unneeded. A new leader starts with none."""
+    """For each key, since when and which of its resources have been unneeded.
+
+    A new leader starts with none.
+    """
 
     def begin(self) -> None:
         """Forget the state of an earlier term as the leader.
@@ -205,8 +208,8 @@ class MnnvlResourcesReconciler(Struct):
     def _planned(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
         """Return the plan of the resources that PodCliques among `demands` need, if any do.
 
-        Two PodCliqueSets may have the same base name: for a replica of the set "a-0-b", and for one
-        of the group "b" of the set "a". The set that has one of the resources comes first.
+        Two PodCliqueSets may have the same base name: a replica of the set "a-0-b", and a replica
+        of the group "b" of the set "a". The set that owns one of the resources comes first.
         """
         having = {resource.place.pcs for resource in self._stored(key)}
         names = {demand.place.pcs for demand in demands}
@@ -220,7 +223,7 @@ class MnnvlResourcesReconciler(Struct):
     async def _planned_unit(self, key: Key, demands: list[ClaimedMember]) -> Plan | None:
         """Return the plan of a missing ComputeDomain that Pods among `demands` need.
 
-        A Pod needs none if its owner is not the one that it names.
+        A Pod needs none if its owner is not the owner that it names.
         """
         if self._stored(key):
             return None
@@ -283,7 +286,7 @@ class MnnvlResourcesReconciler(Struct):
     def _remaining(self, key: Key, kinds: set[Resource]) -> float:
         """Return the seconds for which the unneeded resources of `kinds` must still be kept.
 
-        The time starts again if a further kind has become unneeded.
+        The time starts again if another kind becomes unneeded.
         """
         since, known = self._unneeded_since.get(key, (self.clock(), kinds))
         if not kinds <= known:
@@ -327,7 +330,9 @@ class MnnvlResourcesReconciler(Struct):
         return {name for base in bases for name in claim_names([COMPUTE_DOMAIN], base)}
 
     async def _read(self, resource: Resource, namespace: str, name: str) -> Object | None:
-        """Read the object. Return None if it is gone, being deleted, or was not created by us."""
+        """Read the object. Return None if it is gone, is being deleted, or was not
+        created by us.
+        """
         current = await find(self.writing.client, ObjectRef(resource, name, namespace))
         if (
             current is None
@@ -362,7 +367,7 @@ def subscribe(
     """Reconcile a base name soon after a change of an object that it depends on.
 
     These are PodCliques, Pods, PodGangs, the PodCliqueSet and the resources. If a resource must be
-    given back to its PodCliqueSet, the base name is reconciled at once.
+    returned to its PodCliqueSet, the base name is reconciled at once.
     """
 
     def add_needed(changed: Iterable[object]) -> None:

@@ -1,4 +1,4 @@
-"""Events on objects that are too large for the caches, so that their owners learn of it."""
+"""Record events on objects that are too large for the caches, so that their owners learn of it."""
 
 import time
 from collections.abc import Callable, Iterable

@@ -129,8 +129,8 @@ class PodGangReconciler(Struct):
     async def _give_back(self, gang: SlimPodGang) -> None:
         """Give the resources of `gang` to its PodCliqueSet before its annotation is removed.
 
-        They are read from the API server, because the caches may be late, and without the
-        annotation our webhook would not be called before the deletion of `gang`.
+        They are read from the API server, because the caches may lag, and without the annotation
+        our webhook would not be called before the deletion of `gang`.
         """
         changed = await self.owners.give_back_all_of(gang)
         if changed:
@@ -204,7 +204,7 @@ class PodGangReconciler(Struct):
 
 
 def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
-    """Reconcile a PodGang after a change of itself, its PodCliqueSet or the managed topology."""
+    """Reconcile a PodGang after it, its PodCliqueSet or the managed topology changes."""
 
     managed = ("", topology_name)
 
@@ -220,7 +220,7 @@ def subscribe(loop: Loop, stores: Stores, topology_name: str) -> None:
 
 
 def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[StoredClique]) -> None:
-    """Reconcile a PodGang after a change of its resources, or of a PodClique that asks for them."""
+    """Reconcile a PodGang after its resources change, or a PodClique that requests them."""
 
     def resource_changed(
         key: Key, before: MnnvlResource | None, after: MnnvlResource | None
@@ -242,8 +242,8 @@ def subscribe_to_resources(loop: Loop, stores: Stores, cliques: WatchStore[Store
 def _gangs_near(resource: MnnvlResource, cliques: WatchStore[StoredClique]) -> set[str]:
     """Return the names of the PodGangs that own `resource` or should own it.
 
-    A resource of a whole replica belongs to the base PodGang of the replica. Any other belongs to
-    the PodGangs of the PodCliques that ask for it.
+    A resource of a whole replica belongs to the base PodGang of the replica. Any other resource
+    belongs to the PodGangs of the PodCliques that request it.
     """
     place = resource.place
     names = {owner.name for owner in resource.owning_gangs}

@@ -42,7 +42,9 @@ from app.rules.workload.kai_podgroup import Conventions, Remark, Sources, desire
 NOT_SYNCED_SECONDS = 0.5
 """The time until the next attempt if the caches are not synced yet."""
 TAKEN_SECONDS = 30.0
-"""The time until the next attempt if another writer's PodGroup has the name. It is not watched."""
+"""The time until the next attempt if another writer's PodGroup, which is not watched,
+has the name.
+"""
 
 FRESHEST_SECONDS = 0.1
 """The maximum age of a cached top owner that decides about Pods without a PodGroup.
@@ -52,7 +54,7 @@ A Pod that is created after its top owner opted out must not be grouped by its W
 
 OWNERS_SECONDS = 5.0
 OWNERS_PER_SECOND = 100
-"""The interval at which the top owners of pending Pods are read again, and the highest rate.
+"""How often the top owners of pending Pods are read again, and the maximum rate.
 
 Owners of any kind may opt out while their Pods are pending, and they are not watched.
 """
@@ -117,7 +119,7 @@ class WorkloadReconciler:
         )
         self._clock = clock
         self._empty_since: dict[str, float] = {}
-        """The time since when each cached PodGroup has had no Pods, by uid."""
+        """For each cached PodGroup, by uid, the time since when it has had no Pods."""
         caches.pod_groups.subscribe(self._forget_former)
 
     def all_keys(self) -> list[Key]:
@@ -199,7 +201,7 @@ class WorkloadReconciler:
     def _settled(self, pods: Iterable[StoredPod], name: str) -> set[str]:
         """Return the uids of the Pods that are annotated with an existing PodGroup `name`.
 
-        If `name` is "", because the Workload is missing, a PodGroup of any name counts.
+        If `name` is "", because the Workload is missing, a PodGroup with any name counts.
         """
         return {
             pod.uid
@@ -267,7 +269,7 @@ class WorkloadReconciler:
     async def _top_owners(self, pods: Iterable[StoredPod], fresh_seconds: float) -> TopOwners:
         """Return the top owners of `pods`, at most `fresh_seconds` old.
 
-        Each controller is followed once.
+        The owners of each controller are read once.
         """
         namespaces = {pod.controller: pod.namespace for pod in pods}
         return {

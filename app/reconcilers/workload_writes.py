@@ -26,10 +26,10 @@ INVALID = 422
 AT_ONCE = 8
 """The number of Pods that are written at once."""
 IN_A_STEP = 64
-"""The most Pods that one step writes, so that keys of other namespaces get their turn."""
+"""The maximum number of Pods that one step writes, so that keys of other namespaces get a turn."""
 
 MOST_EVENTS = 10
-"""The most Pods of a group that get the same event, because a group may have thousands of Pods."""
+"""The maximum number of Pods of a group that get the same event. A group may have thousands."""
 
 
 class PodGroupWriter(Value):
@@ -38,7 +38,7 @@ class PodGroupWriter(Value):
     client: Client
     """Sends the writes."""
     caches: WorkloadCaches
-    """The stored PodGroups. Written ones are added at once."""
+    """The stored PodGroups. Written PodGroups are added at once."""
     notices: Notices
     """Records events, without repeating them."""
     keys: LabelKeys
@@ -52,8 +52,8 @@ class PodGroupWriter(Value):
         """Create or correct the PodGroup of `group`, so that it equals `desired`.
 
         Return the stored PodGroup and, if another writer keeps changing it, the seconds until the
-        next try. The first value is None if a PodGroup of that name exists that was not created for
-        `group`.
+        next attempt. The first value is None if a PodGroup with that name exists that was not
+        created for `group`.
         """
         cached = self.caches.pod_groups.get(namespace, group.pod_group_name)
         stored = map_at(cached.view(), "spec") if cached else {}
@@ -81,7 +81,7 @@ class PodGroupWriter(Value):
         return stored, await self._correct(stored, version, patch) if patch else None
 
     async def _create(self, namespace: str, desired: Object) -> Object:
-        """Create the PodGroup. Return it, or the existing one of the same name."""
+        """Create the PodGroup. Return it, or the existing PodGroup with the same name."""
         try:
             stored = await self.client.create(POD_GROUP, desired, namespace)
         except Conflict as conflict:
@@ -250,6 +250,6 @@ def _counted(pod: StoredPod, purpose: str) -> Key:
 
 
 def first_pods(pods: Iterable[StoredPod]) -> list[Regarding]:
-    """Return the first of `pods` by name, which get the event that concerns all of them."""
+    """Return the first of `pods` by name. They get the event that concerns all of them."""
     first = nsmallest(MOST_EVENTS, pods, key=lambda pod: pod.name)
     return [Regarding.to(POD, pod.name, pod.namespace, pod.uid) for pod in first]

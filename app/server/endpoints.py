@@ -57,7 +57,7 @@ _NOT_READY: dict[str, Any] = {"description": "The failing checks", "content": _T
 _BUSY: dict[str, Any] = {**_ERROR, "description": "Too many dry runs are in progress"}
 
 Checks = Callable[[], Mapping[str, str | None]]
-"""Returns the problem of each check by its name, or None for a check that passes."""
+"""Returns the problem that each check found, by the check's name; None if the check passes."""
 
 Notes = Callable[[], Mapping[str, str]]
 """Returns notes by name. A note is information, not a problem."""
@@ -88,7 +88,7 @@ class Reports(Value):
             self.log.record(path, uid, request, verdict, seconds)
 
     def health(self, path: str, *, verbose: bool = False) -> tuple[str, Answer] | None:
-        """Return the content type and the answer for a path of probes, or None for other paths.
+        """Return the content type and the answer for a probe path, or None for other paths.
 
         Both ports use it.
         """

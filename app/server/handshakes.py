@@ -3,7 +3,8 @@
 Any client that reaches the port can begin handshakes and never complete them. So these connections
 are in backlogs with limits. If a backlog is full, its oldest connection is closed: a handshake
 takes milliseconds, so the oldest one is the least likely to be completed. Each ClientHello takes
-0.4 ms, and clients choose their number, so they get only a part of each turn of the event loop.
+0.4 ms, and clients choose their number, so answering them gets only a part of each turn of the
+event loop.
 """
 
 import time
@@ -28,11 +29,11 @@ class Unfinished(Abortable, Protocol):
     """A connection whose handshake is not complete."""
 
     def shake_hands(self) -> None:
-        """Answer the ClientHello, unless the connection is closed or the rest is missing."""
+        """Answer the ClientHello, unless the connection is closed or the rest of it is missing."""
 
 
 class Backlog:
-    """At most `most` connections, oldest first. Beyond that, the oldest one is closed."""
+    """At most `most` connections, oldest first. If there are more, the oldest one is closed."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -62,14 +63,14 @@ class Backlog:
 class Handshakes:
     """The unfinished handshakes of a listener that serves at most `connections`.
 
-    A client that has sent nothing takes 2 KiB, and one in its handshake 47 KiB.
+    The connection of a silent client takes 2 KiB, and a connection in its handshake 47 KiB.
     """
 
     def __init__(self, connections: int) -> None:
         self.silent = Backlog(2 * connections)
-        """Connections whose client has sent nothing yet."""
+        """The connections whose client has sent nothing yet."""
         self.begun = Backlog(max(connections // 4, 16))
-        """Connections whose client has begun the handshake."""
+        """The connections whose client has begun the handshake."""
         self._hellos = TurnQueue[Unfinished](lambda each: each.shake_hands(), HELLO_SECONDS)
         self._memory = MemoryReturn(time.monotonic, give_back)
 
@@ -100,6 +101,6 @@ class Handshakes:
         self._memory.freed_some()
 
     def abort(self) -> None:
-        """Close all connections, because the server stops."""
+        """Close all connections. This is called when the server stops."""
         self.silent.abort()
         self.begun.abort()

@@ -86,7 +86,7 @@ class Listener:
         """End each connection that is open now with its next response.
 
         Its client may have presented a certificate of a CA that is no longer trusted. Connections
-        whose handshake is not complete yet end in the same way, see `_entered`.
+        whose handshake is not complete yet end in the same way; see `_entered`.
         """
         for connection in self.serving.connections:
             connection.retire()
@@ -119,7 +119,7 @@ class Listener:
         await self._all_closed(_ABORT_SECONDS)
 
     async def _all_closed(self, seconds: float) -> None:
-        """Wait until all connections are closed, up to `seconds`."""
+        """Wait until all connections are closed, for up to `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds if self.serving.connections else 0):
                 await self.serving.connections.all_closed.wait()

@@ -48,7 +48,7 @@ _Counts = Mapping[Any, int]
 """Counts by the values of labels."""
 
 Samples = Callable[[], Iterable[Sample]]
-"""Returns the samples of a part of the server for a scrape."""
+"""Returns the samples of one part of the server, for a scrape."""
 
 
 @dataclass(slots=True)

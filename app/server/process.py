@@ -14,7 +14,9 @@ RETURN_SECONDS = 10.0
 """The minimum time between two returns of memory."""
 
 _OTHER_FILES = 256
-"""The open files besides accepted connections: of the client, logs, certificates and libraries."""
+"""The open files other than accepted connections: of the client, logs, certificates and
+libraries.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +49,9 @@ async def drain(seconds: float) -> None:
 
 
 def allow_files(connections: int) -> None:
-    """Raise this process's limit of open files if it is too low for `connections`.
+    """Raise the process's limit on open files if it is too low for `connections`.
 
-    A server without a free file descriptor accepts no connection, not even of an API server.
+    Without a free file descriptor, a server accepts no connection, not even from an API server.
     """
     needed = connections + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -68,7 +70,7 @@ def allow_files(connections: int) -> None:
 
 
 class MemoryReturn:
-    """The return of memory to the system after many connections were closed."""
+    """A timer that returns memory to the system after many connections were closed."""
 
     def __init__(self, clock: Callable[[], float], give_back: Callable[[], None]) -> None:
         self._clock = clock

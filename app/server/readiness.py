@@ -37,7 +37,9 @@ class Readiness:
             yield from part.samples()
 
     def _log_change(self, checks: Mapping[str, str | None]) -> None:
-        """Log the failing checks if they have changed, so that the log shows what probes got."""
+        """Log the failing checks if they have changed, so that the log shows what the probes were
+        told.
+        """
         failing = {
             name: f"{name} {problem}" for name, problem in checks.items() if problem is not None
         }

@@ -1,21 +1,21 @@
 """Tokens in the paths of our webhooks, which distinguish API servers from other callers.
 
 All replicas run this. The token is only in the webhook configurations, so only users who may read
-those can learn it. While API servers use only paths with a token, a review without one is refused.
-Otherwise it gets a verdict, but its writes are left to the leader. The rules are:
+them can learn it. While API servers use only paths with a token, a review without a token is
+refused. Otherwise it gets a verdict, but its writes are left to the leader. The rules are:
 
 - A token is written only if all our Pods know tokens. While an older version is rolled out or
-  rolled back, the paths have none, because that version answers 404 to a path with a token.
+  rolled back, the paths have no token, because that version answers 404 to a path with a token.
 - A configuration is written only with the resourceVersion that was read. If several replicas create
   a token at once, one of them succeeds, and the others read its token.
 - The previous token stays valid for some time, because API servers get a changed configuration with
-  a delay. For the same time after both configurations have a token, reviews without one still get a
-  verdict.
+  a delay. For the same time after both configurations have a token, reviews without a token still
+  get a verdict.
 - Reviews without a token get a verdict again before a path without one is written, and while our
   knowledge of the configurations is not fresh.
 - A leaked token is replaced at once. A leak shows when a review arrives on the path of another
   webhook, which an API server never does. Tokens can leak because API servers show the URL in the
-  errors of failed calls, also to tenants.
+  errors of failed calls, even to tenants.
 """
 
 import asyncio

@@ -297,7 +297,7 @@ async def connected(
 def certificate_source(
     configuration: Configuration, directory: Path, client: HttpClient | None, metrics: Metrics
 ) -> CertificateSource:
-    """Return the source of the serving certificate. Raise OSError if it has no usable one."""
+    """Return the source of the serving certificate. Raise OSError if no usable one exists."""
     client_ca_file = configuration.server.client_ca_file
     client_cas = b""
     if client_ca_file:

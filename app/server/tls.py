@@ -23,13 +23,13 @@ _RECORD = 16 * 1024
 READ_BYTES = 2 * _RECORD
 """The maximum number of bytes that are read from a connection at once.
 
-uvloop reads as much up to 32 times in one turn of the event loop, unless reading is paused. With
-its own buffer of 256 KiB, it reads 8 MiB: while 100 clients sent 500 requests each, another one
+uvloop reads that much up to 32 times in one turn of the event loop, unless reading is paused. With
+its own buffer of 256 KiB, it reads 8 MiB: while 100 clients sent 500 requests each, another client
 waited for 3 s.
 """
 
 _FRUITLESS = 2 * _RECORD
-"""The maximum bytes of ciphertext without enough plaintext. A record of data is shorter.
+"""The maximum bytes of ciphertext without enough plaintext. A data record is shorter.
 
 Messages such as KeyUpdate have no plaintext: one connection that sent 48,000 of them in a second
 stopped a server.
@@ -46,12 +46,12 @@ a KeyUpdate takes ten.
 """
 
 _LENGTHS = 9
-"""The number of first bytes that have the lengths of the first record and of the ClientHello."""
+"""The number of first bytes that contain the lengths of the first record and of the ClientHello."""
 
 _LONGEST_HELLO = _RECORD + 1024
 """The maximum number of bytes before the ClientHello is answered.
 
-A client sends nothing after it until then.
+A client sends nothing after the ClientHello until it is answered.
 """
 
 
@@ -71,7 +71,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     """The protocol of an accepted connection, and the transport of the protocol above it.
 
     `make` returns the protocol above, once the handshake is complete. `seconds` is the time limit
-    of the handshake, and of the end of TLS. `buffer` is for received bytes. Connections can share
+    for the handshake, and for closing TLS. `buffer` is for received bytes. Connections can share
     it, because it is empty between two calls.
     """
 
@@ -120,7 +120,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._hello = b""
         """The received bytes of the ClientHello."""
         self._is_paused = False
-        """Whether the protocol above wants no data."""
+        """Whether the protocol above wants no data now."""
         self._fruitless: float = _FRUITLESS - _SHAKING_HANDS
         """The bytes of ciphertext without enough plaintext.
 
@@ -190,8 +190,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def close(self) -> None:
         """Flush all writes, end TLS, and wait until the client closes the connection.
 
-        If the socket was closed while the client is still sending, the client would be reset, and
-        lose answers that it hasn't read.
+        If the socket were closed while the client is still sending, the connection would be reset,
+        and the client would lose answers that it hasn't read.
         """
         if self._state is not _OPEN or self._tls is None:
             return
@@ -299,8 +299,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 def _is_too_long(first: bytes) -> bool:
     """Return whether a connection begins with more than a record, or announces a longer hello.
 
-    OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. The
-    first record must not be so short that the length comes later.
+    OpenSSL allocates memory for the announced length of a ClientHello at once, up to 175 KB. A
+    first record that is too short to contain the length is rejected too.
     """
     if len(first) > _LONGEST_HELLO:
         return True

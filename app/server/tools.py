@@ -1,9 +1,9 @@
 """The tools port for people and monitoring: uvicorn's protocol with the FastAPI application.
 
-It shares the event loop with the port for API servers, and must not delay that. So few connections
-are open at a time, each for one request, and costly requests are answered one at a time. uvicorn
-has no limit for the number of connections and of unfinished handshakes. So connections are accepted
-here, and only uvicorn's protocol is used on them.
+It shares the event loop with the port for API servers, and must not delay that port. So few
+connections are open at a time, each for one request, and costly requests are answered one at a
+time. uvicorn has no limit on the number of connections and of unfinished handshakes. So connections
+are accepted here, and only uvicorn's protocol is used on them.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ If there are more, the oldest one is closed.
 """
 
 CONNECTION_SECONDS = 120.0
-"""The longest life of a connection after its handshake. Each connection is for one request."""
+"""The maximum life of a connection after its handshake. Each connection is for one request."""
 
 UNREAD = 4
 """The maximum number of connections with an unread answer, which may have 8 MiB."""
 
 POSTS = 4
-"""The maximum number of requests with a body in progress. Further ones get 503."""
+"""The maximum number of requests with a body in progress. Further requests get 503."""
 
 BODY_SECONDS = 10.0
-"""The time limit for a body, so that clients that don't send it don't take all places."""
+"""The time limit for a body, so that clients that don't send it don't take up all places."""
 
 MOST_PARAMETERS = 16
 """The maximum number of query parameters. Splitting 31,000 of them (63 KB) takes 48 ms."""
@@ -91,7 +91,7 @@ class RequestLimits:
 
 
 def _in_time(receive: Receive) -> Receive:
-    """Return `receive`, which reports a disconnect if the body takes more than BODY_SECONDS."""
+    """Return `receive` with a time limit: after BODY_SECONDS, it reports a disconnect."""
     end = asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def received() -> Message:

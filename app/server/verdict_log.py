@@ -94,8 +94,8 @@ class VerdictLog:
         self.lost = 0
         """The number of dropped lines.
 
-        Lines are dropped if the reader of the log is too slow, or too many are about reviews of
-        unknown callers.
+        Lines are dropped if the reader of the log is too slow, or if too many lines are about
+        reviews of unknown callers.
         """
         self._millisecond = -1
         self._stamp = ""
@@ -112,7 +112,7 @@ class VerdictLog:
             self.flush()
 
     def flush(self) -> None:
-        """Format the lines, and hand them to the writing thread."""
+        """Format the lines, and pass them to the writing thread."""
         if self._records:
             records = self._records
             self._records = []

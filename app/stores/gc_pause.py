@@ -1,7 +1,7 @@
 """Pause the garbage collector, and return freed memory to the system, while lists are read.
 
-Otherwise, the collector would examine all pages that were read before again and again, although
-they contain no garbage: decoded JSON and the facts that are kept have no cycles.
+Otherwise, the collector would examine all previously read pages again and again, although they
+contain no garbage: decoded JSON and the facts that are kept have no cycles.
 """
 
 import asyncio

@@ -15,13 +15,13 @@ from app.objects.resource import POD, Resource
 from app.stores.stores import Stores, selection_of
 
 OF_ALL_NAMESPACES = {POD: ROOM, kinds.RESOURCE_CLAIM: CHANNELS}
-"""The facts that are known only if the objects of all namespaces are, by resource."""
+"""The facts that are known only if the objects of all namespaces are known, by resource."""
 
 
 async def read(
     stores: Stores, client: Client, namespace: str | None
 ) -> dict[Resource, ClusterError]:
-    """Fill each of `stores` once, in order, with the objects of `namespace`, or of all for None.
+    """Fill each of `stores` once, in order, with the objects of `namespace`; None means all.
 
     Return the reason for each resource that could not be read. The store of a resource that isn't
     installed is empty and synced.
@@ -109,7 +109,9 @@ class Reading:
     async def _try(
         self, resource: Resource, namespace: str | None, selector: str = ""
     ) -> ClusterError | None:
-        """Read a list. Return its error, or None, also if the resource isn't served."""
+        """Read a list. Return its error. Return None if there is none or the resource
+        isn't served.
+        """
         row = self.rows[resource]
         facts = self._facts[row.name]
         try:

@@ -31,7 +31,7 @@ class DocumentObjects:
     metadata, for example without a name. A document without a namespace is in `default`. Created
     objects are kept.
 
-    `is_whole` tells whether objects that are not among the documents don't exist. Otherwise nothing
+    If `is_whole` is true, objects that are not among the documents don't exist. Otherwise nothing
     is known about them.
     """
 
@@ -122,7 +122,7 @@ class DocumentObjects:
 def _later_api(resource: Resource, stored: Object) -> set[Resource]:
     """Return the API of a later release of Grove to which the document `stored` belongs, if any.
 
-    A PodCliqueSet that uses a ClusterTopologyBinding belongs to the API of these.
+    A PodCliqueSet that uses a ClusterTopologyBinding belongs to the API of these bindings.
     """
     if resource is POD_CLIQUE_SET and read_pod_clique_set(stored).names_pack:
         return {CLUSTER_TOPOLOGY_BINDING}
@@ -132,8 +132,8 @@ def _later_api(resource: Resource, stored: Object) -> set[Resource]:
 def _is_of_design(resource: Resource, document: Object) -> bool:
     """Return whether a document belongs to the release of Grove with ClusterTopologies.
 
-    This is a ClusterTopology, or a PodCliqueSet with a packDomain, which later releases reject in
-    new sets.
+    Such a document is a ClusterTopology, or a PodCliqueSet with a packDomain, which later releases
+    reject in new sets.
     """
     if resource is POD_CLIQUE_SET:
         return bool(read_pod_clique_set(document).domains)
@@ -143,7 +143,8 @@ def _is_of_design(resource: Resource, document: Object) -> bool:
 def _template_of_domain(domain: Object) -> Object | None:
     """Return the claim template that NVIDIA's controller creates for a ComputeDomain.
 
-    Return None if the ComputeDomain names none, or is ours, because our webhooks create its claims.
+    Return None if the ComputeDomain names no template, or is ours, because our webhooks create its
+    claims.
     """
     name = text_at(map_at(domain, "spec", "channel", "resourceClaimTemplate"), "name")
     if not name or labels_of(domain).get(MNNVL_MANAGED) == "true":

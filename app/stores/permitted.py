@@ -1,4 +1,4 @@
-"""Stores that watches keep up to date within a user's permissions: for the console and waiting."""
+"""Stores that watches keep up to date within a user's permissions, for the console and waiting."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ Scope = tuple[Row[Any], str | None]
 LIVELY = Pace(streams=False, page_size=100, slice_size=50, retry_most=10.0)
 """A pace at which each turn of the event loop takes few milliseconds, because a person is waiting.
 
-Lists are read in pages, because only pages have the number of objects, for the shown progress.
+Lists are read in pages, because only pages report the number of objects, for the progress.
 """
 
 
@@ -32,7 +32,7 @@ Large gangs have thousands of pods.
 
 
 class Namespaces(Value):
-    """The namespaces that are read one by one if the user may not read all namespaces at once."""
+    """The namespaces to read one by one if the user may not read all namespaces at once."""
 
     names: Sequence[str] = ()
     """The names. If there are none, all namespaces that can be listed are read."""
@@ -73,7 +73,7 @@ class PermittedStores:
     def subscribe(self, changed: Callable[[str], None]) -> None:
         """Call `changed` after each change, with the name of the row whose objects have changed.
 
-        The name is "" for other changes, such as a permission or a completed list.
+        The name is "" for other changes, such as a changed permission or a completed list.
         """
         self._subscribers.append(changed)
 

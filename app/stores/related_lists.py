@@ -26,7 +26,7 @@ _OF_CLAIMS = (
 _OF_VOLUMES = (kinds.VOLUME_CLAIM, kinds.STORAGE_CLASS)
 _OF_KUEUE = (kinds.KUEUE_WORKLOAD, kinds.KUEUE_QUEUE, kinds.CLUSTER_QUEUE)
 _OF_CLUSTER = (POD, kinds.RESOURCE_CLAIM, kinds.POD_GROUP)
-"""Kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
+"""The kinds whose objects in other namespaces take capacity too, or come first in KAI's order."""
 
 _ONLY_FOR_ROOM = (NODE, kinds.RESOURCE_SLICE)
 
@@ -56,7 +56,7 @@ async def read_everywhere(reading: Reading, resources: Iterable[Resource]) -> No
 async def read_namespace(
     reading: Reading, namespace: str, *, room: bool, asked: Ref | None = None
 ) -> None:
-    """Read the facts that explain the pending workloads of `namespace`, or of all for "".
+    """Read the facts that explain the pending workloads of `namespace`; "" means all namespaces.
 
     Without `room`, skip the nodes and the pods of other namespaces. With `asked`, also skip the
     PodCliques of other sets.
@@ -101,9 +101,9 @@ async def _cliques_of(reading: Reading, pcs: Ref) -> None:
 
 
 def _of_helpers(reading: Reading, namespace: str) -> set[str]:
-    """Return the other namespaces with KAI's scaling pods, whose events tell about these pods.
+    """Return the other namespaces with KAI's scaling pods. Their events must be read too.
 
-    An event of an autoscaler about one counts for all pods that share GPUs.
+    An autoscaler's event about a scaling pod counts for all pods that share GPUs.
     """
     pods = reading.of("pods")
     if not namespace or not any(
@@ -114,7 +114,7 @@ def _of_helpers(reading: Reading, namespace: str) -> set[str]:
 
 
 def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Resource]:
-    """Yield the resources that are needed only if pods have claims or volumes, or are Kueue's."""
+    """Yield the resources that are needed only if pods have claims or volumes, or use Kueue."""
     pods = [pod for pod in reading.of("pods") if namespace in ("", pod.namespace)]
     has_claims = any(user.claims for user in (*pods, *reading.of("cliques"))) or any(
         pcs.asks_mnnvl for pcs in reading.of("sets") if namespace in ("", pcs.namespace)
@@ -130,7 +130,11 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
 
 
 def _may_be_suspended(reading: Reading, asked: Ref | None) -> bool:
-    """Return whether Kueue may keep a workload from having pods: it acts here, or one has none."""
+    """Return whether Kueue may keep workloads from having pods.
+
+    Without `asked`, it may if an event of Kueue exists. Otherwise, it may if `asked` is a workload
+    without pods.
+    """
     if asked is None:
         return any("kueue" in event.source for event in reading.of("events"))
     is_workload = asked.kind in {resource.kind for resource in WORKLOAD_KINDS}

@@ -76,7 +76,7 @@ async def run(stores: Stores, client: Client, discovery: Discovery) -> None:
 async def run_from_empty(stores: Stores, client: Client, discovery: Discovery) -> None:
     """Empty `stores`, which only the leader needs, and keep them up to date until cancelled.
 
-    They may be outdated, because another leader may have written objects meanwhile.
+    They may be outdated, because another leader may have written objects since.
     """
     for _, store in stores:
         store.forget()
@@ -102,7 +102,7 @@ def _follow_all(
 async def follow(
     row: Row[Any], store: WatchStore[Any], client: Client, discovery: Discovery
 ) -> NoReturn:
-    """Keep the store of one row up to date until cancelled, and list again if its CRD changes."""
+    """Keep the store of one row up to date until cancelled. List again if its CRD changes."""
     while True:
         watching = run_store(
             client,

@@ -25,7 +25,7 @@ class StoredConstraint(TopologyConstraint):
     is_later: bool = False
     """Whether it has other fields than packDomain.
 
-    The dialect `design` leaves the PodGangs of its set alone then.
+    If it has, the dialect `design` does not change the PodGangs of its set.
     """
 
 
@@ -37,7 +37,7 @@ def read_constraint(
 ) -> tuple[str, str, str, str]:
     """Return the texts of a `TopologyConstraint` with these `fields`, whose path is `at`.
 
-    Adds findings about values of a wrong type, which count as not set.
+    Add a finding for each value of a wrong type, which counts as not set.
     """
     pack = walk_map(fields, "pack", at, findings)
     pack_at = at.child("pack")

@@ -1,6 +1,7 @@
 """The annotations about MNNVL of a PodClique, of its scaling group and of its PodCliqueSet.
 
-A PodClique's own annotations take precedence over its scaling group's, and these over the set's.
+A PodClique's own annotations take precedence over its scaling group's, and the scaling group's over
+the set's.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from app.objects.shape import JsonMap
 
 
 class MnnvlAnnotations(Value):
-    """The values of the annotations, which may be invalid. None if an annotation is missing."""
+    """The values of the annotations, which may be invalid. A missing annotation is None."""
 
     enabled: Any = None
     scope: Any = None
@@ -29,7 +30,7 @@ class MnnvlAnnotations(Value):
 
     @property
     def are_complete(self) -> bool:
-        """Whether none is missing, so that no inherited one counts."""
+        """Whether no annotation is missing, so that no inherited one counts."""
         return None not in (self.enabled, self.scope, self.device_class)
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":
@@ -66,7 +67,7 @@ It opts out of the group of its scaling group or set.
 def group_in(annotations: JsonMap) -> str | None:
     """Return the value of `grove.io/mnnvl-group`.
 
-    "" to opt out, None if there is no such annotation.
+    It is "" to opt out, or None if there is no such annotation.
     """
     value = annotations.get(MNNVL_GROUP)
     if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""PodCliques as explanations read them. Webhooks and the leader read them by `facts/carrier`."""
+"""PodCliques as explanations read them. Webhooks and the leader use `facts/carrier` instead."""
 
 from typing import Any, TypedDict
 
@@ -33,7 +33,9 @@ class PodClique(Namespaced):
     errors: tuple[LastError, ...] = ()
     """Grove's lastErrors."""
     unclaimed: Unclaimed | None = None
-    """The facts that decide whether it lacks an MNNVL claim; None if it has one or needs none."""
+    """The facts that decide whether it lacks an MNNVL claim, or None if it has one or
+    needs none.
+    """
 
 
 class _SpecForm(TypedDict, total=False):

@@ -57,7 +57,9 @@ class UserConstraint(Value):
 
     @property
     def constraints(self) -> list[tuple[str, str, bool]]:
-        """(field, domain, whether it is required) of each of the two that is set."""
+        """(field, domain, whether it is required) for `required` and `preferred`, if
+        they are set.
+        """
         preferred = (self.field.replace("required", "preferred"), self.preferred, False)
         return [
             constraint
@@ -74,7 +76,9 @@ class Constrained:
 
     @property
     def asked(self) -> UserConstraint:
-        """Its constraint in both dialects: `pack` before the deprecated packDomain, as in Grove."""
+        """Its constraint in both dialects. As in Grove, `pack` counts before the deprecated
+        packDomain.
+        """
         own = self.constraint
         name = own.topology_name
         if own.pack_required or own.preferred:
@@ -190,9 +194,9 @@ class PodCliqueSet(Namespaced, Constrained):
 
 
 class SetWithStatus(PodCliqueSet, dict=True):
-    """A PodCliqueSet with what Grove writes into its status, and its time of creation.
+    """A PodCliqueSet with its creation time and the status that Grove writes.
 
-    A server, which would reconcile after each change of a status, does without.
+    Servers keep a PodCliqueSet instead, because they would reconcile after each change of a status.
     """
 
     conditions: tuple[StatusCondition, ...] = ()
@@ -201,12 +205,12 @@ class SetWithStatus(PodCliqueSet, dict=True):
     errors: tuple[LastError, ...] = ()
     """Grove's lastErrors."""
     deleted_at: float | None = None
-    """When its deletion was requested, None if it was not."""
+    """When its deletion was requested, or None if it was not."""
     finalizers: tuple[str, ...] = ()
 
     @cached_property
     def constraints(self) -> list[tuple[str, UserConstraint]]:
-        """Every topologyConstraint, with the part that has it: "" for the set itself.
+        """Every topologyConstraint, with the name of the part that has it; "" for the set itself.
 
         `field` is a whole path.
         """
@@ -244,10 +248,10 @@ def read_pod_clique_set(obj: JsonMap) -> PodCliqueSet:
 
 
 MOST_PARTS = 128
-"""The maximum number of cliques and scaling groups of a PodCliqueSet.
+"""The maximum number of cliques and scaling groups in a PodCliqueSet.
 
-Neither Grove's CRD nor its webhook has a bound. The sets of its documentation, its examples and its
-scale tests have fewer than ten, and many replicas of them:
+Neither Grove's CRD nor its webhook has a bound. The sets in its documentation, its examples and its
+scale tests have fewer than ten parts, and many replicas of them:
 https://github.com/ai-dynamo/grove/tree/fcc3b3bb/operator/e2e/yaml
 """
 
@@ -258,7 +262,7 @@ class SetSize(Value):
     parts: int
     """The number of cliques and scaling groups."""
     clique_names: int
-    """The number of cliqueNames of all scaling groups."""
+    """The number of cliqueNames in all scaling groups."""
 
 
 def size_of_set(obj: JsonMap) -> SetSize:
@@ -273,7 +277,7 @@ def size_of_set(obj: JsonMap) -> SetSize:
 
 
 def read_bounded_set(obj: JsonMap) -> PodCliqueSet:
-    """Read a stored PodCliqueSet, without its parts if they are more than MOST_PARTS."""
+    """Read a stored PodCliqueSet. If it has more than MOST_PARTS parts, leave them out."""
     size = size_of_set(obj)
     if max(size.parts, size.clique_names) <= MOST_PARTS:
         return read_pod_clique_set(obj)

@@ -78,13 +78,13 @@ class PodGang(Namespaced):
     created: float | None = None
     """When it was created."""
     role: str = ""
-    """Its role in a release with epochs, "" in earlier ones."""
+    """Its role in a release with epochs, or "" in earlier releases."""
     epoch: str = ""
-    """Its epoch in a release with epochs, "" in earlier ones."""
+    """Its epoch in a release with epochs, or "" in earlier releases."""
     scheduled: bool | None = None
     """Has Grove ever seen it scheduled? None if Grove's release does not record that."""
     scheduler: str = ""
-    """The scheduler backend that Grove gives it to, "" if Grove does not say."""
+    """The scheduler backend that Grove chose for it, or "" if Grove does not name one."""
 
     @property
     def constrained(self) -> bool:
@@ -117,7 +117,7 @@ def read_pod_gang(obj: JsonMap) -> PodGang:
 
 
 def _scheduled(status: JsonMap) -> bool | None:
-    """Return whether Grove has ever seen a PodGang scheduled, None if it does not record that.
+    """Return whether Grove has ever seen a PodGang scheduled, or None if it does not record that.
 
     The condition and the time were added together: https://github.com/ai-dynamo/grove/pull/792.
     """
@@ -158,7 +158,7 @@ class GangIdentity(Value):
     namespace: str
     name: str
     uid: str
-    """Its uid, "" while it is being created."""
+    """Its uid, or "" while it is being created."""
     place: Place
     """Its PodCliqueSet, by its labels."""
     deleting: bool = False
@@ -166,7 +166,7 @@ class GangIdentity(Value):
     set_uid: str = ""
     """The uid of the PodCliqueSet that controls it, or ""."""
     role: str = ""
-    """Its role, "" if Grove did not name the PodGang after an epoch."""
+    """Its role, or "" if Grove did not name the PodGang after an epoch."""
 
 
 class SlimPodGang(GangIdentity):
@@ -283,7 +283,7 @@ class MapEntry(Value):
     epoch: str
     """The epoch of its PodGangs."""
     depends_on: tuple[str, ...] = ()
-    """The epochs of the PodGangs that these need."""
+    """The epochs of the PodGangs that must be scheduled before these."""
     pods: tuple[tuple[str, int], ...] = ()
     """The PodCliques outside of scaling groups, each with the number of its pods in this epoch."""
 
@@ -295,7 +295,7 @@ class PodGangMap(Namespaced):
     entries: tuple[MapEntry, ...] = ()
 
     def entry_of(self, epoch: str) -> MapEntry | None:
-        """Return the entry of an epoch, None if there is none."""
+        """Return the entry of an epoch, or None if there is none."""
         return next((entry for entry in self.entries if entry.epoch == epoch), None)
 
     def shares_of(self, clique: str) -> dict[str, int]:
@@ -313,7 +313,7 @@ def read_pod_gang_map(obj: JsonMap) -> PodGangMap:
 
 
 def _entry(name: str, item: JsonMap) -> MapEntry:
-    """Return an entry of the map called `name`, which is a prefix of its PodCliques' names."""
+    """Return an entry of the map `name`. The names of its PodCliques begin with that name."""
     counts = map_at(item, "podCliques")
     pods = tuple((f"{name}-{clique}", int_of(count)) for clique, count in sorted(counts.items()))
     return MapEntry(text_at(item, "epoch"), tuple(texts_at(item, "dependsOn")), pods)

@@ -1,7 +1,7 @@
-"""The fields of a PodCliqueSet, a PodClique and a Pod that requests MNNVL, that verdicts read.
+"""The fields that verdicts read of PodCliqueSets, PodCliques and Pods that request MNNVL.
 
-The others, such as the environment of containers, are most of its bytes. A field that a rule reads
-must be here, else the rule never sees it. A field of the type Any is read whole.
+The other fields, such as the environment of containers, make up most of the bytes. A field that a
+rule reads must be here, or the rule never sees it. A field of the type Any is read whole.
 """
 
 from typing import Any, TypedDict

@@ -1,7 +1,7 @@
 """The parts of a PodCliqueSet: the set itself, its scaling groups and its cliques.
 
 A part has a topologyConstraint, and annotations about MNNVL in both vocabularies. An annotation of
-a clique counts first, then that of its scaling group, then that of the set. For
+a clique takes precedence over its scaling group's, and the scaling group's over the set's. For
 `grove.io/mnnvl-group`, Grove does the same:
 https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/mnnvl/helpers.go
 """
@@ -64,7 +64,9 @@ class SetPart(Value):
     all_annotations: JsonMap
     labels: JsonMap
     queue: tuple[FieldPath, str] | None
-    """The path and the name of its KAI queue: a label's, else an annotation's, else None."""
+    """The path and the name of its KAI queue, from a label, or else from an annotation, or else
+    None.
+    """
 
     @property
     def metadata_path(self) -> FieldPath:
@@ -85,7 +87,7 @@ class SetPart(Value):
 
     @property
     def group(self) -> str | None:
-        """The MNNVL group of Grove that it requests, "" to opt out, None if not annotated."""
+        """The MNNVL group of Grove that it requests, "" to opt out, or None if not annotated."""
         return group_in(self.annotations)
 
 
@@ -115,11 +117,11 @@ class CliqueTemplate(Value):
     min_available: int
     """How many of these pods must start together."""
     gpus: int
-    """The GPUs of one pod, MIG devices included."""
+    """The GPUs of one pod, including MIG devices."""
     whole_gpus: int
     """The GPUs of one pod that are named nvidia.com/gpu. Grove counts only these."""
     parts: tuple[SetPart, ...]
-    """The parts whose annotations apply to it, the most specific first."""
+    """The parts whose annotations apply to it, most specific first."""
     group: GroupTemplate | None
     """The scaling group that contains it."""
     mnnvl_group: str
@@ -130,22 +132,20 @@ class CliqueTemplate(Value):
     """The schedulerName of its pods, or "" for Grove's default."""
 
     def part_with(self, annotation: str) -> SetPart | None:
-        """Return the part whose value of `annotation` counts for this clique.
-
-        None if there is none.
-        """
+        """Return the part whose value of `annotation` counts for this clique, or None."""
         return next((part for part in self.parts if annotation in part.annotations), None)
 
     def value_of(self, annotation: str) -> Any:
-        """Return the value of `annotation` that counts for this clique, None if there is none."""
+        """Return the value of `annotation` that counts for this clique, or None if
+        there is none.
+        """
         part = self.part_with(annotation)
         return None if part is None else part.annotations[annotation]
 
     @property
     def enabling(self) -> SetPart | None:
-        """The part with our annotation that enables MNNVL for this clique.
-
-        None if it is not enabled.
+        """The part with our annotation that enables MNNVL for this clique, or None if it is
+        disabled.
         """
         part = self.part_with(MNNVL_ENABLED)
         return part if part is not None and part.enabled else None
@@ -179,19 +179,19 @@ class Template(Value):
 
     @property
     def mentions_mnnvl(self) -> bool:
-        """Whether the set has an annotation about MNNVL. Without one, no rule about it applies."""
+        """Whether the set has an annotation about MNNVL. If not, no rule about MNNVL applies."""
         return any(part.annotations for part in self.parts)
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any clique has GPUs. Otherwise, no rule about room applies."""
+        """Whether any clique has GPUs. If not, no rule about room applies."""
         return any(clique.gpus for clique in self.cliques)
 
     @property
     def asking(self) -> list[CliqueTemplate]:
         """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
 
-        MIG devices count only in ours.
+        MIG devices count only in our vocabulary.
         """
         return [
             clique
@@ -210,7 +210,7 @@ class Template(Value):
 def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
     """Read a PodCliqueSet.
 
-    Unless Grove reads `grove.io/mnnvl-group` (`groups_read`), no clique is in a group.
+    No clique is in a group unless Grove reads `grove.io/mnnvl-group` (`groups_read`).
     """
     findings: Findings = []
     metadata = map_of(obj.get("metadata"))
@@ -242,7 +242,8 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 def _name(value: Any) -> str:
     """Return the name of a group or a clique.
 
-    A name that is too long for an object is cut, because findings about many parts may contain it.
+    A name that is too long for an object is truncated, because findings about many parts may
+    contain it.
     """
     return str(value)[:MAX_SUBDOMAIN]
 
@@ -280,7 +281,7 @@ def _read_part(
 
 
 def _queue(labels: JsonMap, annotations: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
-    """Return the queue of KAI that a label names, else an annotation, with its path.
+    """Return the KAI queue that a label names, or else an annotation, with its path.
 
     Grove looks for it in the same places:
     https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go

@@ -83,7 +83,8 @@ class ClusterTopology(Value):
         return levels[-1].key if levels else None
 
     def key_of(self, domain: str) -> str | None:
-        """Return the key by which KAI places pods that request `domain`, None if no level has it.
+        """Return the key by which KAI places pods that request `domain`, or None if no level has
+        it.
 
         For a level that KAI can't have, return the strictest key that KAI has.
         """

@@ -1,7 +1,7 @@
 """Read PodCliques and Pods with the values that the rules about claims need.
 
 Each object is read once and completely. Rules get the resulting values and never the object. A
-field that a rule needs is read here, and must be in `facts/grove/review_fields.py` too.
+field that a rule needs is read here, and must also be in `facts/grove/review_fields.py`.
 """
 
 from sys import intern
@@ -59,14 +59,14 @@ class UnitMember(Value):
     name: str
     place: Place
     owner_uid: str = ""
-    """The uid of the owner of its unit's resources (its PodCliqueSet), "" if it is not known."""
+    """The uid of the owner of its unit's resources (its PodCliqueSet), or "" if it is not known."""
     deleting: bool = False
     annotations: MnnvlAnnotations = NO_ANNOTATIONS
     """Its own annotations, without inherited ones."""
     foreign_group: str = ""
-    """The MNNVL group of Grove that it is in, "" for none."""
+    """The MNNVL group of Grove that it is in, or "" for none."""
     named: NamedOwner | None = None
-    """The owner that a Pod names in its labels; None for a PodClique."""
+    """The owner that a Pod names in its labels, or None for a PodClique."""
     owner: Resource = POD_CLIQUE_SET
     """The kind of the owner. For a Pod, this is known once its controllers have been read."""
     controller: OwnerRef | None = None
@@ -74,14 +74,14 @@ class UnitMember(Value):
 
     @property
     def owner_name(self) -> str:
-        """The name of the owner of its unit's resources, "" if it names none."""
+        """The name of the owner of its unit's resources, or "" if it names none."""
         return self.place.pcs if self.named is None else self.named.name
 
     def is_of(self, pcs: PodCliqueSet) -> bool:
         """Return whether it belongs to `pcs`, and neither is being deleted.
 
-        PodCliques of a previous set with that name do not belong to it, if the uid of their set is
-        known.
+        If the uid of their set is known, PodCliques of a previous set with the same name do not
+        belong.
         """
         is_current = self.place.pcs == pcs.name and self.owner_uid in ("", pcs.uid)
         return is_current and not (self.deleting or pcs.deleting)
@@ -103,7 +103,7 @@ class Carrier(UnitMember, kw_only=True):
     replicas: int
     """The number of its pods."""
     claims: list[Any] | None
-    """The claims in its pod spec, None if there is no such field."""
+    """The claims in its pod spec, or None if there is no such field."""
     claim: Entry | None
     """The first claim that has the name of our claim."""
     containers: list[GpuContainer]
@@ -239,7 +239,7 @@ def claim_named(claims: Any, name: str) -> Entry | None:
 def _foreign_group(group: str | None, claims: Any) -> str:
     """Return the MNNVL group of Grove.
 
-    It is the `group` of its annotation, else the ComputeDomain whose claim Grove has injected.
+    It is the `group` of its annotation, or else the ComputeDomain whose claim Grove has injected.
     """
     if group is not None:
         return group

@@ -30,7 +30,7 @@ class SubGroup(Value):
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places it."""
     needed: int | None = None
-    """How many of its child SubGroups are needed, None for all."""
+    """How many of its child SubGroups are needed, or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because `topology` is ""."""
     topology: str = ""
@@ -38,7 +38,7 @@ class SubGroup(Value):
 
 
 _DEFAULT_POOL = "default"
-"""KAI's name in conditions for the nodes without a node pool."""
+"""KAI's name, in conditions, for the nodes without a node pool."""
 
 
 class Said(Value):
@@ -78,7 +78,7 @@ class KaiPodGroup(Namespaced):
     pool: str = ""
     """The node pool in its label, or ""."""
     topology: str = ""
-    """The topology of the whole group, else of the first SubGroup that names one, or ""."""
+    """The topology of the whole group, or else of the first SubGroup that names one, or ""."""
     told: SchedulerConstraint = UNBOUND
     """The levels by which KAI places the whole group."""
     subgroups: tuple[SubGroup, ...] = ()
@@ -87,16 +87,16 @@ class KaiPodGroup(Namespaced):
     created: float | None = None
     """When it was created."""
     needed: int | None = None
-    """How many of its SubGroups are needed, None for all."""
+    """How many of its SubGroups are needed, or None for all."""
     unnamed: SchedulerConstraint = UNBOUND
     """The levels that KAI ignores, because they name no topology."""
     priority_class: str = ""
     aimless: tuple[str, ...] = ()
-    """The names of its parts, or its own, that name a topology but no level of it."""
+    """The names of its parts, or its own name, if they name a topology but no level of it."""
     tries_once: bool = False
     """Does KAI try to place it only once?"""
     given_up: bool = False
-    """Has KAI tried that once, so that it does not try again?"""
+    """Has KAI made its only attempt, so that it does not try again?"""
     stale: float | None = None
     """Since when it is below its minimum."""
     grace: float | None = None
@@ -160,7 +160,7 @@ def _is_tried(conditions: Sequence[JsonMap], pool: str) -> bool:
 
 
 def _transition(condition: JsonMap) -> tuple[int, str]:
-    """Return a sort key for numbers of any length."""
+    """Return a sort key for a transition ID, which is a number of any length."""
     number = text_at(condition, "transitionID")
     return (len(number), number) if number.isdecimal() else (0, "")
 

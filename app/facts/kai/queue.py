@@ -24,7 +24,7 @@ MEGABYTE = 1_000_000 * 1000
 class Share(Value):
     """The bounds and the usage of one resource in a queue, in thousandths.
 
-    A bound of None is unlimited.
+    A bound of None means unlimited.
     """
 
     quota: int | None = None
@@ -59,11 +59,13 @@ class Queue(ClusterScoped):
     memory: Share = NO_SHARE
     weight: float = 1.0
     priority: int = 100
-    """A queue with a higher one gets capacity beyond quotas first."""
+    """Among queues, a higher priority gets capacity beyond the quotas first."""
     created: float | None = None
     """When it was created."""
     pool: str = ""
-    """The node pool whose scheduler knows it, "" for the scheduler of the nodes without a pool."""
+    """The node pool whose scheduler uses it, or "" for the scheduler of the nodes
+    without a pool.
+    """
     unset: tuple[str, ...] = ()
     """The bounds of GPUs that it does not set."""
 
@@ -103,7 +105,7 @@ def read_queue_names(obj: JsonMap) -> frozenset[str]:
 
 
 def _share(queue: JsonMap, name: str, unit: int) -> Share:
-    """Return the share of a resource whose bounds are in a unit of this many thousandths.
+    """Return the share of a resource. One unit of its bounds is `unit` thousandths.
 
     KAI reads a bound that is not set as 0, and only -1 as unlimited: `getQueueQuota` in
     `pkg/scheduler/api/queue_info/queue_info.go`, and `isOverLimit` in
@@ -137,7 +139,7 @@ def _number(value: Any) -> float:
 
 
 def _bound(value: Any, unit: int) -> int | None:
-    """Return a bound in thousandths, None for -1, which is unlimited."""
+    """Return a bound in thousandths, or None for -1, which means unlimited."""
     number = _number(value)
     if number == UNLIMITED:
         return None

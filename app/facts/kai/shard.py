@@ -1,6 +1,6 @@
 """KAI's SchedulingShards: one scheduler for each node pool, with its own settings.
 
-The fields and their defaults are those of
+The fields and their defaults are taken from
 https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503/pkg/apis/kai/v1/schedulingshard_types.go.
 """
 
@@ -45,9 +45,9 @@ _ACTIONS = {
 """KAI's own plugins and actions, with their default priorities."""
 
 _ONLY_REPORTS = ("reflectjoborder", "snapshot")
-"""Plugins that only report."""
+"""The plugins that only report."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
-"""Other fields on which the order of gangs depends."""
+"""The other fields on which the order of gangs depends."""
 
 
 class Shard(ClusterScoped):
@@ -55,11 +55,11 @@ class Shard(ClusterScoped):
 
     kind = "SchedulingShard"
     pool: str = ""
-    """Its node pool, "" for the nodes without one."""
+    """Its node pool, or "" for the nodes without a pool."""
     sets: tuple[str, ...] = ()
     """The settings that may change the order of its gangs or their nodes.
 
-    Explanations know KAI's own plugins and actions, with the settings that they have by default.
+    Explanations know KAI's own plugins and actions, with their default settings.
     """
 
 

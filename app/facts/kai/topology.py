@@ -18,7 +18,7 @@ class KaiTopology(ClusterScoped):
 
     @property
     def controller(self) -> OwnerRef | None:
-        """The owner that controls it, None if there is none."""
+        """The owner that controls it, or None if there is none."""
         return next((owner for owner in self.owners if owner.controller), None)
 
     def is_owned_by(self, ref: Ref, uid: str) -> bool:
@@ -27,7 +27,9 @@ class KaiTopology(ClusterScoped):
         return owner in ((owner.kind, owner.name, owner.uid) for owner in self.owners)
 
     def position(self, level: str) -> int | None:
-        """Return the position of `level` (a node label or an alias), None if it does not exist."""
+        """Return the position of `level` (a node label or an alias), or None if it does
+        not exist.
+        """
         key = dict(self.aliases).get(level, level)
         return self.keys.index(key) if key in self.keys else None
 

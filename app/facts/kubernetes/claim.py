@@ -88,14 +88,14 @@ def read_resource_claim(obj: JsonMap) -> ResourceClaim:
 
 
 def _domain(spec: JsonMap) -> str:
-    """Return the uid of the ComputeDomain that a claim is for, "" if it names none."""
+    """Return the uid of the ComputeDomain that a claim is for, or "" if it names none."""
     configurations = maps_at(spec, "devices", "config")
     named = (text_at(map_at(item, "opaque", "parameters"), "domainID") for item in configurations)
     return next(filter(None, named), "")
 
 
 def _requests(spec: JsonMap) -> list[JsonMap]:
-    """Return the exact request. In v1beta1, its fields are on the request itself."""
+    """Return the exact request. In v1beta1, its fields are in the request itself."""
     items = maps_at(spec, "devices", "requests")
     return [map_at(item, "exactly") or item for item in items]
 
@@ -103,8 +103,8 @@ def _requests(spec: JsonMap) -> list[JsonMap]:
 def _classes(spec: JsonMap) -> Iterator[str]:
     """Yield the DeviceClass of each requested device.
 
-    A request for all devices counts as one. Alternatives (`firstAvailable`) are omitted, because a
-    class of them need not exist.
+    A request for all devices counts as one. Alternatives (`firstAvailable`) are omitted, because
+    their classes need not exist.
     """
     for request in _requests(spec):
         name = text_at(request, "deviceClassName")
@@ -132,8 +132,8 @@ def _consumers(status: JsonMap) -> tuple[Consumer, ...]:
 def awaited_classes(obj: JsonMap) -> tuple[str, ...]:
     """Return the DeviceClasses that a stored ResourceClaim requests.
 
-    Empty if it is allocated, and for other objects. Equal results are one object, because most
-    claims request the same.
+    The result is empty if it is allocated, and for other objects. Equal results are one object,
+    because most claims request the same classes.
     """
     if map_at(obj, "status").get("allocation"):
         return ()
@@ -158,7 +158,7 @@ class DeviceClass(ClusterScoped):
     """A DeviceClass."""
 
     gpus: str = ""
-    """The driver whose GPUs it selects, "" if it selects other devices, or parts of GPUs."""
+    """The driver whose GPUs it selects, or "" if it selects other devices or parts of GPUs."""
 
 
 def read_device_class(obj: JsonMap) -> DeviceClass:
@@ -178,7 +178,7 @@ def read_device_class(obj: JsonMap) -> DeviceClass:
 def _is_gpu(driver: str, of_type: str) -> bool:
     """Return whether a driver and a device type stand for whole GPUs.
 
-    Vendors call their drivers like gpu.nvidia.com. Parts of GPUs have another type.
+    The drivers of vendors have names like gpu.nvidia.com. Parts of GPUs have another type.
     """
     return driver.startswith("gpu.") and of_type in ("", "gpu")
 
@@ -195,7 +195,7 @@ class ResourceSlice(Value):
     gpus: tuple[str, ...]
     """The names of its GPUs."""
     tainted: tuple[tuple[str, str], ...] = ()
-    """Each device with a taint that keeps claims away, and that taint as `key=value:effect`."""
+    """Each device with a taint that keeps claims away, and the taint as `key=value:effect`."""
 
 
 def read_resource_slice(obj: JsonMap) -> ResourceSlice:

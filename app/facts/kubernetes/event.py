@@ -16,7 +16,7 @@ class Event(Value):
     time: float | None = None
     """When it was last seen."""
     source: str = ""
-    """The component that wrote it, "" if it is not known."""
+    """The component that wrote it, or "" if it is not known."""
     about: Ref = Ref("", "", "")
     """The object that it is about."""
     warns: bool = False

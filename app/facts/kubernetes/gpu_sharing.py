@@ -32,13 +32,13 @@ class GpuPart(Value):
     portion: float
     """The requested fraction of each GPU."""
     memory: int = 0
-    """The requested MiB of each GPU, which count instead of `portion` unless 0."""
+    """The requested MiB of each GPU. If it is not 0, it counts instead of `portion`."""
     devices: int = 1
     """The number of requested GPUs."""
 
     @property
     def gpus(self) -> int:
-        """The GPUs that KAI counts for it, in thousandths: 0 if it requests memory.
+        """The GPUs that KAI counts for it, in thousandths. They are 0 if it requests memory.
 
         KAI rounds the portion to hundredths (`getExtendedResourceGpus`).
         """
@@ -54,7 +54,9 @@ class GpuPart(Value):
 
 
 def read_part(annotations: JsonMap) -> GpuPart | None:
-    """Return the GPU fractions that the annotations of a pod request, None if they request none."""
+    """Return the GPU fractions that the annotations of a pod request, or None if they
+    request none.
+    """
     memory = _integer(text_at(annotations, GPU_MEMORY))
     portion = _portion(text_at(annotations, GPU_FRACTION))
     if not (portion or memory > 0):
@@ -78,7 +80,7 @@ def groups_of(labels: JsonMap) -> tuple[str, ...]:
 
 
 def memory_of_gpus(labels: Mapping[str, str]) -> int | None:
-    """Return the memory of each GPU of a node in MiB; None if the node has no label that says it.
+    """Return the memory of each GPU of a node in MiB, or None if no label of the node has it.
 
     KAI rounds it down to hundreds, and takes very large values for bytes.
     """

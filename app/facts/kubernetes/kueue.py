@@ -1,8 +1,8 @@
 """Kueue's Workloads and queues: the units that Kueue admits together, and their status.
 
-The names of fields, conditions and reasons are those of kubernetes-sigs/kueue (commit ff69552), in
+The names of fields, conditions and reasons are taken from kubernetes-sigs/kueue (commit ff69552),
 https://github.com/kubernetes-sigs/kueue/tree/ff69552/apis/kueue/v1beta2: `workload_types.go`,
-`localqueue_types.go` and `clusterqueue_types.go`. v1beta1 has the same, but for `spec.cohort`.
+`localqueue_types.go` and `clusterqueue_types.go`. v1beta1 has the same names except `spec.cohort`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -30,8 +30,8 @@ GPUS = "allocatable nvidia.com/gpu"
 class NodeLabels(Value):
     """All labels of a node, and its GPUs: the sorted keys and their values.
 
-    Equal texts and equal tuples of keys are stored once. It takes less than half of what a `Node`
-    takes, and a server has one for each node.
+    Equal texts and equal tuples of keys are stored once. It takes less than half the memory of a
+    `Node`, and a server has one for each node.
     """
 
     keys: Texts
@@ -97,7 +97,7 @@ class NodeForm(TypedDict, total=False):
 
 
 _PRESSURE = {"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"}
-"""Conditions that keep KAI away from a ready node."""
+"""The conditions that keep KAI away from a ready node."""
 
 
 class Node(ClusterScoped):
@@ -116,7 +116,7 @@ class Node(ClusterScoped):
     pressure: str = ""
     """A condition that keeps KAI away, such as DiskPressure, or ""."""
     lost_at: float | None = None
-    """Since when it is not ready, None if it is ready."""
+    """Since when it is not ready, or None if it is ready."""
 
     @property
     def takes_pods(self) -> bool:
@@ -141,7 +141,7 @@ def read_node(obj: JsonMap) -> Node:
 
 
 def _lost_at(conditions: Any) -> float | None:
-    """Return since when a node is not ready, None if it is."""
+    """Return since when a node is not ready, or None if it is."""
     for item in maps_of(conditions):
         if item.get("type") == "Ready" and item.get("status") != "True":
             return seconds_since_1970(item.get("lastTransitionTime"))

@@ -1,6 +1,6 @@
 """Pods, and their requirements on nodes.
 
-Only fields that decide on placement are kept, not env, args or other annotations.
+Only fields that decide on placement are kept. The env, args and other annotations are dropped.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ DAEMON_OF = "resource.nvidia.com/computeDomain"
 """The label of NVIDIA's driver that names the ComputeDomain of a daemon pod, by its uid."""
 
 GATED = "SchedulingGated"
-"""The reason that the API server gives for pods with gates, which is not a scheduler's message."""
+"""The reason that the API server gives for pods with gates. It is not a scheduler's message."""
 
 
 OTHER_GROUP = "scheduling.k8s.io/group-name"
@@ -184,19 +184,21 @@ class Stalled(Value):
 
     name: str
     reason: str
-    """The reason why it waits, such as CrashLoopBackOff; `RUNS` for an init container that runs."""
+    """The reason why it waits, such as CrashLoopBackOff, or `RUNS` for an init
+    container that runs.
+    """
     message: str = ""
     init: bool = False
     restarts: int = 0
     since: float | None = None
     """When a running init container was started."""
     ended: str = ""
-    """How its last run ended: `exit code 1` or `OOMKilled`, "" if that is not known."""
+    """How its last run ended: `exit code 1` or `OOMKilled`, or "" if that is not known."""
 
 
 RUNS = "Running"
 _STARTS = {"ContainerCreating", "PodInitializing"}
-"""Reasons for which each container waits at first."""
+"""The reasons for which every container waits at first."""
 
 
 class Pod(Namespaced):
@@ -242,7 +244,7 @@ class Pod(Namespaced):
     volumes: tuple[str, ...] = ()
     """The names of its PersistentVolumeClaims."""
     bound: float | None = None
-    """When it was bound to its node; None once it has started, or if that is not known."""
+    """When it was bound to its node, or None once it has started or if that is not known."""
     unit_owner: Ref | None = None
     """The workload that it names as the owner of its NVLink unit."""
     asks_mnnvl: bool = False
@@ -252,7 +254,9 @@ class Pod(Namespaced):
     controller: Ref | None = None
     """Its controller."""
     skipped: bool = False
-    """Does KAI's pod-grouper skip it although it opts out of Workloads? Then nothing groups it."""
+    """Does KAI's pod-grouper skip it although it opts out of Workloads? If so, nothing
+    groups it.
+    """
     daemon_of: str = ""
     """The uid of the ComputeDomain that it is a daemon of."""
     gpu_groups: tuple[str, ...] = ()
@@ -266,7 +270,9 @@ class Pod(Namespaced):
     queued: bool = False
     """Does Kueue decide when it may be placed? It then has a gate, label or finalizer of Kueue."""
     stalled: tuple[Stalled, ...] = ()
-    """Its containers that do not run; of its init containers, the one that keeps it waiting."""
+    """Its containers that do not run. Of its init containers, only the one that keeps
+    it waiting.
+    """
     failure: str = ""
     """Why the whole pod has failed, in the kubelet's words, such as `OutOfcpu: ...`."""
     other_group: str = ""
@@ -361,13 +367,14 @@ def read_pod(obj: JsonMap) -> Pod:
 
 
 _SCALING = "kai-scale-adjust"
-"""The namespace that KAI's chart has for scaling pods, and for nothing else."""
+"""The namespace that KAI's chart uses for scaling pods, and for nothing else."""
 
 
 def _scales_for(namespace: str, labels: JsonMap) -> tuple[str, str] | None:
-    """Return the pod that a scaling pod of KAI names: `pkg/nodescaleadjuster/scaler` of KAI.
+    """Return the namespace and name of the pod with shared GPUs for which KAI created this pod.
 
-    It is ("", "") for a scaling pod that names none.
+    They are ("", "") if this scaling pod names none, and the result is None for other pods. Source:
+    `pkg/nodescaleadjuster/scaler` of KAI.
     """
     name = text_at(labels, SHARING_POD)
     if name or namespace == _SCALING:
@@ -395,7 +402,11 @@ def _unscheduled(condition: JsonMap) -> str:
 
 
 def _bound(obj: JsonMap, condition: JsonMap) -> float | None:
-    """Return when a pod that has not started was bound to its node, or else when it was created."""
+    """Return when a pod that has not started was bound to its node.
+
+    If its condition does not say when, return its creation time. Return None if it has started or
+    has no node.
+    """
     if map_at(obj, "status").get("phase") not in (None, "Pending"):
         return None
     is_bound = condition.get("status") == "True"
@@ -432,7 +443,7 @@ def _waiting(status: JsonMap) -> tuple[str, ...]:
 
 
 def _stalled(spec: JsonMap, status: JsonMap) -> tuple[Stalled, ...]:
-    """Return the containers that do not run; most pods have none."""
+    """Return the containers that do not run. Most pods have none."""
     found: list[Stalled] = []
     if status.get("phase") == "Pending":
         found = _keeps_waiting(spec, maps_at(status, "initContainerStatuses"))
@@ -482,7 +493,7 @@ def _how_ended(terminated: JsonMap) -> str:
 
 
 def _failure(status: JsonMap) -> str:
-    """Return why the kubelet rejected or evicted a pod, "" if only its containers failed."""
+    """Return why the kubelet rejected or evicted a pod, or "" if only its containers failed."""
     if status.get("phase") != "Failed":
         return ""
     return ": ".join(filter(None, (text_at(status, "reason"), text_at(status, "message"))))

@@ -17,8 +17,8 @@ Requests = tuple[tuple[str, int], ...]
 def pod_requests(spec: JsonMap) -> dict[str, int]:
     """Return the requests of the pods of a pod spec in thousandths, including one of `pods`.
 
-    They are the sum of containers and sidecars, or the largest sum while an init container runs, if
-    that is more, plus overhead. Requests of the pod itself replace them. Limits are used for
+    They are the sum over containers and sidecars, or the largest sum while an init container runs
+    if that is more, plus overhead. Requests of the pod itself replace them. Limits are used for
     requests that are not set.
     """
     total: dict[str, int] = {}
@@ -42,7 +42,7 @@ def pod_requests(spec: JsonMap) -> dict[str, int]:
 
 
 def read_requests(spec: JsonMap) -> Requests:
-    """Return the requests of the pods of `spec`, and its claims by the names of their templates.
+    """Return the requests of the pods of `spec`, with its claims by the names of their templates.
 
     Equal results are one object, because many PodCliqueSets have equal requests.
     """

@@ -33,7 +33,7 @@ class Toleration(Value):
     operator: str
     value: str
     effect: str
-    """Its effect, "" for every effect."""
+    """Its effect, or "" for every effect."""
 
 
 def node_selector_terms(selector: Any) -> tuple[Term, ...]:

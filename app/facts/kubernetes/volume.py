@@ -13,7 +13,7 @@ class VolumeClaim(Namespaced):
     kind = "PersistentVolumeClaim"
     phase: str = "Pending"
     storage_class: str | None = None
-    """The StorageClass that it names: None for none, "" for a volume without a class."""
+    """The StorageClass that it names, "" for a volume without a class, or None if it names none."""
     volume: str = ""
     """The PersistentVolume that it is bound to, or ""."""
     deleting: float | None = None
@@ -27,7 +27,7 @@ class StorageClass(ClusterScoped):
     waits: bool = False
     """Does it bind a volume only once a pod is placed?"""
     is_default: bool = False
-    """Whether claims that name none get it."""
+    """Whether claims that name no class get it."""
 
 
 def read_volume_claim(obj: JsonMap) -> VolumeClaim:

@@ -39,9 +39,9 @@ class Workload(Namespaced):
 
     kind = "Workload"
     groups: Mapping[str, int | None] = field(default_factory=dict)
-    """The names of its groups, or of its templates, with the `minCount` of each.
+    """The names of its groups, or of its templates, each with its `minCount`.
 
-    None for a group with the basic policy, whose pods don't wait for each other.
+    The `minCount` is None for a group with the basic policy, whose pods don't wait for each other.
     """
 
 
@@ -68,14 +68,14 @@ class WorkloadGroup(Namespaced):
     workload: str = ""
     """The Workload that it was created from, or ""."""
     minimum: int | None = None
-    """The `minCount` of a gang. None with the basic policy."""
+    """The `minCount` of a gang, or None with the basic policy."""
     template: str = ""
     """The template in that Workload, or ""."""
     priority_class: str = ""
     topology_key: str = ""
     """The node label of the required topology level (KEP-5732), or "".
 
-    All Pods of the group must be on nodes with equal values of it.
+    All Pods of the group must be on nodes with the same value of it.
     """
     composite: str = ""
     """The CompositePodGroup that it belongs to, or ""."""
@@ -98,6 +98,6 @@ def read_workload_group(obj: JsonMap) -> WorkloadGroup:
 
 
 def _minimum(policy: Any) -> int | None:
-    """Return the `minCount` of a gang policy, None for another policy."""
+    """Return the `minCount` of a gang policy, or None for another policy."""
     count = int_of(map_at(map_of(policy), "gang").get("minCount"), -1)
     return count if count >= 0 else None

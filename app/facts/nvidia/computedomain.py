@@ -99,7 +99,9 @@ TEMPLATE_SUFFIX = "-mnnvl-template"
 
 
 def base_of(kind: str, name: str) -> str:
-    """Return the base name of a ComputeDomain or ResourceClaim, "" if it is not named like ours."""
+    """Return the base name of a ComputeDomain or ResourceClaim, or "" if it is not
+    named like ours.
+    """
     suffix = DOMAIN_SUFFIX if kind == COMPUTE_DOMAIN.kind else CLAIM_SUFFIX
     return name.removesuffix(suffix) if name.endswith(suffix) else ""
 
@@ -125,7 +127,7 @@ class MnnvlResource(Value):
     created: str = ""
     """The time of its creation (RFC 3339)."""
     awaited: tuple[str, ...] = ()
-    """The DeviceClasses that a ResourceClaim requests, empty once it is allocated."""
+    """The DeviceClasses that a ResourceClaim requests. There are none once it is allocated."""
 
     @property
     def key(self) -> Key:
@@ -133,7 +135,7 @@ class MnnvlResource(Value):
 
     @property
     def base_name(self) -> str:
-        """The base name in its name, "" if it is not named like our resources."""
+        """The base name in its name, or "" if it is not named like our resources."""
         return base_of(self.kind, self.name)
 
     @property
@@ -190,9 +192,9 @@ def read_mnnvl_resource(obj: JsonMap) -> MnnvlResource:
 def is_made_by_us(obj: JsonMap) -> bool:
     """Return whether we created a stored ComputeDomain or ResourceClaim.
 
-    It then has both of our labels and those of a replica, its name begins with that of the replica,
-    and no Pod owns it. Claims that Kubernetes creates from a template are owned by Pods, and have
-    the template's labels.
+    We did if it has both of our labels and a replica's labels, its name begins with the replica's
+    name, and no Pod owns it. Claims that Kubernetes creates from a template are owned by Pods, and
+    have the template's labels.
     """
     resource = read_mnnvl_resource(obj)
     return (
