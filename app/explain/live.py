@@ -85,7 +85,7 @@ class Live:
         watched.subscribe(self._note)
 
     async def run(self) -> NoReturn:
-        """Read and watch everything. Never returns."""
+        """Read and watch everything. This never returns."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._look_for_trouble(), name="trouble")
             tasks.create_task(self._watched.run(), name="watches")
@@ -183,7 +183,7 @@ class Live:
         self._changed = asyncio.Event()
 
     def _note(self, name: str) -> None:
-        """Record a change of this kind's facts, or of whether they are known."""
+        """Record that this kind's facts have changed, or whether they are known."""
         self._facts.pop(name, None)
         self._is_old = True
         self.touch()

@@ -1,5 +1,4 @@
-"""Report in the cluster why gangs are pending: a condition, events and metrics, written by the
-leader.
+"""Report in the cluster why gangs are pending, by a condition, events and metrics.
 
-Only a server with `waiting.enabled` imports this package.
+The leader writes them. Only a server with `waiting.enabled` imports this package.
 """

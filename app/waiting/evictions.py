@@ -39,9 +39,10 @@ same words. Annotations of the event name the action too, except where KAI combi
 """
 
 RECENT = 120.0
-"""Seconds for which an eviction counts as the cause. Pods that end later may have another one."""
+"""Seconds for which an eviction counts as the cause. Pods that end later may have another cause."""
 APART = 10.0
-"""Seconds within which KAI evicts all pods of a gang that it wants: an event and a deletion each.
+"""Seconds within which KAI evicts all pods that it wants of a gang: an event and a
+deletion each.
 """
 
 
@@ -56,11 +57,14 @@ class Evictions:
         self._client = client
         self._events = events
         self._settled: dict[str, float] = {}
-        """When each gang was last evicted, for evictions that were reported or survived."""
+        """When each gang was last evicted, for evictions that were reported or that the gang
+        survived.
+        """
 
     async def tell(self, index: Index) -> bool:
-        """Write events for the recent evictions that no leader has reported. Return False if any is
-        left.
+        """Write events for the recent evictions that no leader has reported.
+
+        Return False if any is left.
         """
         self._follow(index.facts)
         everything_told = True

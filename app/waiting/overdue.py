@@ -23,9 +23,11 @@ _AGE = re.compile(
 )
 
 UNEXPLAINED = "Unexplained"
-"""The reason of a gang that no reason explains."""
+"""The reason shown for a gang that no reason explains."""
 NOT_KNOWN = "NotKnown"
-"""The reason of a gang about which facts are missing, so that an unchecked reason may hold."""
+"""The reason shown for a gang about which facts are missing, so that an unchecked
+reason may hold.
+"""
 
 MOST_MESSAGE = 1000
 
@@ -69,8 +71,8 @@ def overdue(
 ) -> Overdue:
     """Return the gangs that have been pending for more than `after` seconds.
 
-    `first_seen` comes from the last answer. The `told` workloads were reported by an earlier
-    leader. They stay overdue while they are pending, although this leader has not seen since when.
+    `first_seen` comes from the last answer. An earlier leader has reported the `told` workloads.
+    They stay overdue while they are pending, although this leader does not know since when.
     """
     now = index.facts.now
     seen: dict[Ref, float] = {}
@@ -97,7 +99,7 @@ def overdue(
 def waiting_gangs(index: Index) -> Iterator[tuple[Gang, Ref]]:
     """Yield the gangs that have pods without a node, or too few pods, each with its workload.
 
-    Gangs that can't be pending are skipped, which are most gangs of a cluster.
+    Most gangs of a cluster can't be pending, and are skipped.
     """
     pods = list(filter(_waits, index.facts.pods))
     sets = {(pod.namespace, pod.place.pcs) for pod in pods} | set(_incomplete(index))
@@ -153,7 +155,7 @@ def _since(
 ) -> float:
     """Return when the oldest pending pod was created, or when a gang without pods was first seen.
 
-    That is `first` if the gang is seen for the first time now.
+    If the gang is seen for the first time now, that is `first`.
     """
     times = [pod.created for pod in gang.waiting if pod.created is not None]
     if times:
@@ -182,7 +184,7 @@ def message(reason: Reason) -> str:
     """Return a reason as text for people: what blocks the placement, how to fix it, and who can
     act.
 
-    The text contains no ages, and no names of gangs ahead of this one: both would soon be wrong, or
+    The text contains no ages and no names of gangs ahead of this gang. Both would soon be wrong, or
     change the stored text again and again.
     """
     words, remedy = reason.text, reason.remedy

@@ -158,8 +158,8 @@ class Reporter(Struct):
         return True
 
     def _put_off(self, ref: Ref, error: ClusterError) -> None:
-        """Retry later. That includes rejected writes, because permissions may be granted at any
-        time.
+        """Retry later, even after a rejected write, because permissions may be granted
+        at any time.
         """
         if not self._backoffs and not isinstance(error, Conflict):
             logger.warning("could not report why %s is pending: %s", ref, error.message)
@@ -194,7 +194,7 @@ class Reporter(Struct):
             self._told[ref] = _Told(*after, self.clock())
 
     def _before(self, ref: Ref, obj: Object) -> tuple[str, str]:
-        """Return the reason and the message that were written last, "" if there are none."""
+        """Return the reason and the message that were written last, or "" if there are none."""
         if ref.kind == POD_CLIQUE_SET.kind:
             stored = condition_of(obj, PLACEMENT_BLOCKED)
             return text_at(stored, "reason"), text_at(stored, "message")

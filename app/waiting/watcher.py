@@ -1,8 +1,8 @@
 """The leader's task of reporting why gangs are pending.
 
 It reads the cluster as the console does, and checks again after changes. A check runs in a thread,
-so that the server keeps answering reviews. Then it waits ten times as long as the check took, so
-that it uses at most about a tenth of a core.
+so that the server keeps answering reviews. The next check begins after a pause ten times as long as
+the check took, so that checks use at most about a tenth of a core.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ ROWS = [*(row for row in BY_RESOURCE.values() if row is not EVENTS), *_EVENTS]
 MOST_SERIES = 200
 """The maximum number of (reason, queue) pairs that are counted separately.
 
-Others count as queue "other".
+Further pairs count as queue "other".
 """
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class WaitingDuty:
         raise AssertionError("these tasks never end")
 
     async def _look_again(self, live: Live) -> NoReturn:
-        """Check again and again, also after a failure.
+        """Check again and again, even after a failure.
 
         A failure must not end the leader, because reconcilers and verdicts do not depend on
         explanations.
@@ -137,7 +137,7 @@ class WaitingDuty:
         await self._until_due(live, seen, everything_told)
 
     async def _tell(self, index: Index, *, is_current: bool) -> bool:
-        """Write the changes, unless facts are missing or old: readers would believe the reports."""
+        """Write the changes, unless facts are missing or old: users would believe the reports."""
         if self._unseen or not is_current:
             return is_current
         all_evictions = await self._evictions.tell(index)
@@ -192,7 +192,9 @@ class WaitingDuty:
 
 
 class Looker:
-    """Looks at the cluster, one after the other. `seconds` is the CPU time of the last one."""
+    """Looks at the cluster, one check after the other. `seconds` is the CPU time of the
+    last check.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0

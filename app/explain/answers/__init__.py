@@ -1,3 +1,4 @@
-"""The answers to questions as values: about one workload, all workloads, queues, the topology, or
-an edit.
+"""The answers to questions, as values.
+
+They are about one workload, all workloads, queues, the topology, or an edit of the cluster.
 """

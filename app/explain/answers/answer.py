@@ -25,7 +25,7 @@ _WHOLE = {
     "Workload",
     *(resource.kind for resource in WORKLOAD_KINDS),
 }
-"""Kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
+"""The kinds that are or contain whole gangs. Objects of other kinds are parts of a gang."""
 
 
 class Answer(Value, rename=AS_JSON):
@@ -43,7 +43,9 @@ class Answer(Value, rename=AS_JSON):
     unknown: tuple[Unknown, ...]
     """The reasons that can't be ruled out, because facts they need could not be read."""
     unseen: Mapping[str, str]
-    """The kinds of facts that a reason or the tree needs and that could not be read: the cause."""
+    """The kinds of facts that could not be read although a reason or the tree needs them, with the
+    cause.
+    """
     absent: tuple[str, ...]
     """The kinds of facts whose API is not installed."""
     skipped: tuple[str, ...]
@@ -53,7 +55,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """The consequence if KAI has written no message."""
+    """What it means if KAI has written no message."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]
@@ -61,7 +63,9 @@ class Answer(Value, rename=AS_JSON):
 
     @property
     def causes(self) -> tuple[Reason, ...]:
-        """The reasons; for a pending object, without notes, which block no placement."""
+        """The reasons. For a pending object, notes are left out, because they block no
+        placement.
+        """
         if self.state != "waits":
             return self.reasons
         return tuple(reason for reason in self.reasons if reason.severity != "note")
@@ -146,7 +150,7 @@ def _room(gangs: Iterable[Gang]) -> tuple[DomainRoom, ...]:
 
 
 def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
-    """Return the kinds of facts that the tree or a reason needs and that are unread: the cause."""
+    """Return the unread kinds of facts that the tree or a reason needs, with the cause."""
     needed = {need for reason in unknown for need in reason.needs}
     needed |= {"sets", "gangs", "cliques", "pods"}
     causes = sorted(index.facts.unseen.items())
@@ -154,7 +158,10 @@ def _unseen(index: Index, unknown: Iterable[Unknown]) -> dict[str, str]:
 
 
 def _part_asked_about(about: Subject, tree: Branch) -> Branch:
-    """Return all of a PodCliqueSet; of any other object, the gangs that it is part of."""
+    """Return the tree with the counts and the state of the gangs that the object is part of.
+
+    For a PodCliqueSet, return the tree unchanged.
+    """
     refs = {gang.ref for gang in about.gangs}
     gangs = [branch for branch in tree.children if branch.ref in refs]
     if about.is_set or not gangs:
@@ -189,7 +196,7 @@ def _how_it_ends(about: Subject) -> str:
 def _missing_replicas(about: Subject) -> int:
     """Return how many replicas of a set have neither a PodClique nor a pod yet.
 
-    Return 0 for other objects than sets, and if PodCliques could not be read.
+    Return 0 for objects other than sets, and if PodCliques could not be read.
     """
     pcs = about.pcs
     index = about.index

@@ -15,7 +15,7 @@ from app.facts.kubernetes.pod import Pod
 State = Literal["well", "waits", "warning", "problem", "unknown"]
 
 AS_JSON = {"ref": "object"}
-"""The names of fields in JSON, where they differ."""
+"""The names of the fields in JSON that differ."""
 
 
 class Branch(Value, rename=AS_JSON):
@@ -77,7 +77,7 @@ def state_of(placed: int | None, total: int | None, exists: bool) -> tuple[State
 def _sum(counts: Iterable[int | None]) -> int | None:
     """Return the sum of the counts that are known.
 
-    None if none is known: claims and queues have no pods.
+    Return None if none is known, because claims and queues have no pods.
     """
     known = [count for count in counts if count is not None]
     return sum(known) if known else None

@@ -25,7 +25,7 @@ class NodeUser(Value):
 
     workload: Ref
     queue: str
-    """The queue; "" for pods without a PodGroup, and for a PodGroup without a queue."""
+    """The queue, or "" for pods without a PodGroup and for a PodGroup without a queue."""
     gpus: int
     pods: int
 
@@ -96,7 +96,7 @@ def _group_of(pod: Pod) -> Key:
 
 
 def gpus_used(index: Index, pod: Pod, node: Node) -> int:
-    """Return the GPUs of a pod, in thousandths. Pods that KAI evicts for any other use none."""
+    """Return the GPUs of a pod, in thousandths. Pods that KAI evicts for any other pod use none."""
     if pod.background or pod.reserves:
         return 0
     of_claims = gpus_of_claims(index, pod) if pod.claims else 0.0
@@ -104,7 +104,7 @@ def gpus_used(index: Index, pod: Pod, node: Node) -> int:
 
 
 def gpu_users(index: Index, nodes: Iterable[Node] | None = None) -> list[GpuUser]:
-    """Return the users of the GPUs of some nodes, or of all, the largest users first."""
+    """Return the users of the GPUs of some nodes, or of all nodes, largest users first."""
     if nodes is not None:
         return _summed(index, nodes)
     return index.remembered("GPU users", lambda: _summed(index, index.nodes), _OF_USERS)

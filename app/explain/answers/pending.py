@@ -1,7 +1,7 @@
 """The list of workloads: one row for each, pending workloads first, in KAI's order.
 
 A workload is a PodCliqueSet, a KAI PodGroup that no PodGang owns, or the owner of pending pods with
-GPUs that belong to neither, whatever scheduler places them.
+GPUs that belong to neither, whichever scheduler places them.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -72,8 +72,9 @@ def workloads(index: Index, namespaces: Collection[str] = ()) -> list[Ref]:
 
 
 def waiting_alone(index: Index, namespaces: Collection[str] = ()) -> Mapping[Ref, Sequence[Pod]]:
-    """Return the pending pods with GPUs that belong to no workload, by the object they were created
-    for.
+    """Return the pending pods with GPUs that belong to no workload.
+
+    They are grouped by the object for which they were created.
     """
     pods = (pod for pod in index.facts.pods if not namespaces or pod.namespace in namespaces)
     return by_key((_made_for(pod), pod) for pod in pods if _waits_alone(index, pod))
@@ -100,7 +101,7 @@ def _made_for(pod: Pod) -> Ref:
 
 
 def _stands_alone(index: Index, group: KaiPodGroup) -> bool:
-    """Return whether a PodGroup has live pods, none of which belongs to a PodCliqueSet."""
+    """Return whether a PodGroup has live pods and none of them belongs to a PodCliqueSet."""
     pods = index.pods_of_group.get(group.key, ())
     alive = [pod for pod in pods if pod.is_alive]
     return bool(alive) and not any(pod.place.pcs for pod in alive)
@@ -158,8 +159,9 @@ def _why_not_known(answer: Answer) -> str:
 
 
 def _since(index: Index, ref: Ref) -> float | None:
-    """Return when the first gang of a workload was created, or the workload itself if it has no
-    gang.
+    """Return when the first gang of a workload was created.
+
+    If the workload has no gang, return when the workload itself was created.
     """
     key = ref.key
     gangs = index.gangs_of_set.get(key, ()) if ref.kind == "PodCliqueSet" else ()

@@ -45,7 +45,7 @@ _OF_OTHERS = {
     "QueueQuota",
     "PreemptionDelay",
 }
-"""Reasons that the prediction already considers. If it places a gang, they don't block it."""
+"""The reasons that the prediction already considers. If it places a gang, they don't block it."""
 
 
 class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
@@ -63,13 +63,15 @@ class InLine(Value, rename={**AS_JSON, "may_differ": "mayDiffer"}):
     where: tuple[str, ...] = ()
     """The domains in which KAI should place it next."""
     first: bool = True
-    """Is it the first gang of its node pool that is not placed next? Others are behind it."""
+    """Is it the first gang of its node pool that is not placed next? If so, the others are behind
+    it.
+    """
     may_differ: tuple[str, ...] = ()
     """The settings of its SchedulingShard that may change the prediction."""
 
     @property
     def words(self) -> str:
-        """`position 2 of 5 in queue team-a; KAI should place it next in r3`."""
+        """A text such as `position 2 of 5 in queue team-a; KAI should place it next in r3`."""
         place = place_words(self.number, self.count, self.queue)
         where = f" in {listed(self.where)}" if self.where else ""
         if self.next == "waits" and not self.first:

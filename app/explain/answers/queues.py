@@ -26,7 +26,7 @@ MOST_IN_FRONT = 3
 MOST_USERS = 10
 """The number of workloads that are named for each queue as users of its GPUs."""
 _SCHEDULER = "kai-scheduler"
-"""The scheduler of a node pool in which no pod names one."""
+"""The scheduler of a node pool for which no pod names one."""
 
 
 class InFront(Value, rename=AS_JSON):
@@ -66,7 +66,7 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     unusable: str = ""
     """Why KAI places nothing in it, "" if it does."""
     waiting: int | None = None
-    """How many PodGroups in it and below it have pods without a node, None if not known."""
+    """How many PodGroups in it and below it have pods without a node, or None if not known."""
     in_line: int | None = None
     """How many of them KAI tries to place in its next cycle, None if unknown."""
     front: tuple[InFront, ...] = ()

@@ -1,7 +1,7 @@
 """The topology of a cluster: levels and their coverage, free capacity, and inconsistent labels.
 
-This module also searches for room in one domain of a level, or of a wider level if there is none,
-and previews the effects of edits of the levels on PodCliqueSets and on the tree of nodes.
+This module also searches for room in one domain of a level, or of a wider level if there is none.
+It previews the effects of edits of the levels on PodCliqueSets and on the tree of nodes.
 """
 
 import itertools
@@ -176,7 +176,7 @@ class RoomAnswer(Value):
     rooms: tuple[DomainRoom, ...]
     """The room of every domain, most room first."""
     with_labels: tuple[DomainRoom, ...]
-    """Domains that would have more room if unlabelled nodes had their neighbours' labels."""
+    """The domains that would have more room if unlabelled nodes had their neighbours' labels."""
 
     @property
     def enough(self) -> tuple[DomainRoom, ...]:
@@ -191,9 +191,9 @@ class RoomSearch(Value):
     wider: RoomAnswer | None
     """The answer for the next wider level with enough room, None if there is none."""
     largest: int
-    """The GPUs of the node that has most, in thousandths."""
+    """The GPUs of the node that has the most, in thousandths."""
     pools: tuple[str, ...]
-    """KAI's node pools, whose nodes are all counted. "" stands for nodes without a pool."""
+    """KAI's node pools, whose nodes are all counted; "" stands for nodes without a pool."""
     spare: int = 0
     """How many nodes of a domain should stay free."""
     most: int | None = None
@@ -303,12 +303,12 @@ class Preview(Value):
 
     @property
     def is_severe(self) -> bool:
-        """Would a set lose a constraint, or every node its place in the topology?"""
+        """Would a set lose a constraint, or every node lose its place in the topology?"""
         return bool(self.absent) or any(effect.severe for effect in self.effects)
 
 
 def preview(index: Index, after: ClusterTopology) -> Preview:
-    """Return the effects if `after` replaced the topology of its name (or the only one)."""
+    """Return the effects of replacing the topology with the name of `after` (or the only one)."""
     before = topology_of(index, after.name).cluster
     affected = [pcs for pcs in index.facts.sets if _uses(index, pcs, before)]
     by_name = sorted(affected, key=lambda pcs: pcs.key)

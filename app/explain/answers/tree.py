@@ -174,9 +174,9 @@ class _Grower:
         return self._branch(pod.ref, where=pod.node, state=state, words=words)
 
     def _pod_group(self, gang: Gang) -> list[Branch]:
-        """Return the KAI PodGroup and, under it, its queue.
+        """Return the KAI PodGroup with its queue under it.
 
-        It is only the queue if the PodGroup is the gang itself.
+        If the PodGroup is the gang itself, return only the queue.
         """
         group = gang.pod_group
         if not group:
@@ -218,7 +218,7 @@ class _Grower:
         )
 
     def _trouble_of_queue(self, queue: Queue, gang: Gang) -> str:
-        """Return why the queue of a gang has no room for it; "" if it has."""
+        """Return why the queue of a gang has no room for it, or "" if it has room."""
         own = {gang.ref, queue.ref, *((gang.pod_group.ref,) if gang.pod_group else ())}
         for reason in self._reasons:
             if reason.id in _OF_QUEUE and own.intersection(reason.objects):
@@ -293,7 +293,7 @@ _OF_QUEUE = {
 
 
 def _sizes(member: Member) -> str:
-    """Return the GPU requests of a part: `1 x 2 GPUs + 3 x 8 GPUs`; "" if it requests none."""
+    """Return the GPU requests of a part, such as `1 x 2 GPUs + 3 x 8 GPUs`, or ""."""
     shapes = [*member.shapes, *repeat(member.shape, member.expected - len(member.shapes))]
     counts = Counter(gpus_of(dict(shape.requests)) for shape in shapes)
     sizes = (f"{n} x {amount('/gpu', gpus)}" for gpus, n in sorted(counts.items()) if gpus)
@@ -301,5 +301,5 @@ def _sizes(member: Member) -> str:
 
 
 def grow(subject: Subject, reasons: Sequence[Reason], *, folded: bool) -> Branch:
-    """Return the tree, in which gangs have no parts if it is `folded`."""
+    """Return the tree. If it is `folded`, gangs are shown without parts."""
     return _Grower(subject, reasons, folded).root(subject)

@@ -101,8 +101,8 @@ def pods_of_part(index: Index, pod_gang: PodGang, name: str) -> Iterator[Pod]:
 def _asked(index: Index, pods: Pods, template: Shape = NO_SHAPE) -> tuple[Shape, tuple[Shape, ...]]:
     """Return the shape of pods that do not exist yet, and the shape of each of `pods`.
 
-    The first one is the shape of an existing pod if there is one, preferably a pending one, because
-    webhooks may have added requests to it. Otherwise, it is the shape of the template.
+    The first shape is the shape of an existing pod if there is one, preferably a pending pod,
+    because webhooks may have added requests to it. Otherwise, it is the shape of the template.
     """
     shapes = tuple(_shape_of(index, pod) for pod in pods)
     waiting = (shape for pod, shape in zip(pods, shapes, strict=True) if not pod.node)
@@ -169,7 +169,7 @@ def unit_of_pod_group(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     """Return the tree of the SubGroups of a PodGroup.
 
-    SubGroups whose parents form a cycle are under no root, and so are omitted. SubGroups without a
+    SubGroups whose parents form a cycle are under no root, so they are omitted. SubGroups without a
     name, repeated names and levels below MOST_DEPTH are omitted too.
     """
     subgroups = _distinct(group.subgroups)
@@ -194,7 +194,7 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
 def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod]]:
     """Yield the gangs of pods, each with its first pod.
 
-    Pods that name a KAI PodGroup are in the gang of the PodGroup. Each other pod is a gang itself.
+    Pods that name a KAI PodGroup are in the PodGroup's gang. Every other pod is its own gang.
     """
     seen: set[Ref] = set()
     for pod in sorted(pods, key=lambda pod: pod.key):
@@ -206,7 +206,7 @@ def gangs_of_pods(index: Index, pods: Iterable[Pod]) -> Iterator[tuple[Gang, Pod
 
 
 def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
-    """Return the first SubGroup of each name. SubGroups without a name are skipped."""
+    """Return the first SubGroup with each name. SubGroups without a name are skipped."""
     by_name: dict[str, SubGroup] = {}
     for sub in subgroups:
         by_name.setdefault(sub.name, sub)

@@ -6,7 +6,8 @@ Grove's release decides which gangs these are, and when they count as scheduled:
   in the PodGangMap of the replica (`dependsOn`). If the map is not known, the base gang is the
   anchor. An epoch without PodGangs blocks, whatever else the map says about it.
 - In earlier releases, a gang is scheduled if each of its PodCliques has its minimum of scheduled
-  pods. Since https://github.com/ai-dynamo/grove/pull/799, it is if it has `status.lastScheduled`.
+  pods. Since https://github.com/ai-dynamo/grove/pull/799, it is scheduled if it has
+  `status.lastScheduled`.
 """
 
 from app.base.value import Value

@@ -74,7 +74,7 @@ class Member(Value, dict=True):
         return _rank(len(self.placed), self.minimum, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:
-        """Return what KAI places next: the pods missing to the minimum, otherwise one pod.
+        """Return what KAI places next: the pods missing to the minimum, or else one pod.
 
         With `anew`, assume that no pod is placed yet.
         """
@@ -116,7 +116,7 @@ Rank = tuple[bool, bool, float, str]
 def _rank(count: int, threshold: int, name: str) -> Rank:
     """Return the sort key of a part of a gang in KAI's order.
 
-    Parts below their threshold come first. The others follow by how far they are above it.
+    Parts below their threshold come first. Other parts follow, by how far they are above it.
     """
     if count < threshold:
         return (False, False, 0.0, name)
@@ -201,7 +201,7 @@ class Unit(Value, dict=True):
         return _rank(self.satisfied, self.needed, self.name)
 
     def demand(self, *, anew: bool = False) -> Demand:
-        """Return what KAI places next: the parts missing to the minimum, otherwise one more part.
+        """Return what KAI places next: the parts missing to the minimum, or else one more part.
 
         With `anew`, assume that no pod is placed yet.
         """
@@ -296,7 +296,9 @@ class Gang(Value, dict=True):
         return len(self.placed) < self.whole.expected
 
     def may_wait(self) -> bool:
-        """Return whether it `waits`. If pods cannot be read, every gang with members may wait."""
+        """Return whether it `waits`. If pods cannot be read, every gang with members may be
+        pending.
+        """
         return bool(self.members) and ("pods" in self.index.facts.unseen or self.waits)
 
     @cached_property
@@ -338,7 +340,8 @@ class Gang(Value, dict=True):
 
     @cached_property
     def demand(self) -> Demand:
-        """The pods that KAI places next: the ones missing to the minimum, otherwise one more part.
+        """The pods that KAI places next: the missing pods or, above the minimum, those of one more
+        part.
 
         It may have no pods.
         """
@@ -361,9 +364,9 @@ class Gang(Value, dict=True):
 
     @property
     def pool(self) -> str:
-        """The node pool of the gang, "" for nodes without a pool.
+        """The node pool of the gang, or "" for nodes without a pool.
 
-        Only KAI has pools: it is ANY_POOL if KAI places none of its pods.
+        Only KAI has pools. It is ANY_POOL if KAI places none of its pods.
         """
         if self.pod_group:
             return self.pod_group.pool
@@ -371,7 +374,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def is_of_kai(self) -> bool:
-        """Whether KAI places some of its pods, or will place those that do not exist yet."""
+        """Whether KAI places some of its pods, or will place some that do not exist yet."""
         schedulers = {pod.scheduler for pod in self.pods}
         return not schedulers or KAI_SCHEDULER in schedulers
 

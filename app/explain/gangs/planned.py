@@ -38,14 +38,14 @@ PLACEMENT = (
 MOST_REPLICAS = 20
 """The maximum number of replicas of the set and of each group for which gangs are created.
 
-Further replicas would be like these.
+Further replicas would have equal gangs.
 """
 
 
 def planned(index: Index, document: JsonMap) -> list[Gang]:
     """Return the gangs of the PodCliqueSet in a document, sorted by name.
 
-    Existing pods of a set of this name are ignored, so everything has to be placed.
+    Existing pods of a set with this name are ignored, so everything has to be placed.
     """
     pcs = read_set_with_status(document)
     pcs = replace(pcs, namespace=pcs.namespace or "default")

@@ -1,4 +1,4 @@
-"""Find the PodCliqueSet and the gangs of the object that a person asks about."""
+"""Find the PodCliqueSet and the gangs of the object that the user asks about."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import itemgetter
@@ -25,7 +25,7 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 
 
 class Subject(Value, dict=True):
-    """The object that a person asks about, with its gangs."""
+    """The object that the user asks about, with its gangs."""
 
     index: Index
     ref: Ref
@@ -85,7 +85,7 @@ class _Match(Value, dict=True):
 
 
 def subject(index: Index, ref: Ref) -> Subject | None:
-    """Return the subject of a question about an object. None if it is not among the facts."""
+    """Return the subject of a question about an object, or None if the facts lack the object."""
     match = _FINDERS[ref.kind](index, ref) if ref.kind in _FINDERS else None
     if not match:
         return None
@@ -165,7 +165,7 @@ def _of_workload(index: Index, ref: Ref) -> _Match | None:
 def _of_made(index: Index, ref: Ref) -> _Match | None:
     """Return the pods of a workload whose own object is not read, such as a Job.
 
-    Without a pod, such a workload is known if its controller or Kueue says why it has none.
+    A workload without pods is known if its controller or Kueue says why it has none.
     """
     pods = index.pods_made_for.get(ref, ())
     living = [pod for pod in pods if not pod.finished]

@@ -24,7 +24,7 @@ def document(answer: Answer) -> Object:
 
 
 def _held_channels(survey: Survey) -> Object | None:
-    """Return the NVLink channels that are held and not needed, None if they are not known."""
+    """Return the NVLink channels that are held unnecessarily, or None if they are not known."""
     if survey.held is None:
         return None
     return {"claims": to_builtins(survey.held.held), "waitingPods": survey.held.waiting}
@@ -33,8 +33,8 @@ def _held_channels(survey: Survey) -> Object | None:
 def survey_document(survey: Survey, facts: Snapshot, domains: Sequence[DomainReport]) -> Object:
     """Return a topology as a map.
 
-    GPUs are whole numbers or fractions of GPUs. They, and counts of nodes and domains, are null if
-    they are not known.
+    GPUs are whole numbers or fractions of GPUs. GPUs and the counts of nodes and domains are null
+    if they are not known.
     """
     gpus = ("gpus", "free", "soon")
     unknown = dict.fromkeys(("nodes", "domains") if "nodes" in facts.unseen else ())
@@ -94,11 +94,11 @@ def room_document(answer: RoomAnswer) -> Object:
 
 
 def search_document(search: RoomSearch) -> Object:
-    """Like `room_document`, with `fits`: whether one domain has room for all pods.
+    """Return what `room_document` returns, and `fits`: whether one domain has room for all pods.
 
-    `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's, "" for
-    the nodes in none; empty if there are none. `withSpare` is how many pods fit if
-    `mnnvl.spareNodes` stay free, null if none have to.
+    `wider` is the next wider level that has room, or null. `nodePools` are all of KAI's node pools,
+    with "" for nodes without a pool; it is empty if there are none. `withSpare` is how many pods
+    fit if `mnnvl.spareNodes` stay free, or null if none have to.
     """
     wider = None if search.wider is None else room_document(search.wider)
     largest = gpus_number(search.largest)

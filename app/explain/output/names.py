@@ -9,7 +9,7 @@ _MOST = 3
 
 
 def meant(ref: Ref, others: Iterable[Ref]) -> Iterator[str]:
-    """Yield hints: in which other namespaces the object is, and which names are like its own.
+    """Yield hints: the other namespaces that have the object, and names similar to its own.
 
     `others` are objects of the same kind.
     """
@@ -38,7 +38,7 @@ def _similar(ref: Ref, others: Sequence[Ref]) -> Iterator[str]:
 
 
 def _near(name: str, others: Sequence[str]) -> list[str]:
-    """Return the names that are most like `name`, or that begin with it."""
+    """Return the names that are most similar to `name`, or that begin with it."""
     import difflib  # answers about objects that exist don't need it
 
     alike = difflib.get_close_matches(name, others, n=_MOST)

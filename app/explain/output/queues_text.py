@@ -94,7 +94,7 @@ def _table(rows: Sequence[QueueRow], width: int) -> Iterator[str]:
 def queue_cells(row: QueueRow) -> tuple[str, ...]:
     """Return the cells of a queue.
 
-    Unknown values are `?`; a queue that does not exist has `-`.
+    Unknown values are `?`. A queue that does not exist has `-`.
     """
     name = "  " * (row.depth - 1) + row.name
     waiting = "?" if row.waiting is None else f"{row.waiting:,}"
@@ -106,7 +106,7 @@ def queue_cells(row: QueueRow) -> tuple[str, ...]:
 
 
 def front_words(gang: InFront) -> str:
-    """Return the prediction: `KAI should place it next in r3`."""
+    """Return the prediction, such as `KAI should place it next in r3`."""
     if gang.next is None:
         return "not examined yet"
     where = f" in {listed(gang.where)}" if gang.where else ""
@@ -187,8 +187,8 @@ def queues_exit_code(rows: Sequence[QueueRow], index: Index) -> int:
 def queues_document(rows: Sequence[QueueRow], facts: Snapshot) -> Object:
     """Return the queues as a map.
 
-    Numbers of GPUs are whole or fractions: a quota or limit of null is unlimited, and every other
-    null is not known.
+    GPUs are whole numbers or fractions. For a quota or limit, null means unlimited; every other
+    null means not known.
     """
     return {
         "headline": queues_headline(rows, facts),

@@ -28,7 +28,7 @@ def may_not_read(index: Index, ref: Ref) -> bool:
 def refusal(index: Index, ref: Ref) -> Iterator[str]:
     """Yield what to tell a user who may not read an object.
 
-    That is the missing permission, who can grant it, and parts that can be explained anyway.
+    The lines have the missing permission, who can grant it, and parts that can be explained anyway.
     """
     resource = OF_KIND[ref.kind]
     yield (
@@ -43,7 +43,9 @@ def refusal(index: Index, ref: Ref) -> Iterator[str]:
 
 
 def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
-    """Yield who can grant the permissions missing in `unseen`, and the command for it."""
+    """Yield sentences that say who can grant the permissions missing in `unseen`, with
+    the command.
+    """
     fields = {field for field, cause in unseen.items() if lacks_right(cause)}
     # only a ClusterRoleBinding can grant permission to read these
     cluster_scoped = {row.name for resource, row in BY_RESOURCE.items() if not resource.namespaced}
@@ -76,7 +78,7 @@ def _field_of(kind: str) -> str:
 
 
 def _readable_parts(index: Index, ref: Ref) -> list[Ref]:
-    """Return the PodGangs of a PodCliqueSet, else its PodCliques, else its pods."""
+    """Return the PodGangs of a PodCliqueSet, or else its PodCliques, or else its pods."""
     key = ref.key
     if ref.kind != "PodCliqueSet":
         return []

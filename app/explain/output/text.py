@@ -33,8 +33,8 @@ _PRODUCTS = {
 def text(answer: Answer, *, everything: bool = False, colour: bool = False, width: int = 0) -> str:
     """Return the whole answer, for a terminal of `width` columns if that is not 0.
 
-    Unless `everything`, equal siblings are folded, pods that add nothing are omitted, and the tree
-    is cut so that there are at most 40 lines. With `colour`, states have the colours of a terminal.
+    Unless `everything`, equal siblings are folded, pods that add no information are omitted, and
+    the tree is cut so that there are at most 40 lines. With `colour`, states have terminal colours.
     """
     head = _fitted([visible(answer.headline)], width)
     if colour:
@@ -219,14 +219,16 @@ def without_pods(branch: Branch) -> Branch:
 
 
 def folded(children: Sequence[Branch]) -> Iterator[tuple[Branch, int]]:
-    """Yield each child that differs from the previous one, and how many equal ones follow it."""
+    """Yield each child that differs from the previous one, and how many equal children
+    follow it.
+    """
     for _, same in groupby(children, _look):
         child, *more = same
         yield child, len(more)
 
 
 def _look(branch: Branch) -> tuple[object, ...]:
-    """Return everything that a person sees of a branch except its name."""
+    """Return everything that the user sees of a branch except its name."""
     below = tuple(_look(child) for child in branch.children)
     seen = (
         branch.asked,

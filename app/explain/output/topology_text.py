@@ -174,7 +174,7 @@ def nodes_text(topology: Topology, report: DomainReport, *, everything: bool) ->
 
 
 def room_text(answer: RoomAnswer) -> str:
-    """Return `room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9, zone-c/rack-c6 8`."""
+    """Return a text such as `room for 10 pods of 8 GPUs in one rack: none; zone-b/rack-b5 9`."""
     what = f"room for {pods_of_size(answer.pods, answer.gpus)} in one {answer.level}"
     labels = {room.domain.path: room.pods for room in answer.with_labels}
 
@@ -191,7 +191,9 @@ def room_text(answer: RoomAnswer) -> str:
 
 
 def search_text(search: RoomSearch) -> str:
-    """Return the answer in one line, wider levels if there is no room, and the counted pools."""
+    """Return the answer in one line, with wider levels if there is no room, and the
+    counted pools.
+    """
     return "\n".join(map(visible, _search_lines(search)))
 
 

@@ -30,7 +30,7 @@ STATES: Mapping[State, str] = {
 }
 _SHORT = {"PodCliqueSet": "pcs", "LeaderWorkerSet": "lws"}
 _NARROWEST = 44
-"""With fewer columns left for the reason, it is printed on separate lines."""
+"""The number of columns below which reasons are printed on separate lines."""
 
 
 def list_text(
@@ -39,7 +39,7 @@ def list_text(
     """Return the pending workloads as a table, after a line with their number.
 
     `namespace` is "" for all namespaces. Unless `everything`, workloads without findings are only
-    counted. `width` is the width of the terminal in columns, 0 for unlimited.
+    counted. `width` is the width of the terminal in columns, or 0 for unlimited.
     """
     shown = [row for row in rows if everything or row.state != "well"]
     lines = [*outages(rows, facts), headline(rows, facts, namespace), *_by_cause(rows)]
@@ -59,7 +59,9 @@ _OUTAGES: Mapping[str, str] = {
     "NotGrouped": "KAI's pod-grouper may be down: it has created no PodGroup for {}",
     "SchedulerSilent": "A scheduler may be down: it has said nothing about {}",
 }
-"""The outages that reasons of many workloads point to, if the platform team can act on them."""
+"""The outages to which the reasons of many workloads point, if the platform team can
+act on them.
+"""
 
 
 def outages(rows: Sequence[WorkloadRow], facts: Snapshot) -> Iterator[str]:

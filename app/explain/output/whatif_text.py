@@ -30,7 +30,7 @@ DOUBT = "Not every arrangement was tried: a gang marked with ? may fit after all
 
 
 def effects_text(effects: Effects, *, everything: bool) -> str:
-    """Return what edits would do; at most 40 gangs of each kind unless `everything`."""
+    """Return what edits would do, for at most 40 gangs of each kind unless `everything`."""
     most = None if everything else MOST
     return "\n".join(map(visible, _lines(effects, most)))
 

@@ -4,9 +4,9 @@ The search first places them as KAI would, which is quick. If that fails, it tri
 which is only possible for few pods. So a placement that is found is always real, and "there is no
 placement" is either certain or marked as uncertain.
 
-The second search is needed: without it, the answer about a recorded cluster is uncertain
-(tests/explain/whatif/test_recordings.py), and those about 35 of 200 small random ones are uncertain
-or wrong (tests/explain/whatif/test_brute_force.py).
+The second search is needed. Without it, the answer about a recorded cluster is uncertain
+(tests/explain/whatif/test_recordings.py), and the answers about 35 of 200 small random clusters are
+uncertain or wrong (tests/explain/whatif/test_brute_force.py).
 
 In every placement, a part with a required level goes into one domain of that level, and into a
 domain where its pods already run, if any run. Preferred levels only decide which domains are tried
@@ -83,7 +83,7 @@ class ToLook(Value):
 
 
 Agenda = tuple[ToPlace | ToLook | ToFill, "Agenda"] | None
-"""The steps that are still to be done, the next first."""
+"""The steps that are still to be done, next step first."""
 
 
 class Exhausted(Exception):
@@ -108,7 +108,8 @@ class Search(Board):
         """The mark at which the placing of each demand began."""
 
     def find(self) -> list[frozenset[int]] | None:
-        """Place everything, and return the nodes of each demand. None if there is no placement.
+        """Place everything, and return the nodes of each demand. Return None if there is no
+        placement.
 
         Raise Exhausted if no placement was found, but not all were tried.
         """
@@ -148,7 +149,9 @@ class Search(Board):
                 yield from self._fill(step, rest)
 
     def _place(self, step: ToPlace, rest: Agenda) -> Iterator[Agenda]:
-        """Try each domain for a demand: its parts before its pods, and the largest first."""
+        """Try each domain for a demand. Its parts come before its pods, and the largest
+        part first.
+        """
         if step.number is not None:
             self._starts[step.number] = self.mark
         ground = step.ground
@@ -174,7 +177,7 @@ class Search(Board):
         )
 
     def _fill(self, step: ToFill, rest: Agenda) -> Iterator[Agenda]:
-        """Place as many pods as possible, then fewer, on each of the nodes, the fullest first."""
+        """Place as many pods as possible, then fewer, on each of the nodes, fullest node first."""
         if not step.left:
             yield rest
             return
@@ -192,7 +195,7 @@ class Search(Board):
     def _able(
         self, ground: Ground, shape: Shape, count: int, nodes: Sequence[int]
     ) -> Sequence[Taker]:
-        """Return the nodes that take pods, the fullest first. None if not all pods have room."""
+        """Return the nodes that take pods, fullest first, or None if not all pods have room."""
         self._look(len(nodes))
         able = self._takers(ground, shape, nodes)
         if sum(room for room, _ in able) < count:
@@ -247,13 +250,13 @@ class Wish(Value, dict=True):
     fit: Mapping[Shape, Sequence[bool]]
     """Whether each node may take pods of a shape."""
     freed: tuple[tuple[int, Vector], ...]
-    """The amounts that leaving pods of the gang free first: (position of the node, amounts)."""
+    """The amounts that leaving pods of the gang free before: (position of the node, amounts)."""
 
 
 class Arrangement:
     """Wishes that have places at the same time, and the remaining free resources.
 
-    `names` are the resources that count, and `free` are their free amounts on each node.
+    `names` are the resources that count, and `free` has their free amounts on each node.
     """
 
     def __init__(
@@ -288,7 +291,7 @@ class Arrangement:
         return False
 
     def _place_as_kai(self, wish: Wish) -> bool:
-        """Place a wish as KAI would, or nearly so, without moving the earlier ones."""
+        """Place a wish as KAI would, or nearly so, without moving the earlier wishes."""
         packer = Packer(self._ground(wish, _with(self._free, wish), self._shares), Rules())
         if not packer.places(wish.demand):
             # The same packer is used again, because it has already added up the room of domains.
@@ -306,7 +309,7 @@ class Arrangement:
         return Ground(wish.domains, self._names, free, wish.fit, shares=shares)
 
     def _place_all_again(self, wishes: Sequence[Wish]) -> bool:
-        """Search for any placement of all wishes, and move the earlier ones accordingly."""
+        """Search for any placement of all wishes, and move the earlier wishes accordingly."""
         free = reduce(_with, wishes, self._start)
         shares = self._first_shares
         pairs = [(self._ground(wish, free, shares), wish.demand) for wish in wishes]
@@ -336,7 +339,9 @@ class Arrangement:
 
 
 def _is_too_much(pairs: Sequence[Placing]) -> bool:
-    """Return whether all request more than is free on the nodes that any of them can use."""
+    """Return whether the demands request more than is free on all nodes that any of
+    them can use.
+    """
     asked = sum_of((ground.taken(demand) for ground, demand in pairs), tuple)
     fits = zip(*(fit for ground, _ in pairs for fit in ground.fit.values()), strict=True)
     nodes = zip(pairs[0][0].free, fits, strict=True)

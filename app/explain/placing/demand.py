@@ -19,14 +19,14 @@ from app.facts.kubernetes.pod import Shape
 
 
 class Depths(Value):
-    """The levels of a constraint by their depth, 0 for none."""
+    """The levels of a constraint by their depth, with 0 for no level."""
 
     required: int
     preferred: int
 
     @property
     def tried(self) -> range:
-        """The depths of the domains that KAI tries, the narrow ones first."""
+        """The depths of the domains that KAI tries, narrow domains first."""
         return range(self.preferred, self.required - 1, -1)
 
 
@@ -45,11 +45,11 @@ class Demand(Value, dict=True):
     parts: tuple["Demand", ...] = ()
     """Its parts, such as PodCliques. They may have constraints too."""
     occupied: frozenset[str] = frozenset()
-    """The nodes that already have pods of it, whose domain the other pods must join."""
+    """The nodes that already have pods of it. Its other pods must join their domain."""
     preferred: str = ""
     """The node label of the preferred level, "" for none."""
     levels: tuple[str, ...] | None = None
-    """The labels of all levels of its topology. None stands for the topology of the ground."""
+    """The labels of all levels of its topology, or None for the topology of the ground."""
 
     @cached_property
     def count(self) -> int:
@@ -97,7 +97,9 @@ class Demand(Value, dict=True):
         return sum(measure(dict(shape.requests)) * count for shape, count in self.shapes)
 
     def depths(self, domains: Domains) -> Depths | None:
-        """Return its levels. None if one does not exist, or if KAI rejects their combination."""
+        """Return its levels. Return None if a level does not exist, or if KAI rejects the
+        combination.
+        """
         required = domains.depth(self.key) if self.key else 0
         preferred = domains.depth(self.preferred) if self.preferred else required
         if required is None or preferred is None or preferred < required:
@@ -117,12 +119,12 @@ class Demand(Value, dict=True):
             yield from part.every()
 
     def changed(self, change: Callable[["Demand"], "Demand"]) -> "Demand":
-        """Return the demand with a change applied to it and its parts, the inner parts first."""
+        """Return the demand with a change applied to it and its parts, inner parts first."""
         parts = tuple(part.changed(change) for part in self.parts)
         return change(replace(self, parts=parts))
 
     def flat(self) -> Iterator["Demand"]:
-        """Yield its parts with constraints, the innermost first, and then the demand itself."""
+        """Yield its parts with constraints, innermost first, and then the demand itself."""
         for part in self.bound:
             yield from part.flat()
         yield self
@@ -139,8 +141,8 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
 def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
     """Return the names of the domains of some nodes, and the names of nodes outside all domains.
 
-    The domains are of the narrowest required level, or of the level above the narrowest if none is
-    required.
+    The domains are those of the narrowest required level, or of the level above the narrowest if no
+    level is required.
     """
     trees = [(part.key, domains.by(part.levels)) for part in demand.every() if part.key]
     depths = [(tree.depth(key) or 0, tree) for key, tree in trees]
@@ -236,7 +238,7 @@ class Ground(Value, dict=True):
 
 
 def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]) -> Vector:
-    """Return the sum of `measure(vector)` over all vectors. () without vectors."""
+    """Return the sum of `measure(vector)` over all vectors, or () if there are none."""
     # Most of many nodes are alike: measure each kind once.
     kinds = Counter(vectors)
     parts = [[count * amount for amount in measure(kind)] for kind, count in kinds.items()]
@@ -244,13 +246,13 @@ def sum_of(vectors: Iterable[Vector], measure: Callable[[Vector], Iterable[int]]
 
 
 def capacity_of(free: Vector, asks: Vector) -> int:
-    """Return the number of pods for which a node has room: UNLIMITED if they request nothing."""
+    """Return the number of pods for which a node has room, UNLIMITED if they request nothing."""
     counts = (have // ask for have, ask in zip(free, asks, strict=True) if ask)
     return max(0, min(counts, default=UNLIMITED))
 
 
 def fullest_first(able: list[Taker], free: Sequence[Vector]) -> list[Taker]:
-    """Return the nodes that take pods, the nodes with the least room first."""
+    """Return the nodes that take pods, fullest node first."""
     return sorted(able, key=lambda taker: (taker[0], free[taker[1]], taker[1]))
 
 

@@ -13,12 +13,12 @@ NAME_FIELD = "metadata.name"
 
 CORDONED = "cordoned"
 BY_KAI = "cordoned by KAI Resource Management"
-"""Its cordon ends when it has moved the node to another pool."""
+"""KAI's own cordon. It ends when KAI has moved the node to another pool."""
 
 _CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-"""Pods that tolerate this taint may be placed on cordoned nodes, with KAI from 0.18 on.
+"""The taint whose toleration lets pods be placed on cordoned nodes, with KAI since 0.18.
 
-Until 0.17, KAI gives cordoned nodes to nobody: `pkg/scheduler/scheduler_util` at d5bc503a.
+Up to 0.17, KAI places no pod on cordoned nodes: `pkg/scheduler/scheduler_util` at d5bc503a.
 """
 
 
@@ -43,7 +43,7 @@ def asks_gpus(shape: Shape) -> bool:
 
 
 def refused_by(shape: Shape, node: Node) -> str:
-    """Return why the kind of a node's GPUs excludes pods of this shape. "" if it does not.
+    """Return why the kind of a node's GPUs excludes pods of this shape, or "" if it does not.
 
     See `PredicateByNodeResourcesType` in `pkg/scheduler/api/node_info/node_info.go` of KAI.
     """

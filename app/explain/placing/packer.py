@@ -18,13 +18,13 @@ from app.explain.state.amounts import PREFIX
 from app.explain.state.domains import Domain, Domains, Path, shared_depth
 
 _OF_ANY_AMOUNT = {"cpu", "memory"}
-"""Resources that all pods request in some amount, so that they do not make pods unlike."""
+"""The resources that all pods request in some amount, so they do not make pods unlike."""
 _STEPS = 10
 """The number of ranks that KAI gives to preferred domains."""
 
 
 class Rules(Value):
-    """The peculiar rules of KAI that apply. Switching one off shows whether it is the cause."""
+    """The peculiar rules of KAI that apply. Switching a rule off shows whether it is the cause."""
 
     sizes: bool = True
     """Must a domain have room for all pods as if each were as large as the largest?"""
@@ -38,7 +38,8 @@ AS_KAI = Rules()
 class Packer(Trial):
     """Places demands on nodes as KAI does.
 
-    When KAI counts room, it includes nodes that cannot take the pods, and finds that out later.
+    When KAI counts room, it includes nodes that cannot take the pods, and discovers that only
+    later.
     """
 
     def __init__(self, ground: Ground, rules: Rules) -> None:
@@ -48,7 +49,7 @@ class Packer(Trial):
     def places(self, demand: Demand) -> bool:
         """Place a demand as KAI does. Return whether all of it has a place.
 
-        The placement is kept, also that of a part if the rest has no place.
+        The placement is kept, even if only some parts have a place.
         """
         return not demand.count or self._place(demand, self._domains.everywhere, None)
 
@@ -80,7 +81,9 @@ class Packer(Trial):
         return all(self._place(part, domain, scores) for part in _joined(demand.parts))
 
     def _candidates(self, demand: Demand, scope: Domain) -> Iterator[Domain]:
-        """Yield the domains that KAI tries, in its order. Empty if it rejects the constraint."""
+        """Yield the domains that KAI tries, in its order. Yield none if it rejects the
+        constraint.
+        """
         tree = self.tree(demand)
         domains = tree.domains
         levels = demand.depths(domains)
@@ -127,7 +130,9 @@ class Packer(Trial):
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _scores(self, demand: Demand, domain: Domain, scope: Domain) -> Scores:
-        """Return KAI's rank of each node by its preferred domain: the emptiest ranks highest."""
+        """Return KAI's rank of each node by its preferred domain. Nodes of the emptiest one rank
+        highest.
+        """
         tree = self.tree(demand)
         depth = tree.domains.depth(demand.preferred) or 0
         if len(domain.path) >= depth:
@@ -164,7 +169,7 @@ def _common(domains: Domains, scope: Domain, deepest: int) -> Path:
 def _descend(
     tree: Tree, asked: Vector, path: Path, depth: int, fits: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Yield the domains of a level with enough room, the fullest first at each level."""
+    """Yield the domains of a level with enough room, fullest first at each level."""
     if len(path) == depth:
         if fits(path):
             yield path
@@ -190,7 +195,7 @@ def alike(demand: Demand, names: Sequence[str]) -> bool:
 
 
 def _merged(pods: Sequence[Run]) -> list[Run]:
-    """Return runs of pods in the same order, with neighbours of one shape merged."""
+    """Return runs of pods in the same order, with neighbours of the same shape merged."""
     groups = itertools.groupby(pods, key=itemgetter(0))
     return [(shape, sum(count for _, count in runs)) for shape, runs in groups]
 

@@ -1,4 +1,6 @@
-"""The placements of a demand, as the cluster is and under the assumptions of reasons."""
+"""The placements of a demand, in the actual state of the cluster and under assumptions
+of reasons.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -29,13 +31,18 @@ class Assumption(Value):
     """Assumed differences from the actual state of the cluster."""
 
     free: Free = "now"
-    """Which amounts are free: those that are free now, those that are free once the terminating
-    pods are gone ("soon"), or everything except what the gang's own pods use ("empty")."""
+    """The amounts that count as free.
+
+    They are free now, free once the terminating pods are gone ("soon"), or everything except what
+    the gang's own pods use ("empty").
+    """
     emptied: frozenset[int] = frozenset()
-    """The positions of nodes on which other pods use nothing."""
+    """The positions of nodes on which other pods count as using nothing."""
     opened: bool = False
-    """Are all nodes ready, without cordons and taints? A kubelet that is back also ends the pods
-    that were to be gone long ago."""
+    """Are all nodes ready, without cordons and taints?
+
+    A kubelet that is back also ends the pods that should have ended long ago.
+    """
     without: str = ""
     """A resource whose requests do not count."""
     devices: bool = False
@@ -57,9 +64,9 @@ AS_IT_IS = Assumption()
 SOON = Assumption(free="soon")
 OPENED = Assumption(opened=True)
 EMPTIED = Assumption(free="empty")
-"""No other pods run."""
+"""The assumption that no other pods run."""
 EMPTY = Assumption(free="empty", opened=True)
-"""No other pods run, and all nodes are ready and open to the gang."""
+"""The assumption that no other pods run, and all nodes are ready and open to the gang."""
 
 
 class Own(Value):
@@ -74,7 +81,7 @@ NOBODY = Own()
 
 
 class Outcome:
-    """Whether KAI finds a place for a demand on a ground, and which part has none otherwise."""
+    """Whether KAI finds a place for a demand on a ground, and otherwise, which part has none."""
 
     def __init__(self, demand: Demand, ground: Ground, rules: Rules) -> None:
         self._parts = list(demand.flat())
@@ -115,7 +122,9 @@ class Outcome:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The names of the nodes that KAI would choose. Empty if the demand has no place."""
+        """The names of the nodes that KAI would choose. There are none if the demand
+        has no place.
+        """
         nodes = self._ground.domains.nodes
         return frozenset(nodes[position].name for position in self._used)
 

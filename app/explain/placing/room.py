@@ -1,8 +1,8 @@
 """Count for how many pods of a demand each domain has room.
 
-Every pod is put on a node. Sums of free amounts would count room that no single node has. Larger
-pods come first, each on the node with the least room that still takes it, as schedulers do. So the
-counted pods really fit. In rare mixes of sizes, more pods would fit than are counted.
+Every pod is put on a node, because sums of free amounts would count room that no single node has.
+Larger pods come first, each on the fullest node that still takes it, as in schedulers. So the
+counted pods really fit. For rare mixes of sizes, more pods would fit than are counted.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class RoomCounter(Board):
     def _candidates(self, demand: Demand, scope: Domain) -> Sequence[Domain]:
         """Return the domains that a demand may use.
 
-        If some of its pods are already placed, these are only the domains of these pods.
+        If some of its pods are already placed, only their domains are returned.
         """
         domains = self._domains.by(demand.levels)
         depth = domains.depth(demand.key)
@@ -56,10 +56,11 @@ class RoomCounter(Board):
         return placed
 
     def _place_part(self, part: Demand, domain: Domain, tried: dict[object, int]) -> int:
-        """Place a part in the first domain with room for it, else in the one with the most room.
+        """Place a part in the first domain with room for it, or else in the domain with the most
+        room.
 
-        Equal parts are placed one after the other. Each starts at the domain of the last one,
-        because the domains before have no room for such a part. `tried` keeps that position.
+        Equal parts are placed one after the other. Each starts at the domain of the previous part,
+        because the domains before it have no room for such a part. `tried` keeps that position.
         """
         candidates = self._candidates(part, domain)
         start = tried.get(part.profile, 0)

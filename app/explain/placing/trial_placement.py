@@ -141,7 +141,7 @@ class Tree:
     def order(self, asked: Vector, path: Path) -> list[Path]:
         """Return the children of a domain in KAI's order.
 
-        First come the children that `asked` would fill most, and equal ones are sorted by name.
+        First come the children that `asked` would fill most. Equal children are sorted by name.
         """
         orders = self._orders.setdefault(path, {})
         if asked not in orders:
@@ -204,7 +204,7 @@ class Trial(Board):
         """The number of steps for which KAI waits for pods to terminate."""
         self._trees: dict[Domains, Tree] = {}
         self._fullest: dict[Shape, Order[int]] = {}
-        """All nodes in KAI's order for a shape, the fullest first."""
+        """For each shape, all nodes in KAI's order, fullest first."""
 
     @property
     def waits(self) -> bool:
@@ -320,7 +320,9 @@ class Trial(Board):
         waits: bool,
         shares: Shares | None = None,
     ) -> None:
-        """Take the requests of pods from a node. With `waits`, only from what will be freed."""
+        """Take the requests of pods from a node. With `waits`, take them only from what will be
+        freed.
+        """
         have = self._free[position]
         idle = self._idle.get(position)
         self._journal.append(Step(position, have, count, idle, shares, waits))
@@ -390,7 +392,8 @@ class Trial(Board):
     def _rank(
         self, shape: Shape, scores: Scores, *, with_coming: bool = False
     ) -> Callable[[int], tuple[Any, ...] | None]:
-        """Return a function for the sort key of a node in KAI's order. None if it takes no pod.
+        """Return a function for the sort key of a node in KAI's order. The key is None if it takes
+        no pod.
 
         Nodes are sorted by score. For pods without GPUs, nodes with shared GPUs come first, and
         nodes with other GPUs last. Then the fullest node comes first. The last item of a key is the

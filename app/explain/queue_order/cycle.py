@@ -1,9 +1,9 @@
 """Predict what KAI places in its next cycle, one gang after the other.
 
 See `pkg/scheduler/actions/allocate/allocate.go` of KAI. A gang without a place reserves nothing,
-and KAI tries the gangs behind it all the same. Once the minimum of a gang is placed, its further
-pods are placed one by one, in turn with other gangs. A gang that fits only once terminating pods
-are gone starts in a later cycle, and takes nothing that is free now.
+and KAI still tries the gangs behind it. Once the minimum of a gang is placed, its further pods are
+placed one by one, in turn with other gangs. A gang that fits only once terminating pods are gone
+starts in a later cycle, and takes nothing that is free now.
 
 KAI evicts pods only after that. The reasons say for which gangs it does.
 """
@@ -32,7 +32,7 @@ from app.facts.kai.queue import Queue
 from app.facts.rows import ROOM
 
 NEEDS = ("nodes", ROOM, "pods", "pod_groups", "queues", "priorities")
-"""The facts that decide the order. If one was not read, the order is unknown."""
+"""The facts that decide the order. If one of them was not read, the order is unknown."""
 
 
 class Turn(Value):
@@ -49,23 +49,30 @@ class Turn(Value):
     order: int
     """Its position among all pending gangs of its node pool, from 1."""
     after: int
-    """If it gets no place: the gangs before this position have taken the room. That is its own
-    position, or the one of the first equal gang without a place. 0 if its queue was already full
-    before the cycle."""
+    """If it gets no place, the position up to which other gangs have taken the room.
+
+    It is its own position, or the position of the first equal gang without a place. It is 0 if its
+    queue was already full before the cycle.
+    """
     used: frozenset[int]
-    """The positions of the nodes that it gets. Empty without a place, or if it has to wait for
-    pods to terminate there."""
+    """The positions of the nodes that it gets.
+
+    There are none if it has no place, or has to wait there for pods to terminate.
+    """
     full: str
     """The queue whose limit or quota keeps it out, "" if there is none."""
     above: Mapping[Queue, tuple[str, int]] = {}
-    """The queues from which KAI may reclaim for it, each with a resource that it uses beyond its
-    fair share, and how much beyond, in thousandths."""
+    """The queues from which KAI may reclaim for it.
+
+    Each has a resource that the queue uses beyond its fair share, and how much beyond, in
+    thousandths.
+    """
 
 
 def line_of(index: Index) -> Mapping[Ref, Turn]:
     """Return the turn of each gang that is pending in KAI, in order.
 
-    Empty if facts that decide the order were not read.
+    Return none if facts that decide the order were not read.
     """
     return index.remembered("line", lambda: {turn.gang: turn for turn in _line(index)})
 
@@ -151,7 +158,7 @@ class _Cycle:
             yield turn if turn.used else replace(turn, above=self._queues.reclaimed(own))
 
     def _place(self, own: Waiter, order: int) -> frozenset[int]:
-        """Place a gang, and return the positions of its nodes. Empty if it has no place."""
+        """Place a gang, and return the positions of its nodes, or none if it has no place."""
         demand = own.gang.demand
         # If an equal gang had no place before, this one has none: there is only less room now.
         if demand.profile in self._failed:

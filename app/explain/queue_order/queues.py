@@ -2,8 +2,8 @@
 
 See `pkg/scheduler/actions/utils/job_order_by_queue.go`, `plugins/proportion/queue_order`,
 `plugins/priority` and `plugins/elastic` of KAI. The queues are a tree of heaps. After each gang,
-KAI only sorts in the first queue of a heap again, and only when it next uses that heap. Until
-then, a parent queue is compared by the gang that was best in it before.
+KAI sorts in only the first queue of a heap again, and only when it next uses that heap. Until then,
+a parent queue is compared by the gang that was best in it before.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -53,8 +53,8 @@ class Waiter(Value, dict=True):
 def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     """Return a pending gang with its rank in its queue.
 
-    The rank is by priority. Then come gangs below their minimum, gangs at their minimum and other
-    gangs, each from the oldest to the newest.
+    The rank is by priority, then by state (gangs below their minimum, gangs at their minimum, other
+    gangs), then by age, oldest first.
     """
     index = gang.index
     placed = [len(member.placed) - member.minimum for member in gang.members]
@@ -191,7 +191,9 @@ class Queues:
         return own
 
     def _leave(self, place: _Place) -> None:
-        """Remove queues that have become empty, and mark the other queues around as changed."""
+        """Remove queues that have become empty, and mark the other queues around them
+        as changed.
+        """
         while place.is_empty:
             siblings = place.above.below if place.above else self._top
             siblings.pop()
@@ -221,7 +223,7 @@ class Queues:
         return place
 
     def _link(self, place: _Place, above: Iterable[Account]) -> None:
-        """Put a new queue below its parents, which are added too if they are new."""
+        """Put a new queue below its parents. Add the parents too if they are new."""
         for account in above:
             known = self._places.get(account.queue.name)
             place.above = known or self._new_place(account)
@@ -232,7 +234,7 @@ class Queues:
         self._top.push(place)
 
     def full(self, own: Waiter, evicted: Quantities = NOTHING) -> str:
-        """Return the queue whose limit or quota keeps a gang out. "" if there is none.
+        """Return the queue whose limit or quota keeps a gang out, or "" if there is none.
 
         `evicted` is what KAI would first evict from other queues below the same limits.
         """

@@ -27,7 +27,7 @@ _MIG = re.compile(r"nvidia\.com/mig-([0-9]+)g\.[0-9]+gb", re.ASCII)
 
 
 class GpuMemory(Value):
-    """The memory of a GPU on the nodes of a pool, in MiB. None if it is not known.
+    """The memory of a GPU on the nodes of a pool, in MiB. A value is None if it is not known.
 
     See `capacity_policy.go` and `allocation_info.go` of KAI for how it is used.
     """
@@ -61,8 +61,8 @@ def _gpus(amounts: Amounts) -> float:
 def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quantities:
     """Return the total request of pods, added one by one as KAI does.
 
-    So parts of GPUs have KAI's rounding errors: 0.1 + 0.2 is more than 0.3. A pod that requests GPU
-    memory counts by `memory_of_gpu`, and as no GPU if that is not known.
+    So fractions of GPUs have KAI's rounding errors: 0.1 + 0.2 is more than 0.3. A pod that requests
+    GPU memory counts by `memory_of_gpu`, or as no GPU if that is not known.
     """
     total = NOTHING
     for shape, count in by_shape(runs):
@@ -241,7 +241,8 @@ def _dominant(has: Quantities, may_have: Sequence[float], total: Quantities) -> 
 def divide(accounts: Iterable[Account], total: Quantities) -> None:
     """Give each queue its fair share.
 
-    Top-level queues get shares of `total`, and queues below them shares of their parent's.
+    Top-level queues get shares of `total`, and queues below them get shares of their parent's
+    share.
     """
     below = by_key((account.queue.parent, account) for account in accounts)
     shares: list[tuple[str, Sequence[float]]] = [("", total)]
@@ -265,8 +266,8 @@ def _promise(account: Account, resource: int, total: float) -> float:
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
     """Divide what no quota covers, by priority and then by weight.
 
-    Shares are rounded down to whole numbers. In the end, queues that lost most by this get up to
-    one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
+    Shares are rounded down to whole numbers. In the end, the queues that lost most by rounding get
+    up to one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.
     """
     by_priority = by_key((-account.queue.priority, account) for account in accounts)
     rounded: list[dict[str, float]] = []

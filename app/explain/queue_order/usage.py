@@ -1,4 +1,4 @@
-"""Usage and requests of the queues of a node pool. KAI counts pods, not the status of queues.
+"""Usage and requests of the queues of a node pool. As in KAI, pods count, not the queues' status.
 
 See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/proportion.go` of KAI.
 """
@@ -39,7 +39,7 @@ def pods_are_known(index: Index) -> bool:
 def accounts_of(index: Index, pool: str) -> Accounts:
     """Return the current accounts of the queues of a pool. They are shared, so do not change them.
 
-    If the pods of all namespaces are not known, the accounts are from the status of each queue.
+    If the pods of all namespaces are not known, the accounts come from the status of each queue.
     """
     return index.remembered(("accounts", pool), lambda: new_accounts(index, pool))
 
@@ -72,7 +72,7 @@ def new_accounts(index: Index, pool: str) -> Accounts:
 
 
 def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
-    """Yield the nodes that the scheduler of a pool knows."""
+    """Yield the nodes that the scheduler of a pool uses."""
     return (node for node in index.nodes if node.labels.get(NODE_POOL, "") == pool)
 
 
@@ -121,8 +121,8 @@ def _placed_and_waiting(
 ) -> tuple[Quantities, Quantities]:
     """Return the usage of a PodGroup's pods on nodes of the pool, and its pending pods' requests.
 
-    Terminating, finished and gated pods count as nothing. `of_shape` keeps converted requests by
-    the id of the shape, for shapes without GPU fractions.
+    Terminating, finished and gated pods do not count. `of_shape` keeps converted requests by the id
+    of the shape, for shapes without GPU fractions.
     """
     placed, waiting = NOTHING, NOTHING
     for pod in index.pods_of_group.get(group.key, ()):

@@ -27,7 +27,7 @@ _ENDING = {
     "Workflow",
     "SparkApplication",
 }
-"""Controllers whose pods end when their work is done."""
+"""The controllers whose pods end when their work is done."""
 _LASTING = {
     "ReplicaSet",
     "StatefulSet",
@@ -39,11 +39,11 @@ _LASTING = {
     "Notebook",
     "ReplicationController",
 }
-"""Controllers that replace a pod that ends."""
+"""The controllers that replace a pod that ends."""
 _STUCK = 300.0
 """Seconds after which a pod with a node that has not started counts as stuck."""
 _LONG = 60.0
-"""The minimum age in seconds of a holder whose age is shown."""
+"""The minimum age, in seconds, from which on the age of a holder is shown."""
 MOST = 2
 
 
@@ -54,7 +54,7 @@ class Holder(Value):
     pods: tuple[Pod, ...]
 
     def words(self, gang: Gang) -> str:
-        """`Job research/sweep (4 pods, running for 3 hours)`."""
+        """A text such as `Job research/sweep (4 pods, running for 3 hours)`."""
         name = f"{self.ref.namespace}/{self.ref.name}"
         if self.ref.namespace == gang.namespace:
             name = self.ref.name
@@ -92,8 +92,9 @@ def workload_of(pod: Pod) -> Ref:
 def is_kin(gang: Gang, pod: Pod) -> bool:
     """Return whether a pod belongs to the same workload as a gang.
 
-    It has the same PodCliqueSet or owner. Of a LeaderWorkerSet, the StatefulSet of the workers of a
-    group is named after the leader, and the leaders are of one whose name begins theirs.
+    It does if it has the same PodCliqueSet or owner. In a LeaderWorkerSet, the StatefulSet of a
+    group's workers is named after the leader. The name of the leaders' StatefulSet is the beginning
+    of the leader's name.
     """
     if pod.namespace != gang.namespace:
         return False
@@ -116,7 +117,7 @@ def is_kin(gang: Gang, pod: Pod) -> bool:
 
 
 def _stem(name: str) -> str:
-    """Return a name without the numbers at its end: `vllm-0-1` is of `vllm`."""
+    """Return a name without the numbers at its end: `vllm` for `vllm-0-1`."""
     while name and name[-1].isdecimal():
         before = name.rstrip("0123456789")
         if not before.endswith("-"):
@@ -130,7 +131,7 @@ def what_frees(
 ) -> tuple[list[str], Who]:
     """Return the remedies that free the room held by pods, soonest first, and who can act.
 
-    `missing` is for how many pods there is no room; `where` is a domain, with the word before it.
+    `missing` is the number of pods without room. `where` is a domain, with the word before it.
     """
     own = {pod.key for pod in gang.pods}
     pods = [pod for pod in pods if pod.key not in own] or pods
@@ -186,7 +187,7 @@ def _of_kin(gang: Gang, kin: Sequence[Pod]) -> str:
 
 
 _ENDS_WITHIN = 120.0
-"""The time after its grace period by which a terminating pod is gone, in seconds."""
+"""The time, in seconds after its grace period, by which a terminating pod is gone."""
 
 
 def _end_of(gang: Gang, ending: Sequence[Pod], room: str) -> tuple[list[str], Who]:

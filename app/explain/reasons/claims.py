@@ -104,9 +104,9 @@ _NOT_CREATED = "FailedResourceClaimCreation"
 def _who_makes(
     gang: Gang, name: str, owners: Mapping[str, Ref | None], ours: Collection[str]
 ) -> str:
-    """Return the remedy if a controller should have created a claim or template, else "".
+    """Return the remedy if a controller should have created a claim or template, or else "".
 
-    `owners` are those of units, `ours` the names that entries of a PodCliqueSet for us have.
+    `owners` are the owners of units. `ours` are the names of our entries in a PodCliqueSet.
     """
     for domain in gang.facts.compute_domains:
         if (domain.namespace, domain.template) == (gang.namespace, name):
@@ -161,9 +161,9 @@ def device_class_missing(gang: Gang) -> Reasons:
 
 
 def _classes(gang: Gang, claim: PodClaim) -> tuple[Ref, tuple[str, ...]]:
-    """Return the DeviceClasses that a claim asks for, and the object that names them.
+    """Return the DeviceClasses that a claim requests, and the object that names them.
 
-    That is its template, or the claim itself.
+    The object is its template, or the claim itself.
     """
     template = gang.index.claim_templates.get((gang.namespace, claim.template))
     if template:

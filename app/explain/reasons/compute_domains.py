@@ -30,7 +30,7 @@ class Standing(Value, dict=True):
     nodes: tuple[str, ...]
     """The nodes of these pods."""
     unready: tuple[str, ...]
-    """Nodes of these pods that are not ready."""
+    """The nodes of these pods that are not ready."""
     ready: frozenset[str]
     """The nodes that the driver reports as ready."""
 
@@ -41,7 +41,7 @@ class Standing(Value, dict=True):
 
     @property
     def starting(self) -> list[Pod]:
-        """The pods that have a node and whose containers were not started."""
+        """The pods that have a node but whose containers were not started."""
         return [pod for pod in self.users if pod.node and is_being_created(pod)]
 
     @property
@@ -125,7 +125,7 @@ def _nothing_waits(known: Standing) -> Reason:
 
 
 def _ready_words(known: Standing) -> str:
-    """`1 of 3 nodes are ready, not n1 and n2`."""
+    """Return a text such as `1 of 3 nodes are ready, not n1 and n2`."""
     lacking = list(known.unready)
     unseen = known.total - len(known.nodes)
     well = min(len(known.ready), known.total - len(lacking))
@@ -262,7 +262,7 @@ def _is_daemon(pod: Pod, domain: ComputeDomain) -> bool:
 
 
 def is_being_created(pod: Pod) -> bool:
-    """Return whether no container of a pod was started, and no other cause is known."""
+    """Return whether, by its status, the containers of a pod are being created or not yet begun."""
     return CREATING in pod.waiting or (pod.phase == "Pending" and not pod.waiting)
 
 
@@ -277,10 +277,10 @@ def waits_for_domain(gang: Gang, pod: Pod) -> bool:
 
 
 def host_managed(index: Index, domain: ComputeDomain) -> bool:
-    """Return whether IMEX is a service of the hosts: NVIDIA's driver has no class for daemons then.
+    """Return whether IMEX is a service of the hosts. NVIDIA's driver then has no class for daemons.
 
-    ComputeDomains are then ready at once, and know no nodes (mode hostManaged, in 95932046). One
-    that says that it isn't ready is not in that mode: the class is only missing.
+    ComputeDomains are then ready at once, and list no nodes (mode hostManaged, in 95932046). If a
+    ComputeDomain says that it isn't ready, it is not in that mode: only the class is missing.
     """
     return domain.ready and hosts_run_imex(index)
 
@@ -322,9 +322,9 @@ def _uses(index: Index, pod: Pod, domain: ComputeDomain) -> bool:
 
 
 def _is_of(index: Index, claim: PodClaim, domain: ComputeDomain) -> bool:
-    """Return whether a claim is for a ComputeDomain: by what it says, else by the names of plans.
+    """Return whether a claim is for a ComputeDomain, by its configuration or else by its name.
 
-    The shared claim of the designs says nothing of its ComputeDomain.
+    The shared claim of the designs does not name its ComputeDomain.
     """
     stored = index.claims.get((domain.namespace, claim.claim))
     if stored and stored.domain:

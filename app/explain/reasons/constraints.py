@@ -95,7 +95,9 @@ def _unknown_keys(gang: Gang) -> Reasons:
 
 
 def _told(gang: Gang) -> Iterator[tuple[str, str]]:
-    """Yield the levels that parts of a gang ask for, each after the topology that they name."""
+    """Yield the levels that parts of a gang request, each after the topology that the
+    parts name.
+    """
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
     named = {sub.name: sub.topology for sub in subgroups}
     for part in gang.whole.parts():
@@ -118,7 +120,7 @@ def _known_keys(gang: Gang, unknown: Sequence[str]) -> tuple[str, Who]:
 
 
 def _no_topology(gang: Gang, name: str, topology: Topology) -> Reasons:
-    """KAI refuses a gang that names a topology that does not exist."""
+    """Yield the reason of a gang that names a topology that does not exist. KAI refuses it."""
     facts = gang.facts
     unknown = facts.unseen.keys() | facts.skipped | facts.absent
     if not name or "kai_topologies" in unknown or topology.cluster:
@@ -194,7 +196,7 @@ def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
 def _untold(
     pcs: SetWithStatus, whole: Unit, cluster: ClusterTopology, keys: Sequence[str]
 ) -> Iterator[str]:
-    """Yield the levels that the set, its groups and its cliques ask for and the PodGang lacks."""
+    """Yield the levels that the set, its groups and its cliques request and the PodGang lacks."""
 
     def rank_of(asked: UserConstraint) -> int:
         return _rank(cluster.key_of(asked.required), keys)
@@ -224,9 +226,9 @@ def _rank(key: str | None, keys: Sequence[str]) -> int:
 
 
 def _lost(pod_gang: PodGang, group: KaiPodGroup, keys: Sequence[str]) -> Iterator[str]:
-    """Yield the keys of the levels that the PodGang asks for and KAI's PodGroup lacks.
+    """Yield the keys of the levels that the PodGang requests and KAI's PodGroup lacks.
 
-    A PodGroup of several PodGangs has a SubGroup for each, which has the name of the PodGang.
+    A PodGroup of several PodGangs has a SubGroup for each, with the name of the PodGang.
     """
     subgroups = {sub.name: sub.told for sub in group.subgroups}
     parts: list[GangPart | GangGroup] = [*pod_gang.parts, *pod_gang.groups]

@@ -1,8 +1,8 @@
-"""Reasons about gangs that KAI evicts, for others or because they stay below their minimum.
+"""Reasons about gangs that KAI evicts, for other gangs or because they stay below their minimum.
 
 Source: `pkg/scheduler/actions/stalegangeviction` of KAI at d5bc503a. KAI records in the PodGroup
-since when, even if it evicts nothing. Its grace period is an argument of the scheduler,
-which users can't read; from 0.17 on, a PodGroup may have its own.
+since when the gang is below its minimum, even if it evicts nothing. Its grace period is an argument
+of the scheduler, which users can't read. Since 0.17, a PodGroup may have its own.
 """
 
 from itertools import chain
@@ -15,9 +15,9 @@ from app.facts.kai.podgroup import STALE_SINCE
 LOST = "lost its place: "
 """The text that our leader writes between the name of the gang and KAI's message."""
 _UNKNOWN = 60.0, ", if its grace period is the default of 60 seconds"
-"""KAI's default grace period in seconds, and how to say that it may differ."""
+"""KAI's default grace period in seconds, and the words that it may differ."""
 _LATE = 30.0
-"""Seconds within which KAI has carried out an eviction."""
+"""The seconds within which KAI carries out an eviction."""
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 _OFF = (
@@ -64,7 +64,7 @@ def placement_lost(gang: Gang) -> Reasons:
 
 
 def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
-    """Yield the newest eviction event of KAI with this message, else our leader's.
+    """Yield the newest eviction event of KAI with this message, or else our leader's.
 
     KAI's events are deleted after an hour, or with the PodGroup.
     """

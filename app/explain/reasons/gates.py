@@ -19,7 +19,7 @@ from app.facts.labels import KAI_SCHEDULER, POD_GROUP_NAME, SKIP_PODGROUPER
 
 GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"
-"""KAI's own gate, of a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
+"""KAI's own gate, from a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
 _WAIT = (
     "Wait up to three minutes, until Grove looks again. If it lasts longer, ask the platform team"
     " for the log of Grove's operator"
@@ -123,7 +123,7 @@ def gate_opens(gang: Gang) -> Reasons:
 
 
 def _gated(gang: Gang) -> tuple[list[Pod], list[Pod]]:
-    """Return the pods with Grove's gate that the PodGang refers to, and the others."""
+    """Return the pods with Grove's gate that the PodGang refers to, and the other pods with it."""
     if not gang.pod_gang:
         return [], []
     named = {name for part in gang.pod_gang.parts for name in part.pods}
@@ -160,7 +160,7 @@ def gate_foreign(gang: Gang) -> Reasons:
 
 
 def workload_missing(gang: Gang) -> Reasons:
-    """A pod names a Workload, or a group of one, that does not exist.
+    """A pod names a Workload, or a group of a Workload, that does not exist.
 
     A pod with a PodGroup does not need it: the Workload was deleted, or the top owner opts out.
     """
@@ -185,9 +185,9 @@ def pod_group_missing(gang: Gang) -> Reasons:
 
 
 def opt_out_without_effect(gang: Gang) -> Reasons:
-    """A pod opts out of the Workload API, and still has the mark for which KAI doesn't group it.
+    """A pod opts out of the Workload API, but still has the mark that keeps KAI from grouping it.
 
-    The leader removes the mark within a second. A pod in a PodGroup that exists needs it.
+    The leader removes the mark within a second. A pod in an existing PodGroup needs the mark.
     """
     skipped = [
         pod
@@ -215,7 +215,10 @@ def opt_out_without_effect(gang: Gang) -> Reasons:
 
 
 def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
-    """`named` are (kind, name, field) of what does not exist, each with a pod that names it."""
+    """Yield the reasons for objects that do not exist.
+
+    `named` has (kind, name, field) of each missing object, with a pod that names it.
+    """
     for (kind, name, field), pods in grouped(named):
         objects = refs(pods)
         wait = counted(pods, "pod waits", "pods wait")
@@ -226,10 +229,10 @@ def _missing(named: Iterable[tuple[tuple[str, str, str], Pod]]) -> Reasons:
 
 
 def _missing_workload(index: Index, pod: Pod) -> tuple[str, str, str] | None:
-    """(kind, name, field) of what is missing.
+    """Return (kind, name, field) of the missing object, or None.
 
-    A PodGroup needs its Workload, but not the template that it was made from: it has a policy of
-    its own, and the template may have been changed or be inside of a composite one.
+    A PodGroup needs its Workload, but not the template from which it was made. It has its own
+    policy, and the template may have been changed, or be inside a composite template.
     """
     if pod.workload_group:
         group = index.workload_groups.get((pod.namespace, pod.workload_group))
@@ -287,11 +290,11 @@ def not_grouped(gang: Gang) -> Reasons:
 
 
 _GROUPED_WITHIN = 120.0
-"""Seconds within which KAI's pod-grouper creates a PodGroup, including a restart."""
+"""The seconds within which KAI's pod-grouper creates a PodGroup, even after a restart."""
 
 
 def grouper_warnings(index: Index, pod: Pod) -> list[str]:
-    """Return the messages of KAI's pod-grouper about a pod, the latest first."""
+    """Return the messages of KAI's pod-grouper about a pod, newest first."""
     return [
         event.message
         for event in index.events_about(pod.namespace, pod.uid)

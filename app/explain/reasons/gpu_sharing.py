@@ -82,7 +82,7 @@ def _evicting_taints(pod: Pod, node: Node) -> Iterator[str]:
 
 
 def part_words(obstacle: Obstacle) -> str:
-    """Return how much of a shared GPU is left, to add to a text; "" if no part is requested."""
+    """Return how much of a shared GPU is left, to add to a text, or "" if no part is requested."""
     part = next((shape.part for shape in obstacle.shapes if shape.part), None)
     if not part:
         return ""
@@ -101,7 +101,7 @@ def part_words(obstacle: Obstacle) -> str:
 
 
 def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who] | None:
-    """Return why no GPU of any node, even if it is free, has such a part, and the remedy."""
+    """Return why no GPU of any node, not even a free one, can have such a part, and the remedy."""
     memory = max((memory_of_gpus(node.labels) or 0 for node in nodes), default=0)
     if part.memory > memory > 0:
         return (

@@ -33,7 +33,7 @@ from app.facts.kubernetes.pod import Pod
 from app.objects.names import MAX_SUBDOMAIN
 
 _LATE = 60.0
-"""Seconds within which Kueue opens the gates of a Workload that it has admitted."""
+"""The seconds within which Kueue opens the gates of a Workload that it has admitted."""
 _BACKEND = "kueue"
 """Grove's name of Kueue as the backend of a PodGang."""
 _NOT_YET = "pending evaluation"
@@ -114,7 +114,7 @@ def _still_without_pods(gang: Gang, workload: KueueWorkload) -> Reasons:
 def waits_for_checks(gang: Gang) -> bool:
     """Return whether a gang has quota of Kueue, and waits for AdmissionChecks.
 
-    One of them may ask an autoscaler for its nodes.
+    One of the checks may ask an autoscaler for nodes.
     """
     workload = _workload_of(gang)
     if workload is None or not workload.holds("QuotaReserved") or workload.holds("Admitted"):
@@ -227,7 +227,7 @@ def _not_active(
 
 
 def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> tuple[str, Help]:
-    """Return the text for a Workload that is evicted, and was not admitted again."""
+    """Return the text for a Workload that was evicted and not admitted again."""
     now = index.facts.now
     often = _times(workload.requeues)
     often = f", put back {often}" if often else ""
@@ -365,7 +365,9 @@ def _opening(workload: KueueWorkload, now: float) -> tuple[str, Help]:
 
 
 def _queue_of(index: Index, workload: KueueWorkload) -> str:
-    """`queue lab (ClusterQueue team-a, flavor h100)`, as far as it is known."""
+    """Return a text such as `queue lab (ClusterQueue team-a, flavor h100)`, as far as
+    it is known.
+    """
     queue = index.kueue_queues.get((workload.namespace, workload.queue))
     behind = workload.cluster_queue or (queue.cluster_queue if queue else "")
     more = [f"ClusterQueue {behind}"] if behind else []
@@ -379,7 +381,7 @@ def _named(workload: KueueWorkload) -> str:
 
 
 def _times(count: int) -> str:
-    """`once`, `3 times`; "" for none."""
+    """Return `once` or `3 times`, or "" for none."""
     return "" if count < 1 else "once" if count == 1 else f"{count} times"
 
 

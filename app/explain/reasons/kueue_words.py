@@ -1,8 +1,8 @@
 """Remedies for Kueue's messages: a row for each message that its code can write.
 
-The messages are those of kubernetes-sigs/kueue at commit ff69552
-(https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. One
-message may name several flavors, each with what it lacks: the row that helps first comes first.
+The messages were read in kubernetes-sigs/kueue at commit ff69552
+(https://github.com/kubernetes-sigs/kueue/tree/ff69552). Each group of rows names its file. A
+message may name several flavors, each with what it lacks. The row with the best remedy comes first.
 """
 
 import re
@@ -32,8 +32,8 @@ class _Row(Value):
     """A text that a message may contain, and its remedy.
 
     The remedy may name the groups of `values`, which are searched in the message, the `queue` and
-    `namespace` of the Workload, and the ClusterQueue `behind` the queue. A flavor is searched as a
-    name that Kubernetes allows, because a remedy has it in a command, which people copy.
+    `namespace` of the Workload, and the ClusterQueue `behind` the queue. A flavor must have a name
+    that Kubernetes allows, because a remedy has it in a command, which people copy.
     """
 
     says: str
@@ -268,7 +268,7 @@ _UNNAMED: Mapping[str, str] = {
     "level": "this one",
     "gate": "the gate",
 }
-"""The text of a remedy instead of a value that the message lacks."""
+"""The words in a remedy for a value that the message lacks."""
 _OTHERWISE = (
     "Request less, or ask the platform team for more quota in {behind}: `kubectl describe"
     " localqueue {queue} -n {namespace}`." + _SAME_SCHEDULER

@@ -1,6 +1,6 @@
 """Messages about pods: of KAI, other schedulers, kubelets and the controllers of the pods.
 
-Also what KAI's silence means.
+This module also says what KAI's silence means.
 """
 
 import difflib
@@ -22,13 +22,13 @@ US = "grove-admission"
 """The source of our events. They report reasons again, so they are never quoted as a reason."""
 
 _KAI_COMPONENTS = {"kai-scheduler", "binder", "pod-grouper", "podgrouper"}
-"""The components that write events for KAI."""
+"""The components of KAI that write events."""
 _AUTOSCALERS = {"cluster-autoscaler", "karpenter"}
 DEFAULT_SCHEDULER = "default-scheduler"
 _MOST_SCHEDULERS = 20
 """The maximum number of scheduler names that are listed and compared with an unknown one."""
 _SOON = 60.0
-"""Seconds within which a running KAI has written something about a new pod."""
+"""The seconds within which a running KAI has written something about a new pod."""
 
 
 def silence(gangs: Sequence[Gang], asked: float | None) -> str:
@@ -55,7 +55,7 @@ def _serves_pools(waiting: Sequence[Gang]) -> str:
 
 
 def _age(waiting: Sequence[Gang], asked: float | None) -> float:
-    """Return for how many seconds pods have been pending, 0 if that is not known.
+    """Return for how many seconds pods have been pending, or 0 if that is not known.
 
     Other pods of the gang may have been running for long.
     """
@@ -87,7 +87,7 @@ def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 _REFUSALS = {"Unschedulable", "FailedBinding", "BindingError", "NotReady", "PodGrouperWarning"}
-"""Reasons of KAI events that report a failure. Others report placements and evictions."""
+"""The reasons of KAI events that report a failure. Others report placements and evictions."""
 
 
 def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
@@ -103,12 +103,14 @@ def refusal_of_kai(gang: Gang) -> tuple[str, float | None] | None:
 
 
 def waiting_for(gang: Gang) -> float:
-    """Return for how many seconds pods of a gang have been pending, 0 if that is not known."""
+    """Return for how many seconds pods of a gang have been pending, or 0 if that is not known."""
     return _age([gang], gang.pod_gang.created if gang.pod_gang else None)
 
 
 def _words_about(gang: Gang) -> list[tuple[str, float | None]]:
-    """Return messages and times: of the PodGroup, else of its pods, else of events about them."""
+    """Return messages and times: of the PodGroup, or else of its pods, or else of events about
+    them.
+    """
     group = gang.pod_group
     if group and group.said:
         return [(said.message or said.reason, said.time) for said in group.said]
@@ -151,7 +153,7 @@ class Words(Value):
     """The reason of the event, "" for a condition."""
 
     def quoted(self, now: float) -> str:
-        """`kubelet says: no such driver (2 minutes ago)`."""
+        """Return a text such as `kubelet says: no such driver (2 minutes ago)`."""
         return with_age(f"{self.source} says: {self.text}", self.time, now)
 
 
@@ -195,7 +197,7 @@ def schedulers(index: Index) -> Mapping[str, int]:
 def usual_schedulers(index: Index) -> list[str]:
     """Return the names of the schedulers with the most pods, in alphabetical order.
 
-    Anybody can create a pod on a node that names any scheduler: there may be as many as pods.
+    Anybody can create a pod on a node that names any scheduler, so there may be as many as pods.
     """
 
     def look() -> list[str]:
@@ -206,7 +208,7 @@ def usual_schedulers(index: Index) -> list[str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`. Did you mean kai-scheduler?` if a known name is like this one; "" if none is."""
+    """Return a text such as `. Did you mean kai-scheduler?`, or "" if no known name is similar."""
     close = difflib.get_close_matches(name, sorted(known), 1, 0.75)
     return f". Did you mean {close[0]}?" if close and close[0] != name else ""
 
@@ -214,7 +216,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def kubelet_words(index: Index, pod: Pod) -> Words | None:
     """Return the newest warning about a pod since it has a node, unless a scheduler wrote it.
 
-    Without one that says more than the state of a container, its state is quoted.
+    If no warning says more than the state of a container, its state is quoted.
     """
     repeated: Words | None = None
     for event in index.events_about(pod.namespace, pod.uid):
@@ -263,7 +265,7 @@ def stalled_words(container: Stalled, now: float) -> str:
 
 
 def state_words(index: Index, pod: Pod) -> str:
-    """Return why another component's pod does not run: the newest message, else its state."""
+    """Return why another component's pod does not run: the newest message, or else its state."""
     now = index.facts.now
     if not pod.node:
         words = scheduler_words(index, pod)
@@ -285,7 +287,7 @@ def is_about_a_domain(words: Words) -> bool:
 def maker_words(index: Index, namespace: str, uids: Iterable[str]) -> Iterator[tuple[Ref, Words]]:
     """Yield the newest warning about each object that creates pods, newest first.
 
-    `uids` are those of objects in `namespace`.
+    `uids` are the uids of objects in `namespace`.
     """
     events: list[Event] = []
     for uid in dict.fromkeys(uids):
@@ -309,7 +311,7 @@ def makers_of(gang: Gang, pods: Sequence[Pod]) -> list[str]:
 
 
 def words_about(index: Index, ref: Ref) -> Words | None:
-    """Return the newest warning about an object that is known by its name only."""
+    """Return the newest warning about an object of which only the name is known."""
 
     def look() -> dict[Ref, Event]:
         newest: dict[Ref, Event] = {}

@@ -78,7 +78,7 @@ def _ended(gang: Gang) -> list[Pod]:
 
 
 def _of_other_schedulers(gang: Gang) -> list[Pod]:
-    """Return the pods of the workload that another scheduler than KAI has, and KAI doesn't count.
+    """Return the pods of the workload that use another scheduler, so that KAI doesn't count them.
 
     They have an owner in common with the pods of the gang or with its PodGroup.
     """
@@ -183,7 +183,9 @@ def _gone(gang: Gang, members: Iterable[Member]) -> list[Pod]:
 
 
 def _what_ends(gang: Gang, gone: Sequence[Pod]) -> str:
-    """Return the remedy that makes room for replacements of pods that are gone; "" if none are."""
+    """Return the remedy that makes room for replacements of pods that are gone, or ""
+    if none are.
+    """
     terminating = [pod for pod in gone if pod.deleting is not None]
     if terminating:
         return _end_of(gang, terminating)
@@ -223,7 +225,7 @@ def _short_of_pods(gang: Gang) -> list[Member]:
 
 
 def _last_errors(members: Iterable[Member], now: float) -> str:
-    """Return what Grove said of the PodCliques, with its age."""
+    """Return Grove's last errors about the PodCliques, with their age."""
     cliques = (member.clique for member in members if member.clique)
     said = (said_when(error, now) for clique in cliques for error in clique.errors)
     first = next(said, "")

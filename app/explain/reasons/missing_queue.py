@@ -1,4 +1,7 @@
-"""The reason of gangs whose queue KAI does not use: it is missing, of another pool, or a parent."""
+"""The reason of gangs whose queue KAI does not use.
+
+The queue is missing, belongs to another node pool, or is a parent.
+"""
 
 import difflib
 import shlex
@@ -108,7 +111,7 @@ def _is_below_itself(index: Index, queue: Queue) -> bool:
 
 
 def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
-    """Return what brings a gang and its queue into one node pool."""
+    """Return how to bring a gang and its queue into the same node pool."""
     index = gang.index
     moved, move = _moved(group, queue.pool)
     can_move = not unusable_because(index, queue.name) and not _lacks_nodes(gang, queue.pool)
@@ -134,9 +137,9 @@ def _into_one_pool(gang: Gang, group: KaiPodGroup, queue: Queue) -> _Help:
 
 
 def _labelled(index: Index, group: KaiPodGroup, queue: Queue) -> _Help | None:
-    """Return the labels that make a queue and those above it of the gang's node pool.
+    """Return the labels that put a queue and the queues above it into the gang's node pool.
 
-    There are none if this would take a queue from other workloads.
+    There are none if this would take a queue away from other workloads.
     """
     wrong = [each for each in _ancestry(index, queue) if each.pool != group.pool]
     if not wrong or not _are_free(index, group, wrong):
@@ -189,7 +192,7 @@ def into_pool(gang: Gang, pool: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _moved(group: KaiPodGroup, pool: str) -> tuple[str, str]:
-    """Return the words and the command that move a gang into a node pool, or out of all."""
+    """Return the text and the command that move a gang into a node pool, or out of all."""
     if not pool:
         return (
             f"Remove the label {NODE_POOL} from the workload and its PodGroup",

@@ -96,7 +96,7 @@ def _with_selector(demand: Demand, shape: Shape, key: str, value: str) -> Demand
 
 
 def nodes_to_open(gang: Gang) -> Reasons:
-    """Closed nodes would make room, and nothing that ends by itself does.
+    """Closed nodes would make room, and nothing that ends by itself would.
 
     Other pods may run forever, so this reason comes before the room that they hold.
     """
@@ -123,7 +123,7 @@ def nodes_unfit(gang: Gang) -> Reasons:
 
 
 def _tolerated_cordons(gang: Gang) -> Reasons:
-    """Tell of the place of a gang that has cordoned nodes, which its pods tolerate."""
+    """Describe the placement of a gang on cordoned nodes, which its pods tolerate."""
     placements = gang.placements
     if not gang.waiting or not placements.now.fits:
         return
@@ -325,7 +325,7 @@ def _called(resource: str) -> str:
 
 
 def _asked_and_free(placements: Placements, short: Demand, name: str) -> tuple[int, int]:
-    """Return what the largest pod asks for, and the most that a node has free.
+    """Return what the largest pod requests, and the most that a node has free.
 
     Only nodes with room for its devices count.
     """

@@ -57,7 +57,7 @@ class Obstacle(Value, dict=True):
     short: Demand
     """The innermost part that does not fit now."""
     lacking: Demand
-    """The innermost part that would not fit in an empty cluster, else `short`."""
+    """The innermost part that would not fit in an empty cluster, or else `short`."""
     unmatched: Shape | None
     """The first shape whose selector matches no node."""
     missing: str
@@ -91,7 +91,7 @@ class Obstacle(Value, dict=True):
         return [position for position in self.open if position in inside]
 
     def holding(self, positions: Iterable[int]) -> Iterator[Pod]:
-        """Yield pods on nodes that use the requested devices; all pods if none are requested."""
+        """Yield pods on nodes that use the requested devices, or all pods if none are requested."""
         devices = set(filter(is_device, resources_of(self.shapes)))
         nodes = self.placements.domains.nodes
         for position in positions:
@@ -161,7 +161,9 @@ def _decide(gang: Gang) -> Obstacle:
 
 
 def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator[Barrier]:
-    """Yield why a gang would not fit even without other pods, besides the `known` barriers."""
+    """Yield why a gang would not fit even without other pods, in addition to the
+    `known` barriers.
+    """
     is_bound = _is_bound_for_ever(gang, short)
     prefers_broader = any(gang.topology.prefers_broader(part.told) for part in gang.whole.parts())
     if not (known or is_bound or prefers_broader or gang.whole.is_satisfied):
@@ -173,7 +175,7 @@ def _for_ever(gang: Gang, short: Demand, known: Collection[Barrier]) -> Iterator
 
 
 def _now(gang: Gang, short: Demand, missing: str) -> Iterator[Barrier]:
-    """Yield why a gang does not fit that would fit without other pods, with all nodes open."""
+    """Yield why a gang does not fit now that would fit without other pods, with all nodes open."""
     placements = gang.placements
     may_be_chosen = gang.is_of_kai and not any(pod.gates for pod in gang.waiting)
     fits_without_others = placements.under(EMPTIED).fits
@@ -215,7 +217,7 @@ def _lacks_gpu_memory(shapes: Sequence[Shape], nodes: Sequence[Node]) -> bool:
 
 
 def _is_of_pool(gang: Gang, nodes: Sequence[Node]) -> bool:
-    """Return whether a gang would never fit in its node pool, but fit outside of it."""
+    """Return whether a gang would never fit in its node pool, but would outside of it."""
     if not (gang.pool or gang.index.has_pools):
         return False
     if not nodes:
@@ -253,7 +255,7 @@ def has_selector(shape: Shape) -> bool:
 
 
 def selector_words(shape: Shape) -> str:
-    """`pool=h100 and zone in (a, b)`; "" if the pods select nothing."""
+    """Return a text such as `pool=h100 and zone in (a, b)`, or "" if the pods select nothing."""
     terms = [listed(map(_requirement_words, term), 8) for term in shape.affinity]
     own = listed(map(_requirement_words, shape.selector), 8)
     return listed(filter(None, (own, " or ".join(terms))), 8)
@@ -277,7 +279,7 @@ def _requirement_words(requirement: Requirement) -> str:
 
 
 def selection_words(obstacle: Obstacle, demand: Demand) -> str:
-    """Return how many nodes match selectors: ` (3 of 16 nodes match pool=h100)`, or ""."""
+    """Return how many nodes match selectors, such as ` (3 of 16 nodes match pool=h100)`, or ""."""
     matches = []
     for shape, _ in demand.shapes:
         if has_selector(shape):
@@ -288,6 +290,6 @@ def selection_words(obstacle: Obstacle, demand: Demand) -> str:
 
 
 def closed_because(shapes: Sequence[Shape], node: Node) -> str:
-    """Return why a node that pods select takes none of them, "" if it takes one."""
+    """Return why a node that pods select takes none of them, or "" if it takes one."""
     reasons = [unfit_because(shape, node) for shape in shapes if is_selected(shape, node)]
     return next(filter(None, reasons), "")

@@ -1,4 +1,4 @@
-"""Reasons about gangs that KAI started with a minimum below what they need."""
+"""Reasons about gangs that KAI started because their minimum is lower than what they need."""
 
 from app.explain.gangs.gang import Gang, Member, whole_demand
 from app.explain.placing.demand import where
@@ -40,7 +40,7 @@ def gang_split(gang: Gang) -> Reasons:
 def _is_elastic(gang: Gang, member: Member) -> bool:
     """Return whether a user, or an autoscaler, has chosen a minimum below the number of pods.
 
-    KAI's pod-grouper gives other workloads the minimum 1, unless they ask for more.
+    KAI's pod-grouper gives other workloads the minimum 1, unless they request a higher one.
     """
     controllers = {pod.controller.kind for pod in member.pods if pod.controller}
     return gang.is_of_grove or "RayCluster" in controllers

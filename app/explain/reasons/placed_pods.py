@@ -32,9 +32,9 @@ from app.facts.kubernetes.pod import Pod
 
 
 def required_violated(gang: Gang) -> Reasons:
-    """Pods of a part are in several domains of a level that it requires.
+    """Pods of a part are in several domains of a level that the part requires.
 
-    KAI itself does that if it places some pods of the part later than the others.
+    KAI itself causes that if it places some pods of the part later than the others.
     """
     told = [(part, part.told.required) for part in gang.whole.parts() if part.told.required]
     unnamed = _unnamed(gang)
@@ -91,7 +91,7 @@ def _labelling(
     """Yield the commands that add missing labels of a level, and of broader levels, to nodes.
 
     If pods of the part are in one domain, the nodes are in it too, because KAI placed all of them
-    there. There is none if labels say that pods are in several.
+    there. There is no command if labels say that pods are in several domains.
     """
     own = gang.domains.by(part.told.levels)
     keys = own.keys[: own.depth(key)]
@@ -163,7 +163,7 @@ def node_not_ready(gang: Gang) -> Reasons:
 def _by_node(
     gang: Gang, is_meant: Callable[[str], bool]
 ) -> Iterator[tuple[str, tuple[Ref, ...], Evidence]]:
-    """Yield the pods on each node that matches: in words, as objects, and as evidence."""
+    """Yield the pods on each node that matches, as text, as objects, and as evidence."""
     for name, pods in grouped((pod.node, pod) for pod in gang.placed if is_meant(pod.node)):
         of_gang = f"of {gang.ref.name}"
         are = counted(pods, f"pod {of_gang} is", f"pods {of_gang} are")
@@ -185,7 +185,7 @@ def _unnamed(gang: Gang) -> list[tuple[Unit | Member, str]]:
 def _domains_of(gang: Gang, part: Unit | Member, key: str) -> tuple[set[Path], set[str]]:
     """Return the domains of a level in which the part has pods, by the labels of their nodes.
 
-    Also return the names of those nodes that lack a label of them.
+    Also return the names of the nodes that lack a label.
     """
     domains = gang.domains.by(part.told.levels)
     depth = domains.depth(key)
@@ -226,7 +226,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
 
 
 def _preferred_domains(gang: Gang, part: Unit | Member, names: Iterable[str]) -> set[Path | None]:
-    """Return the preferred domains of nodes; none if one of them is in none."""
+    """Return the preferred domains of nodes, or none if a node is in no such domain."""
     domains = gang.domains.by(part.told.levels)
     depth = domains.depth(part.told.preferred)
     paths = domains.domains_of(names, depth) if depth else set()
@@ -276,7 +276,7 @@ def what_binds(said: str) -> tuple[str, Who]:
 
 
 def _helper(gang: Gang, said: str) -> Pod | None:
-    """Return the helper pod of KAI that words name as NAMESPACE/NAME, None if there is none."""
+    """Return the helper pod of KAI that a message names as NAMESPACE/NAME, or None."""
     for word in said.split():
         namespace, _, name = word.strip(".,:;()[]\"'").partition("/")
         pod = gang.index.pods.get((namespace, name))

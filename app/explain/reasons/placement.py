@@ -50,12 +50,12 @@ _PLACE = (("pods", 1000),)
 
 
 def level_of(gang: Gang, demand: Demand) -> str:
-    """Return the name of a demand's level, such as `rack`; `cluster` if it requires none."""
+    """Return the name of a demand's level, such as `rack`, or `cluster` if it requires none."""
     return gang.topology.name_of(demand.key) or "cluster"
 
 
 def parts(demand: Demand, short: Demand) -> tuple[str, ...]:
-    """Return the names of all parts of a demand that are like `short`, and have no room either."""
+    """Return the names of all parts of a demand that are like `short` and have no room either."""
     return tuple(sorted({part.name for part in demand.flat() if part.profile == short.profile}))
 
 
@@ -104,7 +104,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
 
 
 def _beside_size(obstacle: Obstacle) -> str:
-    """Return what else is needed besides smaller pods: `, and ...`; "" if nothing."""
+    """Return what else is needed besides smaller pods, such as `, and ...`, or "" if nothing."""
     gang = obstacle.gang
     small = gang.placements_of(_without_size(obstacle.demand))
     if small.now.fits:
@@ -208,7 +208,7 @@ def _on_different_nodes(obstacle: Obstacle, demand: Demand) -> tuple[str, str, W
 
 
 def _sized(name: str, ask: int) -> str:
-    """`8 GPUs`, or of a device that is not a whole GPU, `1 nvidia.com/mig-1g.5gb`."""
+    """Return a text such as `8 GPUs`, or `1 nvidia.com/mig-1g.5gb` if it is not a whole GPU."""
     return f"{plain(ask)} {name}" if is_device(name) and "/" in name else amount(name, ask)
 
 
@@ -219,7 +219,7 @@ def _is_offered_nowhere(obstacle: Obstacle, demand: Demand) -> bool:
 
 
 _OF_GPUS = "nvidia.com/gpu."
-"""The prefix of labels of GPU feature discovery: the node has GPUs, offered or not."""
+"""The prefix of labels of GPU feature discovery. It means that a node has GPUs, offered or not."""
 
 
 def _not_offered(name: str, that: str, nodes: Sequence[Node]) -> tuple[str, str, Who]:
@@ -367,7 +367,7 @@ def _what_frees(obstacle: Obstacle) -> tuple[str, Who, tuple[str, ...]]:
 
 
 def _reclaiming(obstacle: Obstacle) -> str:
-    """Return a remedy if KAI may reclaim the room from other queues for the gang, else ""."""
+    """Return a remedy if KAI may reclaim the room from other queues for the gang, or else ""."""
     facts = obstacle.gang.facts
     if {"queues", "pod_groups", "priorities"} & (facts.unseen.keys() | facts.skipped):
         return ""
@@ -404,7 +404,7 @@ def _elsewhere(obstacle: Obstacle) -> tuple[str, tuple[str, ...]]:
 
 
 def _unselected(obstacle: Obstacle) -> str:
-    """Return advice about nodes that the pods don't select, if they would fit there; else ""."""
+    """Return advice about nodes that the pods don't select but would fit on, or else ""."""
     chosen = [selector_words(shape) for shape, _ in obstacle.demand.shapes if has_selector(shape)]
     if not chosen or obstacle.gang.placed:
         return ""
@@ -462,9 +462,9 @@ def _freeing(obstacle: Obstacle) -> tuple[list[str], Who]:
 
 
 _MOST_PARTS = 20
-"""Single domains are not tried for gangs with more parts."""
+"""The number of parts of a gang above which single domains are not tried."""
 _MOST_TRIED = 4
-"""How many domains are tried, most promising first."""
+"""The number of domains that are tried, most promising first."""
 
 
 def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:

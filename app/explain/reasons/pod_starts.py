@@ -35,7 +35,7 @@ from app.facts.grove.topology import HOSTNAME_KEY
 from app.facts.kubernetes.pod import RUNS, Pod
 
 MOST_STARTING = 60.0
-"""Seconds within which pods are started, if nothing is wrong."""
+"""The seconds within which pods are started, if nothing is wrong."""
 
 
 def kubelet_refuses(gang: Gang) -> Reasons:
@@ -63,7 +63,7 @@ def kubelet_refuses(gang: Gang) -> Reasons:
 
 
 _AT_ONCE = {"FailedPrepareDynamicResources", "UnexpectedAdmissionError"}
-"""Events after which a pod does not start by itself, so they count at once."""
+"""The events after which a pod does not start by itself, so they count at once."""
 
 _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (
@@ -103,7 +103,7 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
         "platform",
     ),
 )
-"""Remedies for messages of kubelets. The first row with a text in the message applies."""
+"""The remedies for messages of kubelets. The first row with a text in the message applies."""
 
 
 def _what_starts(words: Words, pods: Sequence[Pod]) -> tuple[str, Who]:
@@ -181,7 +181,7 @@ def _in_container(gang: Gang, id: str, pods: Sequence[Pod]) -> Reason:
 
 
 def kubelet_rejects(gang: Gang) -> Reasons:
-    """The kubelet rejected or evicted pods, so that a gang lacks them."""
+    """The kubelet rejected or evicted pods, so the gang lacks them."""
     if gang.pods and not gang.waits:
         return
     times = [pod.created for pod in gang.waiting if pod.created is not None]
@@ -211,7 +211,10 @@ def kubelet_rejects(gang: Gang) -> Reasons:
 
 
 _FAILED_BEFORE = 3600.0
-"""The time before a pending pod in which its predecessor may have been rejected, in seconds."""
+"""The time before a pending pod's creation in which its predecessor may have been rejected.
+
+It is in seconds.
+"""
 _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     (
         "OutOf",
@@ -238,7 +241,7 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
         "you",
     ),
 )
-"""Remedies by the start of the reason for which a pod has failed."""
+"""The remedies, by the start of the reason for which a pod has failed."""
 
 
 def _what_admits(pod: Pod) -> tuple[str, Who]:

@@ -78,14 +78,14 @@ class Excess(Value):
 
     @property
     def words(self) -> str:
-        """`8 GPUs, 2 used, 16 requested`."""
+        """A text such as `8 GPUs, 2 used, 16 requested`."""
         used = _number(self.resource, self.used)
         asked = _number(self.resource, self.asked)
         return f"{amount(self.resource, self.bound)}, {used} used, {asked} requested"
 
     @property
     def is_exact(self) -> bool:
-        """Would it fit in decimal numbers, though not with KAI's rounding errors?"""
+        """Would it fit in decimal numbers, but not with KAI's rounding errors?"""
         return self.used + self.asked <= self.bound
 
 
@@ -94,7 +94,7 @@ def _number(resource: str, thousandths: int) -> str:
 
 
 def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[Excess]:
-    """Yield the limits that the gang would exceed, in a queue or in one above it.
+    """Yield the limits that the gang would exceed, in its queue or in one above it.
 
     Pods that are `evicted` from the queue don't count.
     """
@@ -151,7 +151,7 @@ def _excess(account: Account, bound: str, at: int, used: Quantities, asked: Quan
 
 
 def use_words(index: Index, queue: Queue) -> str:
-    """`used 8`, in GPUs of the pods of a queue; as its status says, if they can't be seen."""
+    """Return a text such as `used 8`: the GPUs of a queue's pods, or else of its status."""
     account = accounts_of(index, queue.pool).get(queue.name)
     return f"used {plain(round(account.allocated[0] * 1000))}" if account else "use unknown"
 
@@ -159,7 +159,7 @@ def use_words(index: Index, queue: Queue) -> str:
 def losing_against(gang: Gang) -> list[Pod]:
     """Return the placed pods in the same queue that KAI evicts for a gang.
 
-    There are none for a gang above the quota, or if the PriorityClasses are not known.
+    Return none for a gang above the quota, or if the PriorityClasses are not known.
     """
     index = gang.index
     group = gang.pod_group
@@ -198,8 +198,8 @@ def _reclaimed(index: Index, queue: str) -> Assumption:
 def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
     """Return the placed pods of a PodGroup that KAI evicts for others.
 
-    Of a semi-preemptible one, these are the last of each part beyond its minimum. Whole SubGroups
-    beyond `minSubGroup`, which KAI evicts too, are omitted.
+    For a semi-preemptible PodGroup, these are the last pods of each part beyond its minimum. Whole
+    SubGroups beyond `minSubGroup`, which KAI evicts too, are omitted.
     """
     pods = index.pods_of_group.get(group.key, ())
     placed = [pod for pod in pods if pod.node and pod.is_alive]
@@ -224,7 +224,7 @@ def _said(gang: Gang, reason: str) -> Said | None:
 
 
 def as_argument(group: KaiPodGroup) -> str:
-    """Return the words by which kubectl finds a PodGroup."""
+    """Return the arguments with which kubectl finds a PodGroup."""
     return f"podgroups.scheduling.run.ai {shlex.quote(group.name)} -n {group.namespace}"
 
 
@@ -244,10 +244,11 @@ def given_up(gang: Gang) -> Reasons:
 
 
 def queue_limit(gang: Gang) -> Reasons:
-    """The queue or one above it would exceed a limit; there is one reason per limit.
+    """A queue, or one above it, would exceed a limit. There is one reason per limit.
 
-    The pods of the queue are counted. Until KAI says so, it may evict others to keep within the
-    limit. Its own words count if the pods can't be counted, or if it has newer facts.
+    The pods of the queue are counted. KAI may evict other pods to stay within the limit, until it
+    says that the limit is reached. KAI's message counts if the pods can't be counted, or if it has
+    newer facts.
     """
     group = gang.pod_group
     if not group:
@@ -266,7 +267,7 @@ def queue_limit(gang: Gang) -> Reasons:
 
 
 def _is_next(gang: Gang) -> bool:
-    """Return whether KAI places the gang in its next cycle, by what is known now."""
+    """Return whether KAI should place the gang in its next cycle, by what is known now."""
     turn = line_of(gang.index).get(gang.ref)
     return bool(turn and turn.used)
 
@@ -399,7 +400,7 @@ def _at_limit(over: Excess, reason: str, remedy: str, who: Who) -> Reason:
 
 
 def evicting(pods: Iterable[Pod]) -> str:
-    """Return advice that KAI may evict pods, "" without pods."""
+    """Return advice that KAI may evict pods, or "" if there are no pods."""
     groups = Counter(pod.group for pod in pods)
     if not groups:
         return ""
@@ -459,7 +460,7 @@ def _beyond_quota(gang: Gang, group: KaiPodGroup) -> str:
 
 
 def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
-    """Return the queue whose quota KAI says is exceeded with its numbers, "" if it says none."""
+    """Return the queue with the quota and usage in KAI's message, or "" if there is no quota."""
     name = said.queue or group.queue
     quota = gpus_of(said.quota)
     used = gpus_of(said.allocated)
@@ -471,7 +472,9 @@ def _numbers_said(gang: Gang, group: KaiPodGroup, said: Said) -> str:
 
 
 def within_quota(gang: Gang) -> Reasons:
-    """The gang's queue is below its quota, but KAI takes nothing from queues within theirs."""
+    """The gang's queue is below its quota, but KAI takes nothing from queues within
+    their quotas.
+    """
     turn = line_of(gang.index).get(gang.ref)
     group = gang.pod_group
     if not group or not turn or turn.used or turn.above or turn.full or gang.placed:

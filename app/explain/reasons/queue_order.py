@@ -1,4 +1,4 @@
-"""The reason that gangs ahead in KAI's order take the room of this one."""
+"""The reason that gangs ahead in KAI's order take the room of this gang."""
 
 from collections.abc import Iterator, Sequence
 
@@ -43,7 +43,7 @@ def after_others(gang: Gang) -> Reasons:
 
 
 def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
-    """Return a gang whose pods KAI's binder could not bind last, with its words."""
+    """Return a gang whose pods KAI's binder recently could not bind, with its message."""
     index = gang.index
     pods = index.pods_of_group.get(other.gang.key, ())
     owned = [pod for pod in pods if not pod.node]
@@ -65,12 +65,12 @@ def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:
 
 
 def place_words(number: int, count: int, queue: str) -> str:
-    """`position 3 of 5 in queue team-a`."""
+    """Return a text such as `position 3 of 5 in queue team-a`."""
     return f"position {number} of {count} in queue {queue}"
 
 
 def _in_the_way(gang: Gang, turn: Turn) -> Iterator[Turn]:
-    """Yield the gangs before it that get nodes that are open to it, or fill its queue."""
+    """Yield the gangs ahead that get nodes that are open to this gang, or that fill its queue."""
     index = gang.index
     full = index.queues.get(turn.full)
     fits = gang.placements.fit().values()

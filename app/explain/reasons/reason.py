@@ -42,7 +42,7 @@ class Reason(Value):
     commands: tuple[str, ...] = ()
     """Shell commands that help. This program never runs them."""
     severity: Severity = "problem"
-    """A note keeps nothing from being placed."""
+    """The severity. A note blocks no placement."""
     parts: tuple[str, ...] = ()
     """The parts of a gang (PodCliques, replicas of a scaling group) that it is about."""
     follows: bool = False
@@ -50,7 +50,7 @@ class Reason(Value):
 
 
 def about(evidence: Evidence, id: str, text: str, remedy: str, who: Who, **more: Any) -> Reason:
-    """Return a reason about the object of its evidence, or about the `objects` that are given."""
+    """Return a reason about the object of its evidence, or about the given `objects`."""
     objects = more.pop("objects", (evidence.object,))
     return Reason(id, objects, text, remedy, who, (evidence,), **more)
 
@@ -81,10 +81,11 @@ class Rule(Value):
 
 
 def to_describe(ref: Ref) -> str:
-    """`kubectl describe job train -n team`, "" if the kind or name is none that Kubernetes has.
+    """Return a command such as `kubectl describe job train -n team`.
 
-    Tenants can write any text as the kind and name of an owner or of the object of an event. People
-    copy commands, and a shell must find nothing else in them, nor kubectl an option.
+    Return "" if Kubernetes allows no such kind or name. Tenants can write any text as the kind and
+    name of an owner or of the object of an event. People copy commands, which must contain nothing
+    else for a shell, and no option for kubectl.
     """
     if not (ref.kind.isascii() and ref.kind.isalnum() and is_subdomain(ref.name)):
         return ""
@@ -109,7 +110,7 @@ def _plural(noun: str) -> str:
 
 
 def listed(names: Iterable[str], limit: int = 4) -> str:
-    """`a, b and c`; beyond `limit`, `a, b, c, d and 5 more`."""
+    """Return `a, b and c` or, beyond `limit`, `a, b, c, d and 5 more`."""
     shown = list(names)
     rest = len(shown) - limit
     if rest > 0:
@@ -119,7 +120,7 @@ def listed(names: Iterable[str], limit: int = 4) -> str:
 
 
 def plain(thousandths: int) -> str:
-    """Return the number itself, without needless decimals: 8000 -> 8, 500 -> 0.5."""
+    """Return the number without needless decimals: 8 for 8000, 0.5 for 500."""
     return f"{thousandths / 1000:,.3f}".rstrip("0").rstrip(".")
 
 
@@ -143,7 +144,7 @@ def amount(resource: str, thousandths: int) -> str:
 
 
 def pods_of(shapes: Sequence[Run]) -> str:
-    """`10 pods of 8 GPUs`; with several sizes, `2 pods without GPUs and 4 pods of 8 GPUs`."""
+    """Return a text such as `10 pods of 8 GPUs`, or `2 pods without GPUs and 4 pods of 8 GPUs`."""
     counts: dict[tuple[int, int], int] = {}
     for shape, count in shapes:
         size = gpus_of(dict(shape.requests)), shape.part.memory if shape.part else 0
@@ -158,17 +159,17 @@ def pods_of(shapes: Sequence[Run]) -> str:
 
 
 def pods_of_size(count: int, gpus: int) -> str:
-    """`10 pods of 8 GPUs`; `gpus` is in thousandths."""
+    """Return a text such as `10 pods of 8 GPUs`. `gpus` is in thousandths."""
     return counted(count, "pod") + (f" of {amount('/gpu', gpus)}" if gpus else "")
 
 
 def ago(seconds: float) -> str:
-    """Return how long something lasts or is past: `14 minutes`."""
+    """Return a duration in words, such as `14 minutes`."""
     return counted(*_lasting(seconds))
 
 
 def short(seconds: float) -> str:
-    """Return how long something lasts in few characters, as kubectl does: `14m`."""
+    """Return a duration in few characters, as kubectl shows it, such as `14m`."""
     number, unit = _lasting(seconds)
     return f"{number}{unit[0]}"
 
@@ -181,7 +182,7 @@ def _lasting(seconds: float) -> tuple[int, str]:
 
 
 def with_age(words: str, time: float | None, now: float) -> str:
-    """Return words that were said at a time, with their age if both times are known."""
+    """Return a quoted message, with its age if both times are known."""
     return words if time is None or not now else f"{words} ({ago(now - time)} ago)"
 
 

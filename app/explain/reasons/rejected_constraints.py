@@ -110,7 +110,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
 
 
 def _called(obstacle: Obstacle, part: Demand) -> str:
-    """Return the names of a part and of all parts like it, which all need the remedy."""
+    """Return the names of a part and of all similar parts, which all need the remedy."""
     return listed(parts(obstacle.demand, part))
 
 
@@ -141,7 +141,7 @@ def sizes_differ(gang: Gang) -> Reasons:
 
 
 def _as_kai_counts(short: Demand) -> str:
-    """`3 x 8 GPUs for pods that request 10 in total`."""
+    """Return a text such as `3 x 8 GPUs for pods that request 10 in total`."""
     largest = max(gpus_of(dict(shape.requests)) for shape, _ in short.shapes)
     asked = short.asks("/gpu")
     if asked < largest * short.count:
@@ -184,7 +184,7 @@ def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[st
 def _wider_levels(
     obstacle: Obstacle, demand: Demand, short: Demand
 ) -> Iterator[tuple[str, Demand]]:
-    """Yield the demand with each wider level for a part of it, the next one first."""
+    """Yield the demand with each wider level for a part of it, next wider level first."""
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):
         words = f'Require "{level.domain}" instead of "{level_of(gang, short)}"'
@@ -192,7 +192,7 @@ def _wider_levels(
 
 
 def level_without_topology(gang: Gang) -> Reasons:
-    """The PodGroup names a level, but no topology: KAI ignores it."""
+    """The PodGroup names a level but no topology, so KAI ignores the level."""
     group = gang.pod_group
     if not group:
         return
@@ -218,7 +218,7 @@ def level_without_topology(gang: Gang) -> Reasons:
 
 
 def topology_without_level(gang: Gang) -> Reasons:
-    """The PodGroup names a topology and no level of it (`calculateRelevantDomainLevels` of KAI)."""
+    """The PodGroup names a topology but no level of it (`calculateRelevantDomainLevels` of KAI)."""
     group = gang.pod_group
     if group and group.aimless:
         text = (
@@ -231,7 +231,7 @@ def topology_without_level(gang: Gang) -> Reasons:
 
 
 def _matters(gang: Gang, name: str, told: SchedulerConstraint) -> bool:
-    """Return whether the ignored level makes a difference: the pods are not together by chance."""
+    """Return whether the ignored level makes a difference, because the pods are not together."""
     part = next((part for part in gang.whole.parts() if part.name == name), gang.whole)
     if gang.waits:
         return True
@@ -254,7 +254,9 @@ def domains_joined(gang: Gang) -> Reasons:
 
 
 def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tuple[Path, ...]]:
-    """Yield the domains that KAI treats as one, so that its nodes are in several of a level."""
+    """Yield the domains that KAI treats as one, so that its nodes are in several domains of a
+    level.
+    """
     level = domains.depth(key) or 0
     paths = domains.paths_of(names)
     for first, others in joined_names(domains).items():
@@ -265,7 +267,7 @@ def joined_by(domains: Domains, key: str, names: Iterable[str]) -> Iterator[tupl
 
 
 def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
-    """Yield each required level, with the nodes on which the pods that it is for are or will be."""
+    """Yield each required level, with the nodes where its pods are or will be."""
     for part in gang.whole.parts():
         yield part.told.required, [pod.node for pod in part.placed]
     chosen = _chosen_for(gang, gang.demand)
@@ -274,7 +276,9 @@ def _together(gang: Gang) -> Iterator[tuple[str, list[str]]]:
 
 
 def _chosen_for(gang: Gang, part: Demand) -> frozenset[str]:
-    """Return the nodes that KAI would choose for a part alone: now, or once others have ended."""
+    """Return the nodes that KAI would choose for a part alone, now or once other pods
+    have ended.
+    """
     placements = gang.placements_of(part)
     outcome = placements.now if placements.now.fits else placements.under(EMPTY)
     return outcome.nodes

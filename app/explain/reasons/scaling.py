@@ -2,9 +2,11 @@
 
 Sources: `processors/status/eventing_scale_up_processor.go` of Cluster Autoscaler (16c271a3), and
 `pkg/controllers/provisioning/scheduling/events.go` of Karpenter (22664681). Only Google's
-autoscaler writes FailedScaleUp. An autoscaler sees no request in a pod that shares GPUs, so KAI's
-node-scale-adjuster makes a scaling pod that asks for whole GPUs (`pkg/nodescaleadjuster` of KAI at
-d5bc503a); what is said of it counts for the pods that share GPUs.
+autoscaler writes FailedScaleUp.
+
+An autoscaler sees no request in a pod that shares GPUs. So KAI's node-scale-adjuster creates a
+scaling pod that requests whole GPUs (`pkg/nodescaleadjuster` of KAI at d5bc503a). Messages about it
+count for the pods that share GPUs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +22,7 @@ from app.facts.kubernetes.pod import Pod
 _COMING = ("TriggeredScaleUp", "Nominated")
 _HELPLESS = ("NotTriggerScaleUp", "FailedScaleUp", "FailedScheduling")
 _LATE = 900.0
-"""Seconds after which both autoscalers give up on a node that has not joined."""
+"""The seconds after which both autoscalers give up on a node that has not joined."""
 
 
 def nodes_coming(gang: Gang) -> Reasons:
@@ -50,7 +52,7 @@ def nodes_coming(gang: Gang) -> Reasons:
 
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
-    """Return that a message is about a scaling pod of KAI; "" if it is about one of the pods."""
+    """Return that a message is about a scaling pod of KAI, or "" if it is about one of the pods."""
     return "" if ref in objects else f" (said of {ref.namespace}/{ref.name}, KAI's scaling pod)"
 
 
@@ -102,7 +104,7 @@ def _latest(gang: Gang, pod: Pod) -> Event | None:
 def _scaling_pods(gang: Gang) -> list[Pod]:
     """Return the pods with which KAI requests nodes for pending pods that share GPUs.
 
-    Such a pod of another pod counts too: KAI creates only as many as the pods need GPUs in total
+    A scaling pod of another pod counts too: KAI creates only as many as the pods need GPUs in total
     (`pkg/nodescaleadjuster/scale_adjuster` of KAI).
     """
     sharing = {pod.key for pod in gang.waiting if pod.shape.part}
@@ -113,9 +115,9 @@ def _scaling_pods(gang: Gang) -> list[Pod]:
 
 
 def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
-    """Return pending pods whose newest event of an autoscaler has one of these reasons.
+    """Return pending pods whose newest event from an autoscaler has one of these reasons.
 
-    Scaling pods of KAI stand for the pods that share GPUs: an autoscaler ignores these themselves.
+    Scaling pods of KAI stand for the pods that share GPUs, because an autoscaler ignores such pods.
     """
     latest = ((pod, _latest(gang, pod)) for pod in (*gang.waiting, *_scaling_pods(gang)))
     told = [(pod, event) for pod, event in latest if event and event.reason in reasons]
@@ -123,7 +125,7 @@ def _told(gang: Gang, reasons: tuple[str, ...]) -> list[tuple[Pod, Event]]:
 
 
 def _shown(gang: Gang, told: list[tuple[Pod, Event]]) -> Iterator[tuple[Evidence, tuple[Ref, ...]]]:
-    """Yield the newest message, and all pods that it is about; nothing if there are none."""
+    """Yield the newest message, and all pods that it is about. Yield nothing if there are none."""
     for pod, event in told[:1]:
         words = " ".join(event.message.split())
         pods = {each for each, _ in told if not each.is_helper}

@@ -1,4 +1,4 @@
-"""Reasons in what a scheduler says about pending pods, or that it says nothing.
+"""Reasons in a scheduler's messages about pending pods, or in its silence.
 
 They are used where no other rule explains a pending gang. Messages are quoted with their age.
 """
@@ -38,7 +38,7 @@ from app.facts.kubernetes.pod import Pod
 from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
 
 SOON = 60.0
-"""Seconds after which a scheduler has said something about a pod, if it runs."""
+"""The seconds after which a running scheduler has said something about a pod."""
 
 
 # Schedulers other than KAI.
@@ -151,7 +151,7 @@ _ADVICE: tuple[tuple[tuple[str, ...], str, Who], ...] = (
 
 
 def _what_helps(words: str) -> tuple[str, Who]:
-    """Return the remedy for a scheduler's message, "" if that is not known."""
+    """Return the remedy for a scheduler's message, or "" if it is not known."""
     if _TERMINATING in words:
         return (
             "Find out why the pods on the nominated node do not end: kubectl get pods -A -o wide"
@@ -237,7 +237,7 @@ def scheduler_silent(gang: Gang) -> Reasons:
 def _silent(gang: Gang) -> Iterator[tuple[str, list[Pod], str]]:
     """Yield each other scheduler that has been silent for a minute, its pods, and how long.
 
-    One that is not here, and has nearly the name of one that is, is named at once.
+    A scheduler that is not here, but whose name is similar to an existing one, is named at once.
     """
     now = gang.facts.now
     silent = (
@@ -325,7 +325,7 @@ def is_current(gang: Gang, time: float) -> bool:
 
 
 _CURRENT = 120.0
-"""Seconds for which a message of KAI counts as current."""
+"""The seconds for which a message of KAI counts as current."""
 
 
 def kai_silent(gang: Gang) -> Reasons:

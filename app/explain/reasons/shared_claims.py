@@ -39,10 +39,11 @@ def _claims_shared(gang: Gang) -> Iterator[tuple[ResourceClaim, list[Pod]]]:
 
 
 def claim_queue(gang: Gang) -> Reasons:
-    """A claim of GPUs is not labelled with the queue of the gang: KAI places no pod with it.
+    """A claim of GPUs lacks the label with the gang's queue, so KAI places no pod with it.
 
-    It takes all DeviceClasses with `gpu` in their names for GPUs; see `pkg/common/resources/dra.go`
-    and `pkg/scheduler/plugins/dynamicresources` of KAI. Claims of templates need no label.
+    KAI takes all DeviceClasses with `gpu` in their names for GPUs; see
+    `pkg/common/resources/dra.go` and `pkg/scheduler/plugins/dynamicresources` of KAI. Claims from
+    templates need no label.
     """
     group = gang.pod_group
     if not group:
@@ -87,7 +88,9 @@ def claim_elsewhere(gang: Gang) -> Reasons:
 
 
 def _deleting(gang: Gang, claim: ResourceClaim) -> Iterator[str]:
-    """Yield the commands that delete a claim that grove-admission creates again, and its users."""
+    """Yield the commands that delete a claim that grove-admission recreates, and the
+    claim's users.
+    """
     if _is_ours(gang, claim):
         users = _lasting_users(gang, claim)
         if users:

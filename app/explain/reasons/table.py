@@ -1,7 +1,7 @@
 """The table of reasons: which facts each needs, and for which gangs it can hold.
 
-Order: first those that make others moot, then those that the owner of the workload can change, then
-the cluster's.
+First come the reasons that make others moot, then the reasons that the owner of the workload can
+act on, then the cluster's.
 """
 
 import itertools
@@ -55,7 +55,7 @@ def _placed_constrained(gang: Gang) -> bool:
 
 
 def _grouped(gang: Gang) -> bool:
-    """Gangs that KAI has a PodGroup of, or may have one."""
+    """Return whether a gang may be pending and KAI has, or may have, a PodGroup for it."""
     return gang.may_wait() and ("pod_groups" in gang.facts.unseen or gang.pod_group is not None)
 
 
@@ -84,12 +84,16 @@ def _pods_wait(gang: Gang) -> bool:
 
 
 def _nothing_waits(gang: Gang) -> bool:
-    """No pod is pending: the pods that the kubelet rejected were not created again."""
+    """Return whether no pod is pending: the pods that the kubelet rejected were not
+    created again.
+    """
     return not gang.waiting
 
 
 def _near_constraints(gang: Gang) -> bool:
-    """The order also shows what KAI does with other gangs, so their constraints count as well."""
+    """Return whether a gang or one ahead of it has a constraint, because those decide its order
+    too.
+    """
     return gang.is_constrained() or gang.index.has_constraints
 
 
@@ -102,7 +106,9 @@ ONLY_FOR: Mapping[str, Callable[[Gang], bool]] = {
     MAPS: attrgetter("has_epoch"),
     SLICES: attrgetter("claims_gpus"),
 }
-"""Facts that are needed only for some gangs, such as gangs of Grove, or gangs that claim GPUs."""
+"""The facts that are needed only for some gangs, such as gangs of Grove, or gangs that
+claim GPUs.
+"""
 
 EMPTY = ("nodes", *TOPOLOGY, SLICES)
 """The facts about nodes without pods that a rule needs."""
@@ -110,7 +116,7 @@ ROOMS = (*EMPTY, ROOM)
 QUEUES = ("pod_groups", "queues", "priorities")
 
 EFFECTS = {"GateBaseGang"}
-"""The gangs that a gang waits for. Their own reasons are examined too."""
+"""The reasons about gangs that a gang waits for. The reasons of those gangs are examined too."""
 
 MOOT: Mapping[str, frozenset[str]] = {
     "DomainDeadlock": frozenset({"GateOpens"}),
@@ -234,7 +240,7 @@ NOT_HOLDING = {
     "NotAsPreferred",
     "KaiSilent",
 }
-"""Reasons that don't keep a gang from starting, at least while KAI's scheduler runs."""
+"""The reasons that don't keep a gang from starting, at least while KAI's scheduler runs."""
 
 
 class Unknown(Value):
@@ -245,7 +251,10 @@ class Unknown(Value):
 
 
 class Examined(Value):
-    """`skipped` are ids of reasons whose facts were not requested, `lacking` these facts."""
+    """The result of an examination.
+
+    `skipped` are the ids of reasons whose facts were not requested, and `lacking` are these facts.
+    """
 
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
@@ -259,10 +268,11 @@ class Examined(Value):
 
 
 def examine(gangs: Iterable[Gang], *, quoting: bool = True) -> Examined:
-    """Return all reasons of some gangs, equal ones as one: problems first, then as in the table.
+    """Return all reasons of some gangs, with equal reasons as one.
 
-    Unless `quoting`, KAI's messages about gangs that no rule explains are omitted, because KAI has
-    not seen facts that are only previewed.
+    Problems come first, and otherwise the order of the table counts. Unless `quoting`, KAI's
+    messages about gangs that no rule explains are omitted, because KAI has not seen facts that are
+    only previewed.
     """
     gangs = list(gangs)
     # many rules hold for the same gangs
@@ -326,11 +336,11 @@ def _without_moot(reasons: list[Reason]) -> list[Reason]:
 
 
 _OF_ROOM = {"NeverFits", "NoDomainFits", "OtherResource", "NoNodeGroupHelps"}
-"""Reasons that say which resource is missing where, or who uses it."""
+"""The reasons that say which resource is missing where, or who uses it."""
 
 
 def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
-    """Return whether a scheduler's words say less about what helps than another reason."""
+    """Return whether a scheduler's message says less about a remedy than another reason."""
     if reason.id != "SchedulerRefuses":
         return False
     if reason.remedy == scheduler_messages.UNKNOWN:
@@ -340,7 +350,7 @@ def _says_little(reason: Reason, reasons: Sequence[Reason]) -> bool:
 
 
 def _causes_first(reasons: list[Reason]) -> list[Reason]:
-    """Sort causes before their effects.
+    """Return the reasons with causes before their effects.
 
     A scheduler's own message comes after reasons that say more about the fix than the message does.
     """
@@ -362,9 +372,9 @@ def _needs(rule: Rule, gangs: Sequence[Gang]) -> list[str]:
 
 
 def _merged(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons that say the same of several objects as one reason of all of them.
+    """Return reasons with the same text about several objects as one reason about all of them.
 
-    They are in the order of their first.
+    They are in the order of their first occurrence.
     """
     groups = by_key(((reason.id, reason.text, reason.remedy), reason) for reason in reasons)
     return list(map(_merge, groups.values()))

@@ -48,7 +48,7 @@ def level_label_missing(gang: Gang) -> Reasons:
 def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
     """Return the topologies that the gang and its SubGroups name, once for equal levels.
 
-    Each comes with words for it, such as ` of topology network`: "" if it is the only one.
+    Each comes with words for it, such as ` of topology network`, or "" if it is the only one.
     """
     subgroups = gang.pod_group.subgroups if gang.pod_group else ()
     by_levels = {gang.topology.keys: (gang.topology, gang.named_topology)}
@@ -61,7 +61,10 @@ def named_topologies(gang: Gang) -> list[tuple[Topology, str]]:
 
 
 def _labels_of(gang: Gang, topology: Topology, of: str, outside: list[Node]) -> Reasons:
-    """Yield what `outside` lacks; KAI ignores it for parts with a constraint of the topology."""
+    """Yield the reasons about `outside`, the nodes that lack a label of this topology.
+
+    KAI ignores these nodes for parts that the topology constrains.
+    """
     absent = topology.absent_keys
     ignored_for = f"for every {'part' if of else 'gang'} with a constraint{of}"
     yield from (_absent_key(topology, key, ignored_for) for key in absent)
@@ -97,7 +100,7 @@ def _missing_labels(
 
 
 def _could_use(gang: Gang, node: Node) -> bool:
-    """Return whether an empty node could take a pending pod. True without a gang."""
+    """Return whether an empty node could take a pending pod. Without a gang, return True."""
     return not gang.members or any(
         is_selected(shape, node)
         and all(node.allocatable.get(name, 0) >= ask for name, ask in shape.requests)
@@ -170,7 +173,7 @@ def _fits(nodes: int, guessed: int) -> str:
 
 
 def _missing_label(keys: tuple[str, ...], value: str, nodes: list[Node], effect: str) -> Reason:
-    """Return the reason for nodes that lack labels; `effect` says what that does."""
+    """Return the reason for nodes that lack labels. `effect` describes the consequence."""
     gpus = sum(gpus_of(node.allocatable) for node in nodes)
     severity: Severity = "note"
     cost = " (no GPUs)"
@@ -213,10 +216,10 @@ def _them(count: int) -> str:
 
 
 def not_a_tree(gang: Gang) -> Reasons:
-    """A domain of a level is in two parents.
+    """A domain of a level has two parents.
 
-    If at least a fifth of the domains of a level are, their names repeat on purpose, and there is
-    one note for the level.
+    If at least a fifth of the domains of a level have two, their names repeat on purpose, and there
+    is one note for the level.
     """
     for topology, of in named_topologies(gang):
         order = right_order(topology.levels, [node.labels for node in topology.index.nodes])

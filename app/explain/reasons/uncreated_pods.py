@@ -105,7 +105,7 @@ def pods_not_created(gang: Gang) -> Reasons:
 
 
 def _refusals(gang: Gang) -> Iterator[Event]:
-    """Yield the last messages of controllers about pods that they cannot create, the newest first.
+    """Yield the last messages of controllers about pods that they cannot create, newest first.
 
     Messages that are older than the newest pod no longer apply. GangIncomplete quotes the messages
     about a gang below its minimum.

@@ -31,7 +31,9 @@ def volume_unbound(gang: Gang) -> Reasons:
 
 
 def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
-    """Return the problem of a claim, the remedy, and who can act; None if there is none."""
+    """Return the problem of a claim, the remedy, and who can act, or None if there is
+    no problem.
+    """
     claim = gang.index.volume_claims.get((gang.namespace, name))
     if not claim:
         return "does not exist", "Create it, or correct its name in the pod templates", "you"
@@ -63,7 +65,7 @@ def _trouble(gang: Gang, name: str) -> tuple[str, str, Who] | None:
 
 
 def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | None:
-    """Return the same for a claim that is not bound."""
+    """Return what `_trouble` returns for a claim that is not bound."""
     describe = f"kubectl describe pvc -n {claim.namespace} {shlex.quote(claim.name)}"
     if claim.storage_class == "":
         remedy = f"Ask the platform team for a matching PersistentVolume: {describe}"
@@ -88,7 +90,7 @@ def _why_pending(index: Index, claim: VolumeClaim) -> tuple[str, str, Who] | Non
 
 
 def _class_of(index: Index, claim: VolumeClaim) -> StorageClass | None:
-    """Return the StorageClass of a claim, else the default one."""
+    """Return the StorageClass of a claim, or else the default StorageClass."""
     if claim.storage_class is not None:
         return index.storage_classes.get(claim.storage_class)
     return next((known for known in index.facts.storage_classes if known.is_default), None)

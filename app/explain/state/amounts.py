@@ -86,7 +86,7 @@ def taken_gpus(claims: Iterable[ResourceClaim], slices: Iterable[ResourceSlice])
 def asked_gpus(classes: Iterable[str], known: Mapping[str, DeviceClass]) -> Amounts:
     """Return the GPUs that devices of these classes amount to.
 
-    Classes of other devices count as nothing.
+    Classes of other devices do not count.
     """
     drivers = (known[name].gpus for name in classes if name in known)
     return Counter(
@@ -149,5 +149,5 @@ def added(requested: ByNode, devices: ByNode) -> ByNode:
 
 
 def left(has: tuple[int, ...], used: Amounts, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return what `used` leaves of the amounts `has` of the resources `names`."""
+    """Return what `used` leaves of `has`, for the resources `names`."""
     return tuple([amount - used.get(name, 0) for amount, name in zip(has, names, strict=True)])

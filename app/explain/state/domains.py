@@ -11,7 +11,7 @@ from app.facts.kubernetes.node import Node
 from app.facts.labels import NODE_POOL
 
 Path = tuple[str, ...]
-"""The label values of a domain, the broadest level first. () is the whole cluster."""
+"""The label values of a domain, broadest level first. () is the whole cluster."""
 
 
 class Domain(Value):
@@ -26,14 +26,14 @@ class Domain(Value):
 
 
 class Domains:
-    """The tree of `nodes` by the labels `keys`, the broadest level first.
+    """The tree of `nodes` by the labels `keys`, broadest level first.
 
     A node that lacks one of the labels is outside the tree, as in KAI. With a node pool `pool`,
     nodes outside the pool do not exist, as for the scheduler of the pool.
 
-    Domains of one name in different parents are different domains, unless KAI mistakes one for the
-    other: KAI joins the names of all levels with dots, so that rack `b.c` of zone `a` is the same
-    as rack `c` of zone `a.b`. Such domains are called joined here.
+    Domains with the same name in different parents are different domains, unless KAI mistakes one
+    for the other: KAI joins the names of all levels with dots, so that rack `b.c` of zone `a` is
+    the same as rack `c` of zone `a.b`. Such domains are called joined here.
     """
 
     def __init__(self, nodes: Sequence[Node], keys: Sequence[str], pool: str | None = None) -> None:
@@ -55,7 +55,7 @@ class Domains:
         return self._others[levels]
 
     def follow(self, nodes: Sequence[Node]) -> bool:
-        """Take over the changed nodes. Return False if the tree would be another one."""
+        """Take over the changed nodes. Return False if the tree would be different."""
         if nodes is self.nodes:
             return True
         if len(nodes) != len(self.nodes):
@@ -70,7 +70,7 @@ class Domains:
         return True
 
     def _path_of(self, node: Node) -> Path | None:
-        """Return the path of a node. None if it lacks one of the labels."""
+        """Return the path of a node, or None if it lacks one of the labels."""
         labels = node.labels
         try:
             return tuple([labels[key] for key in self.keys])
@@ -78,7 +78,7 @@ class Domains:
             return None
 
     def _seen(self, node: Node) -> tuple[object, ...]:
-        """Return everything of a node that the tree depends on."""
+        """Return everything about a node on which the tree depends."""
         return node.name, node.allocatable, self._path_of(node), self._is_visible(node)
 
     def _is_visible(self, node: Node) -> bool:
@@ -88,7 +88,7 @@ class Domains:
         return [self.nodes[position] for position in positions]
 
     def depth(self, key: str) -> int | None:
-        """Return the depth of a level, 1 for the broadest one. None if `key` is not a level."""
+        """Return the depth of a level, 1 for the broadest, or None if `key` is not a level."""
         return self.keys.index(key) + 1 if key in self.keys else None
 
     @cached_property
@@ -98,7 +98,7 @@ class Domains:
 
     @cached_property
     def outside(self) -> tuple[int, ...]:
-        """The positions of the nodes that lack a label. Empty if there are no levels."""
+        """The positions of the nodes that lack a label. There are none if there are no levels."""
         return tuple(position for position in self.everywhere.nodes if self.paths[position] is None)
 
     @cached_property
@@ -173,11 +173,11 @@ class Domains:
         return self.within(len(path), path)[0] if path else self.inside
 
     def children(self, path: Path) -> list[Domain]:
-        """Return the domains of the next level inside a domain. Empty at the last level."""
+        """Return the domains of the next level inside a domain. The last level has none."""
         return self.within(len(path) + 1, path) if len(path) < len(self.keys) else []
 
     def domain_of(self, position: int, depth: int) -> Path | None:
-        """Return the domain of a node at a level, as KAI sees it. None outside the tree."""
+        """Return the domain of a node at a level, as KAI sees it, or None outside the tree."""
         path = self.paths[position]
         return None if path is None else self.known(path[:depth])
 
@@ -194,7 +194,7 @@ class Domains:
     def around(self, position: int) -> tuple[Path, ...]:
         """Return the domains of a node, from the whole tree to the narrowest domain.
 
-        Empty outside the tree.
+        Return none outside the tree.
         """
         path = self.paths[position]
         prefixes = [path[:depth] for depth in range(len(path) + 1)] if path is not None else []

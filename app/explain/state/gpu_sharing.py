@@ -2,7 +2,7 @@
 
 See `pkg/scheduler/api/node_info/gpu_sharing_node_info.go` and `pkg/scheduler/gpu_sharing` of KAI.
 Each shared GPU is a group of pods with the same label. A pod that requests parts of several GPUs
-needs that many different GPUs. A GPU that no pod shares yet is taken as a whole, and then shared.
+needs as many different GPUs. A GPU that no pod shares yet is taken as a whole, and then shared.
 """
 
 import itertools
@@ -20,14 +20,14 @@ _MOST_COUNTED = 1000
 
 
 class Group(NamedTuple):
-    """The memory that pods use of a shared GPU, in MiB, or in percent if its size is unknown."""
+    """The memory of a shared GPU that pods use, in MiB, or in percent if its size is unknown."""
 
     used: int
     """The memory of all its pods, including pods that wait for others to terminate."""
     allocated: int
     """The memory of the pods that have it already."""
     releasing: int
-    """The memory of terminating pods, less the memory that is promised to waiting pods."""
+    """The memory of terminating pods, minus the memory that is promised to waiting pods."""
 
 
 class Shares(Value):
@@ -70,7 +70,7 @@ def without_shares(node: Node) -> Shares:
 
 
 def shares_of(node: Node, pods: Iterable[Pod], is_releasing: Callable[[Pod], bool]) -> Shares:
-    """Return the shared GPUs of a node with these pods."""
+    """Return the shared GPUs of `node`, and how `pods` use them."""
     empty = without_shares(node)
     sharing = (pod for pod in pods if pod.shape.part and not pod.background)
     members = by_key((name, pod) for pod in sharing for name in pod.gpu_groups)
@@ -95,7 +95,7 @@ def is_possible(shares: Shares, part: GpuPart) -> bool:
 
 
 def fitting(shares: Shares, part: GpuPart) -> list[int]:
-    """Return the shared GPUs (positions) with room for a part, the fullest first (`gpupack`)."""
+    """Return the shared GPUs (positions) with room for a part, fullest first (`gpupack`)."""
     ask = part.memory_of_each(shares.memory)
     fits = [
         position

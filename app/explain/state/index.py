@@ -33,7 +33,7 @@ class Index(Belongings):
     An index can follow a changing cluster. With 15,000 nodes, a page after a change of one pod then
     takes about 140 ms instead of 260 ms with a new index (`./scripts/bench console` prints both).
     Almost all of this comes from two parts: the lookup tables are updated in place, and the trees
-    of domains are kept. Cached properties and free amounts are simply computed again: tracking what
+    of domains are kept. Cached properties and free amounts are simply recomputed. Tracking what
     each depends on would save another 15 ms, and missed that some depend on the time.
     """
 
@@ -127,7 +127,7 @@ class Index(Belongings):
     def stuck_on_dead(self) -> frozenset[tuple[str, str]]:
         """The keys of the deleted pods that would be gone if the kubelets of their nodes ran.
 
-        Those that a finalizer keeps would not, and those that KAI expects to end count as room.
+        Pods that a finalizer keeps are not among them. Pods that KAI expects to end count as room.
         """
         return frozenset(
             pod.key
@@ -189,7 +189,7 @@ class Index(Belongings):
 
     @cached_property
     def free_gpus(self) -> list[int]:
-        """The GPUs that new pods can get on each node, in thousandths: 0 if it takes no pods."""
+        """The GPUs that new pods can get on each node, in thousandths, or 0 if it takes no pods."""
         places = zip(self.left_gpus, self.open_for_gpus, strict=True)
         return [left if opened else 0 for left, opened in places]
 
@@ -206,7 +206,7 @@ class Index(Belongings):
 
     @cached_property
     def used(self) -> ByNode:
-        """The usage of each node by name: by its pods, and by claims that are allocated GPUs there.
+        """The usage of each node by name: by its pods, and by claims with GPUs allocated there.
 
         Finished pods use nothing.
         """
@@ -224,15 +224,15 @@ class Index(Belongings):
 
     @property
     def terminating(self) -> Sequence[Pod]:
-        """The pods on nodes that KAI expects to terminate, so that it counts their room as free."""
+        """The pods that KAI expects to terminate, so that it counts their room as free."""
         pods = (pod for pods in self._terminating_on.values() for pod in pods)
         return [pod for pod in pods if self.is_releasing(pod)]
 
     def is_releasing(self, pod: Pod) -> bool:
         """Return whether KAI expects a pod to terminate and free its room.
 
-        KAI gives up two minutes after a running pod should have ended (`getTaskStatus` in
-        `pkg/scheduler/api/pod_info/pod_info.go`, StuckInReleasing).
+        KAI stops expecting that two minutes after a running pod should have ended (`getTaskStatus`
+        in `pkg/scheduler/api/pod_info/pod_info.go`, StuckInReleasing).
         """
         if pod.deleting is None:
             return False

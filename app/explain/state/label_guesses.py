@@ -15,8 +15,8 @@ _NUMBER = re.compile(r"(.*?[^0-9]|)([0-9]{1,18})")
 def guessed_labels(topology: Topology) -> Mapping[str, Labels]:
     """Return the probable values of missing labels of levels, by node name.
 
-    A value is guessed if the labelled nodes before and after the node, by name, have the same
-    value, and the same node pool and other levels as the node.
+    A value is guessed if the labelled nodes before and after the node, by name, have this value,
+    and if they are in the node's node pool and agree with its other levels.
     """
     matches = ((_NUMBER.fullmatch(node.name), node) for node in topology.index.nodes)
     series = by_key((match[1], (int(match[2]), node)) for match, node in matches if match)
@@ -58,7 +58,7 @@ def _labelled_before(nodes: list[Node], keys: tuple[str, ...]) -> list[Node | No
 
 
 def _agree(node: Node, before: Node, after: Node, keys: tuple[str, ...], missing: str) -> bool:
-    """Return whether the nodes around a node tell the value of its missing label."""
+    """Return whether the nodes around a node show the value of its missing label."""
     if before.labels[missing] != after.labels[missing]:
         return False
     compared = [key for key in (*keys, NODE_POOL) if key not in (missing, HOSTNAME_KEY)]

@@ -1,4 +1,4 @@
-"""The topology that a gang is placed by."""
+"""The topology by which a gang is placed."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ DEFAULT_TOPOLOGY = "grove-topology"
 
 
 class Topology(Value, dict=True):
-    """The topology that a gang is placed by, as Grove and KAI define it."""
+    """The topology by which a gang is placed, as Grove and KAI define it."""
 
     index: Index
     """The index that has the nodes."""
@@ -27,7 +27,7 @@ class Topology(Value, dict=True):
     def levels(self) -> tuple[Level, ...]:
         """KAI's levels, because KAI places by these, with Grove's names.
 
-        They are Grove's levels if KAI has no topology.
+        If KAI has no topology, they are Grove's levels.
         """
         if not self.kai:
             return self.cluster.levels_for_kai if self.cluster else ()
@@ -58,15 +58,15 @@ class Topology(Value, dict=True):
 
     @property
     def absent_keys(self) -> tuple[str, ...]:
-        """The labels of levels that no node has, broadest first. Empty if there are no nodes."""
+        """The labels of levels that no node has, broadest first. There are none without nodes."""
         nodes = self.index.nodes
         labelled = {key for node in nodes for key in node.labels}
         return tuple(key for key in self.keys if nodes and key not in labelled)
 
     def wider(self, key: str, levels: tuple[str, ...] | None = None) -> list[Level]:
-        """Return the levels above the level `key`, the narrowest first.
+        """Return the levels above the level `key`, narrowest first.
 
-        With `levels`, they are the levels to choose from.
+        With `levels`, only these levels are considered.
         """
         keys = self.keys if levels is None else levels
         above = keys[: keys.index(key)][::-1] if key in keys else ()
@@ -84,14 +84,16 @@ class Topology(Value, dict=True):
         return SchedulerConstraint(required, preferred, self.keys)
 
     def name_of(self, key: str) -> str:
-        """Return the name of the level of a node label, or the end of the label without a level."""
+        """Return the name of the level of a node label. For other labels, return the end of the
+        label.
+        """
         levels = (*self.levels, *(self.cluster.levels if self.cluster else ()))
         names = (level.domain for level in levels if level.key == key)
         return next(names, key.rpartition("/")[2])
 
 
 def value_of_level(topology: Topology, text: str) -> str:
-    """Return `rack=rack-a1` for `rack-a1`, if some node has this value of a level, or else ""."""
+    """Return `rack=rack-a1` for `rack-a1` if some node has this value of a level, or else ""."""
     for level in topology.levels:
         if any(node.labels.get(level.key) == text for node in topology.index.nodes):
             return f"{level.domain}={text}"
@@ -99,9 +101,9 @@ def value_of_level(topology: Topology, text: str) -> str:
 
 
 def topology_of(index: Index, name: str = "") -> Topology:
-    """Return the topology of this name.
+    """Return the topology with this name.
 
-    Without a name, it is Grove's default topology, or the first one if that does not exist.
+    Without a name, it is Grove's default topology, or the first one if the default does not exist.
     """
     made_of = ["topologies", "kai_topologies"]
     return index.remembered(("topology", name), lambda: _called(index, name), made_of)

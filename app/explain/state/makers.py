@@ -15,9 +15,9 @@ from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.names import MAX_SUBDOMAIN
 
 REPEATED_WITHIN = 1200.0
-"""Seconds within which a controller that cannot create pods says so again.
+"""The seconds within which a controller that cannot create pods says so again.
 
-Controllers back off: a ReplicaSet to 1,000 seconds, a Job to 10 minutes.
+Controllers back off: a ReplicaSet up to 1,000 seconds, a Job up to 10 minutes.
 """
 _KINDS = {resource.kind for resource in WORKLOAD_KINDS}
 _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
@@ -33,11 +33,15 @@ _NAMES: Mapping[tuple[str, str], Callable[[str], bool]] = {
     ("RayJob", "Job"): lambda added: not added,
     ("RayService", "RayCluster"): lambda added: added.startswith("-"),
 }
-"""By (workload kind, created kind): is this a valid suffix of the created object's name?"""
+"""For each (workload kind, created kind), whether a suffix of the created object's name
+is valid.
+"""
 
 
 def is_made_by(ref: Ref, workload: Ref) -> bool:
-    """Return whether an object is a workload, or is named like one that it creates for its pods."""
+    """Return whether an object is a workload, or is named like an object that it creates for its
+    pods.
+    """
     if ref == workload:
         return True
     fits = _NAMES.get((workload.kind, ref.kind))
@@ -60,8 +64,8 @@ def can_be_made_by(ref: Ref) -> Iterator[Ref]:
 class EventsByName:
     """Events in the order of the names of their objects.
 
-    What is made for a workload has a name that begins with the name of the workload. Anybody can
-    write thousands of events, so that a look through all of them for each workload takes minutes.
+    The name of an object that a workload creates begins with the workload's name. Anybody can write
+    thousands of events, so searching all of them for each workload would take minutes.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -135,7 +139,7 @@ def warnings_about(index: Index, workload: Ref) -> list[Event]:
 
 
 def said_about(index: Index, workload: Ref) -> Iterator[Event | KueueWorkload]:
-    """Yield the facts for which a workload without pods is listed."""
+    """Yield the facts because of which a workload without pods is listed."""
     yield from refusals_about(index, workload)
     yield from index.kueue_of_controller.get(workload, ())
 
@@ -155,7 +159,7 @@ def without_pods(index: Index) -> Iterator[Ref]:
 
 
 def named_in_words(index: Index) -> Iterator[Ref]:
-    """Yield the workloads in warnings, and Kueue's workloads."""
+    """Yield the workloads that warnings name, and Kueue's workloads."""
     named = [_workload_of(event.about) for event in index.facts.events if event.warns]
     named += [known.controller for known in index.facts.kueue_workloads if known.controller]
     yield from (ref for ref in dict.fromkeys(named) if ref.kind in _KINDS)

@@ -1,6 +1,6 @@
 """KAI's queues, and the priority and preemptibility of PodGroups in them.
 
-A PodGroup or else the value of its PriorityClass says whether KAI may evict it. See
+A PodGroup, or else the value of its PriorityClass, says whether KAI may evict it. See
 `pkg/common/podgroup` of KAI.
 """
 
@@ -19,14 +19,14 @@ DEFAULT_PRIORITY = 50
 """The priority of a PodGroup whose PriorityClass does not exist, if no class is the default."""
 
 INNER = "has queues below it, and KAI places nothing in such a queue"
-"""Why a parent queue cannot be used although nothing is wrong with it."""
+"""The reason why a parent queue cannot be used although nothing is wrong with it."""
 
 
 def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
     """Yield a queue and its parents up to the root. A cycle ends where it closes.
 
-    Yield only queues of the node pool `pool`, by default the pool of the queue itself: the
-    scheduler of a pool only lists the queues of its pool (`ListQueues` in
+    Yield only queues of the node pool `pool`, by default the queue's own pool: the scheduler of a
+    pool lists only the queues of its pool (`ListQueues` in
     `pkg/scheduler/cache/cluster_info/data_lister/kubernetes_lister.go` of KAI).
     """
     seen = {""}
@@ -39,9 +39,9 @@ def chain(index: Index, name: str, pool: str | None = None) -> Iterator[Queue]:
 
 
 def unusable_because(index: Index, name: str, pool: str | None = None) -> str:
-    """Return why the scheduler of a node pool places nothing in a queue. "" if it does.
+    """Return why the scheduler of a node pool places nothing in a queue, or "" if it does.
 
-    By default, the pool is the one of the queue itself.
+    By default, the pool is the queue's own.
     """
     queue = index.queues.get(name)
     if not queue:

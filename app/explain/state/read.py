@@ -21,7 +21,7 @@ from app.stores.related_lists import read_everywhere, read_namespace
 async def read_list(
     client: Reader, namespace: str, *, room: bool, now: float, asked: Ref | None = None
 ) -> Snapshot:
-    """Return the facts that explain the pending workloads of a namespace, "" for all namespaces.
+    """Return the facts that explain the pending workloads of a namespace; "" means all namespaces.
 
     Without `room`, free capacity is not read. With `asked`, only the facts that explain this object
     are read.
@@ -43,7 +43,7 @@ async def read_all(
 
 
 def facts_of(documents: Iterable[JsonMap], now: float) -> Snapshot:
-    """Return the facts of files. Kinds without a document count as skipped, not as empty."""
+    """Return the facts in files. Kinds without a document count as skipped, not as empty."""
     facts = projected(documents)
     missing = {row.name for row in BY_RESOURCE.values()} - facts.keys()
     wide = set() if {"nodes", "pods"} <= facts.keys() else {ROOM, CHANNELS}

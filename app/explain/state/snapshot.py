@@ -46,8 +46,8 @@ name_of = attrgetter("name")
 class Snapshot(Value):
     """Everything that was read: one tuple per kind, in any order.
 
-    Kinds are called like the fields here, such as `pods`. `unseen`, `skipped` and `absent` may also
-    have `ROOM` and `CHANNELS`.
+    Each kind has the name of its field here, such as `pods`. `unseen`, `skipped` and `absent` may
+    also have `ROOM` and `CHANNELS`.
     """
 
     topologies: tuple[ClusterTopology, ...] = ()
@@ -193,7 +193,7 @@ class Belongings:
         lambda event: [(event.about.namespace, event.uid)] if event.uid else (),
         lambda event: (-(event.time or 0.0), event.reason, event.message),
     )
-    """The events by namespace and uid of their object, the latest first. See `events_about`."""
+    """The events by namespace and uid of their object, newest first. See `events_about`."""
     pods_on = PODS_ON
     """The pods by node name, without finished pods."""
     _terminating_on = GroupedBy[str, Pod](
@@ -207,7 +207,7 @@ class Belongings:
     )
 
     def events_about(self, namespace: str, uid: str) -> Sequence[Event]:
-        """Return the events about an object, the latest first.
+        """Return the events about an object, newest first.
 
         The API server ensures that an event is in the namespace of its object, unless it names
         none. So nobody can write events about objects of other namespaces, even if they know a uid.
@@ -222,12 +222,12 @@ class Belongings:
         return sorted((*labelled, *owned), key=key_of) if owned else labelled
 
     def map_of(self, gang: PodGang) -> PodGangMap | None:
-        """Return the PodGangMap of a PodGang's replica. None if there is none."""
+        """Return the PodGangMap of a PodGang's replica, or None if there is none."""
         place = gang.place
         return self.gang_maps.get((gang.namespace, f"{place.pcs}-{place.replica}"))
 
     def workload_of(self, pod: Pod) -> Key:
-        """Return the key of the Workload that a pod names, itself or by its workload group."""
+        """Return the key of the Workload that a pod names, directly or by its workload group."""
         group = self.workload_groups.get((pod.namespace, pod.workload_group))
         return pod.namespace, pod.workload or (group.workload if group else "")
 
@@ -295,12 +295,12 @@ TITLES: Mapping[str, str] = {
 """The titles of the kinds of facts."""
 
 RESOURCES: tuple[Resource, ...] = (*BY_RESOURCE, kinds.POD_CLIQUE_SCALING_GROUP)
-"""All resources that may be read. Of a scaling group, only labels are read."""
+"""All resources that may be read. For a scaling group, only labels are read."""
 
 OF_KIND: Mapping[str, Resource] = {
     resource.kind: resource for resource in reversed((*RESOURCES, *WORKLOAD_KINDS))
 }
-"""The resources that people can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
+"""The resources that users can ask about, by kind. PodGroup means KAI's, not Kubernetes' own."""
 
 _BY_KIND = {(resource.group, resource.kind): row for resource, row in BY_RESOURCE.items()}
 _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
@@ -309,7 +309,7 @@ _BY_KIND["", EVENT.kind] = BY_RESOURCE[EVENT]
 def projected(objects: Iterable[JsonMap]) -> dict[str, list[Any]]:
     """Return the facts of objects by field of the snapshot. Objects of other kinds are skipped.
 
-    If an object occurs more than once, such as in two dumps, the last one counts.
+    If an object occurs more than once, for example in two dumps, the last one counts.
     """
     latest: dict[Hashable, tuple[str, Any]] = {}
     for position, obj in enumerate(objects):

@@ -74,7 +74,9 @@ def apply_edits(index: Index, edits: Iterable[Supposition], topology: str = "") 
 
 
 def without_nodes(facts: Snapshot, pods: Collection[Key]) -> Snapshot:
-    """Return the facts as if these pods were pending, without allocations for them alone."""
+    """Return the facts as if these pods were pending and the claims that only they use
+    were free.
+    """
     if not pods:
         return facts
     waiting = tuple(
@@ -252,7 +254,7 @@ def _labelled(edited: EditedSnapshot, edit: Labelling, levels: Topology) -> Edit
 
 
 def _label_key(topology: Topology, level: str) -> str:
-    """Return the label key of a level. A label with a prefix need not exist on any node."""
+    """Return the label key of a level. A key with a prefix need not exist on any node."""
     if "/" in level:
         return level
     return _key_of(topology, level)
@@ -290,7 +292,7 @@ def _applied(edited: EditedSnapshot, edit: Applying) -> EditedSnapshot:
 def _with_namespace(document: JsonMap) -> JsonMap:
     """Return the document with a namespace, by default the kubeconfig context's.
 
-    It is ignored for cluster-scoped kinds.
+    The namespace is ignored for cluster-scoped kinds.
     """
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
@@ -319,7 +321,7 @@ def _without_sets(facts: Snapshot, sets: Collection[Key]) -> Snapshot:
 
 
 def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the facts, in which new ones replace old ones with the same identity."""
+    """Return the facts, with new facts instead of old ones with the same identity."""
     names = {_identity(fact) for fact in new} - {None}
     kept = [fact for fact in before if _identity(fact) not in names]
     latest = {_identity(fact) or id(fact): fact for fact in new}

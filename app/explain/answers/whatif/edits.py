@@ -1,4 +1,4 @@
-"""Parse edits of the cluster as people write them: `drain rack=r7`, `add 4 like n12`."""
+"""Parse edits of the cluster as users write them: `drain rack=r7`, `add 4 like n12`."""
 
 import re
 
@@ -15,11 +15,11 @@ _VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 class UnusableEdit(ValueError):
-    """An edit that can't be understood, or that names what does not exist."""
+    """An edit that can't be understood, or that names something that does not exist."""
 
 
 class Drain(Value):
-    """Drain nodes: their pods leave, and the nodes are cordoned.
+    """Drain nodes: the nodes are cordoned, and their pods leave.
 
     A target is the name of a node, or LEVEL=VALUE.
     """
@@ -48,7 +48,7 @@ class Labelling(Value):
 
 
 class Applying(Value):
-    """Apply the documents of `source`: they replace objects of the same name, or are added."""
+    """Apply the documents of `source`. They replace objects with the same name, or are added."""
 
     source: str
     documents: tuple[JsonMap, ...]
@@ -58,7 +58,7 @@ Supposition = Drain | Cordon | Addition | Labelling | Applying
 
 
 def is_file(text: str) -> bool:
-    """Return whether an edit is the name of a file, or - for standard input."""
+    """Return whether an edit names a file, or is - for standard input."""
     words = text.split()
     return len(words) == 1 and (text == "-" or text.endswith((".yaml", ".yml", ".json")))
 

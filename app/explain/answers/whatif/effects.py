@@ -1,7 +1,7 @@
 """The effects of edits on gangs: which must move, which break, and which would start.
 
-Gangs are placed one after the other: first those that must move, by priority and age, then pending
-ones, in KAI's order. A gang counts as placed if it fits together with all gangs before it.
+Gangs are placed one after the other: first the gangs that must move, by priority and age, then
+pending gangs, in KAI's order. A gang counts as placed if it fits together with all gangs before it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -80,8 +80,10 @@ _LACKS_ROOM = {
     "NodesUnfit": 2,
     "OtherResource": 2,
 }
-"""Reasons that say why a gang has no place now. Of a gang that had none, another reason of the same
-rank, or of a lower one, is not worse: of a drained rack, the answer names the drained nodes.
+"""The reasons that say why a gang has no place now.
+
+For a gang that had no place before, another of these reasons with the same or a lower rank is not
+worse: after a rack is drained, the reason names the drained nodes.
 """
 
 
@@ -102,7 +104,7 @@ class Effects(Value):
     topology: tuple[Reason, ...]
     """The reasons about labels that apply only after the edits."""
     others: int
-    """The number of pods that must leave, belong to no gang and request no device: not examined."""
+    """The number of unexamined pods that must leave, belong to no gang and request no device."""
     made: frozenset[Ref]
     """The PodCliqueSets that would be created."""
     cut: tuple[int, int]
@@ -110,7 +112,7 @@ class Effects(Value):
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing breaks and new workloads fit, otherwise, or if unknown, 1."""
+        """0 if nothing breaks and new workloads fit; 1 otherwise, or if that is unknown."""
         lost = any(fate.how in ("breaks", "shrinks") for fate in self.moves)
         unmade = any(fate.workload in self.made and fate.how != "starts" for fate in self.waits)
         return 1 if lost or unmade or self.worse or self.cut[0] else 0
@@ -192,8 +194,8 @@ def _compared(
 
     Return the gangs of `seeking` that were pending and would have fit together, and the `problems`
     of workloads that are new. No edit places a pending gang, so these are all gangs that were
-    pending. With `only_adds`, edits only add nodes: then no gang that was pending is worse, even if
-    it then waits for something else.
+    pending. With `only_adds`, edits only add nodes. Then no gang that was pending is worse, even if
+    it waits for something else afterwards.
     """
     after = index.facts
     index.follow(before)
@@ -245,7 +247,7 @@ class _Arranging:
         return bool(demand.count) and self._add(candidate.gang, demand)
 
     def start(self, candidate: GangToPlace, had_place: bool) -> Fate | None:
-        """Return the effect on a pending gang, None if it has no pods to place."""
+        """Return the effect on a pending gang, or None if it has no pods to place."""
         gang = candidate.gang
         demand = gang.demand
         if not demand.count:
@@ -311,7 +313,7 @@ class _Arranging:
         return Fate(candidate.gang.ref, candidate.workload, how, demand.count, certain=certain)
 
     def located(self, fate: Fate) -> Fate:
-        """Return the effect with the place that the gang has in the end."""
+        """Return the effect with the place that the gang finally has."""
         if fate.gang not in self._placed:
             return fate
         number, domains, demand = self._placed[fate.gang]

@@ -38,7 +38,8 @@ class GangToPlace(Value, dict=True):
 
     @property
     def rank(self) -> tuple[float, int, float, Ref]:
-        """Its sort key: the position in KAI's order. Gangs without one follow by priority and age.
+        """Its sort key: its position in KAI's order. Gangs without a position follow by priority
+        and age.
 
         Gangs that must move are sorted by priority and age.
         """
@@ -54,7 +55,7 @@ class GangToPlace(Value, dict=True):
 
 
 def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
-    """Return the gangs of a PodCliqueSet, a PodGroup or a pod; none if it doesn't exist."""
+    """Return the gangs of a PodCliqueSet, a PodGroup or a pod, or none if it doesn't exist."""
     key = workload.key
     if workload.kind == POD_CLIQUE_SET.kind:
         return gangs_of_set(index, index.sets[key]) if key in index.sets else ()
@@ -66,8 +67,8 @@ def gangs_of(index: Index, workload: Ref) -> tuple[Gang, ...]:
 def gangs_in(index: Index, look: Look) -> Iterator[tuple[Gang, Ref]]:
     """Yield all gangs with their workloads, and call `look` for each workload.
 
-    Pods without a gang count only if they request a device, because others hardly take room from
-    gangs.
+    Pods without a gang count only if they request a device, because other pods hardly take room
+    from gangs.
     """
     for workload in workloads(index):
         gangs = gangs_of(index, workload)
@@ -114,8 +115,8 @@ def is_alone(index: Index, pod: Pod) -> bool:
 def gangs_to_place(index: Index, edited: EditedSnapshot, look: Look) -> tuple[Line, Line]:
     """Return the gangs that must move, and the pending gangs, each in order.
 
-    Gangs of PodCliqueSets that would be created are pending. `look` is called with each workload
-    and its gangs, because rebuilding the gangs would take long.
+    Gangs of PodCliqueSets that would be created count as pending. `look` is called with each
+    workload and its gangs, because rebuilding the gangs would take long.
     """
     made = set(map(set_ref, edited.made))
     moving = []
