@@ -38,7 +38,7 @@ class KindProgress(Value):
     read: int
     """The number of objects that have been read."""
     total: int | None
-    """The number of all objects. None if the API server does not give it."""
+    """The number of all objects, or None if the API server does not give it."""
 
 
 class Trouble(Value):
@@ -50,11 +50,11 @@ class Trouble(Value):
     expired: bool = False
     """Has the API server rejected the credentials?"""
     command: str = ""
-    """A command that renews the credentials, "" if none is known."""
+    """A command that renews the credentials, or "" if none is known."""
 
 
 Renewal = Callable[[Exception], str]
-"""Returns the command that renews the credentials after an error, "" if none is known."""
+"""Returns the command that renews the credentials after an error, or "" if none is known."""
 
 
 class Live:

@@ -50,7 +50,7 @@ class Blocked(Value):
     """The id of a reason of the table, UNEXPLAINED or NOT_KNOWN."""
     message: str
     who: str
-    """Who can act, "" if that is not known."""
+    """Who can act, or "" if that is not known."""
     queue: str
 
 
@@ -61,7 +61,7 @@ class Overdue(Value):
     workloads: tuple[Blocked, ...] = ()
     """The workloads of the `gangs`, longest pending first."""
     next_at: float | None = None
-    """When the next gang will be overdue, in seconds since 1970; None if no other is pending."""
+    """When the next gang will be overdue, in seconds since 1970, or None if no other is pending."""
     first_seen: Mapping[Ref, float] = field(default_factory=dict)
     """When gangs without any pod were first seen."""
 

@@ -40,7 +40,7 @@ def are_ours(configuration: JsonMap) -> bool:
 
 
 def tokens_in(configuration: JsonMap) -> set[str]:
-    """Return the tokens in the paths of `configuration`; "" for a path without one."""
+    """Return the tokens in the paths of `configuration`, or "" for a path without one."""
     return {
         split_token(path_of(webhook.get("clientConfig") or {}))[0]
         for webhook in configuration.get("webhooks") or ()

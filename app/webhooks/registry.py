@@ -363,7 +363,7 @@ def routes_over(
 
 
 def _verdict_on(problem: Exception) -> Verdict | None:
-    """Return the verdict on a ClusterError, None for any other exception."""
+    """Return the verdict on a ClusterError, or None for any other exception."""
     if not isinstance(problem, ClusterError):
         return None
     if isinstance(problem, Rejected):

@@ -35,9 +35,9 @@ class Answer(Value, rename=AS_JSON):
     state: State
     headline: str
     placed: int | None
-    """The number of its pods with a node; None if that is not known."""
+    """The number of its pods with a node, or None if that is not known."""
     total: int | None
-    """The number of its pods; None if that is not known."""
+    """The number of its pods, or None if that is not known."""
     reasons: tuple[Reason, ...]
     tree: Branch
     unknown: tuple[Unknown, ...]
@@ -106,7 +106,7 @@ class Answer(Value, rename=AS_JSON):
 
 
 def explain(index: Index, ref: Ref, *, folded: bool = False) -> Answer | None:
-    """Return the explanation of an object, None if the facts have no such object.
+    """Return the explanation of an object, or None if the facts have no such object.
 
     If `folded`, the tree shows gangs without their parts.
     """
@@ -181,7 +181,7 @@ def _state(about: Subject, placement: State, reasons: Sequence[Reason], unseen: 
 
 
 def _how_it_ends(about: Subject) -> str:
-    """Return how the requested pod ends or has ended; "" if it is alive."""
+    """Return how the requested pod ends or has ended, or "" if it is alive."""
     if about.ref.kind != "Pod":
         return ""
     pod = about.index.pods.get(about.ref.key)

@@ -27,9 +27,9 @@ class Branch(Value, rename=AS_JSON):
     where: str = ""
     """Where its pods are, or where there is most room for them."""
     placed: int | None = None
-    """How many of its pods have a node; None if pods can't be read."""
+    """How many of its pods have a node, or None if pods can't be read."""
     total: int | None = None
-    """How many pods it has or needs; None if pods can't be read."""
+    """How many pods it has or needs, or None if pods can't be read."""
     state: State = "well"
     words: str = ""
     """Its state in words."""

@@ -123,7 +123,7 @@ def _summed(index: Index, nodes: Iterable[Node]) -> list[GpuUser]:
 
 
 def users_in(topology: Topology, domains: Iterable[Path]) -> list[GpuUser] | None:
-    """Return the users of the GPUs of some domains. None if that is not known."""
+    """Return the users of the GPUs of some domains, or None if that is not known."""
     index = topology.index
     if not index.room_is_known:
         return None

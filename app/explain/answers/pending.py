@@ -55,7 +55,7 @@ class WorkloadRow(Value):
 
     @property
     def turn(self) -> InLine | None:
-        """Its first position in KAI's order, None if it has none."""
+        """Its first position in KAI's order, or None if it has none."""
         return next(iter(self.line), None)
 
 

@@ -38,7 +38,7 @@ class InFront(Value, rename=AS_JSON):
     count: int
     """The number of pending gangs in the queue."""
     next: Next | None = None
-    """The prediction for the next cycle, None if it was not examined."""
+    """The prediction for the next cycle, or None if it was not examined."""
     where: tuple[str, ...] = ()
     """The domains in which KAI should place it next."""
 
@@ -52,23 +52,23 @@ class QueueRow(Value, rename={"in_line": "inLine"}):
     """Its depth in the tree: 1 for a queue without a parent."""
     pool: str
     quota: int | None = None
-    """Its quota, None for unlimited."""
+    """Its quota, or None for unlimited."""
     limit: int | None = None
-    """Its limit, None for unlimited."""
+    """Its limit, or None for unlimited."""
     used: int | None = None
-    """The usage of its pods and its child queues' pods, None if unknown."""
+    """The usage of its pods and its child queues' pods, or None if unknown."""
     fixed: int | None = None
-    """The part of the usage that KAI evicts for no other queue, None if not known."""
+    """The part of the usage that KAI evicts for no other queue, or None if not known."""
     fair: int | None = None
-    """Its fair share of the cluster now, None if not known."""
+    """Its fair share of the cluster now, or None if not known."""
     unset: tuple[str, ...] = ()
     """The bounds that are not set, such as `limit of CPUs`. KAI reads them as 0."""
     unusable: str = ""
-    """Why KAI places nothing in it, "" if it does."""
+    """Why KAI places nothing in it, or "" if it does."""
     waiting: int | None = None
     """How many PodGroups in it and below it have pods without a node, or None if not known."""
     in_line: int | None = None
-    """How many of them KAI tries to place in its next cycle, None if unknown."""
+    """How many of them KAI tries to place in its next cycle, or None if unknown."""
     front: tuple[InFront, ...] = ()
     exists: bool = True
     users: tuple[GpuUser, ...] | None = None

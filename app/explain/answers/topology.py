@@ -54,9 +54,9 @@ class DomainReport(Value):
     gpus: int
     """The GPUs of all its nodes."""
     free: int | None
-    """The free GPUs on nodes that accept pods, None if not all pods can be read."""
+    """The free GPUs on nodes that accept pods, or None if not all pods can be read."""
     soon: int | None
-    """The GPUs of terminating pods, None if not all pods can be read."""
+    """The GPUs of terminating pods, or None if not all pods can be read."""
 
 
 class Survey(Value):
@@ -71,7 +71,7 @@ class Survey(Value):
     reasons: tuple[Reason, ...]
     unknown: tuple[Unknown, ...]
     held: HeldChannels | None = None
-    """The unnecessarily held NVLink channels, None if not all pods and claims can be read."""
+    """The unnecessarily held NVLink channels, or None if not all pods and claims can be read."""
 
     @property
     def exit_code(self) -> int:
@@ -189,7 +189,7 @@ class RoomSearch(Value):
 
     answer: RoomAnswer
     wider: RoomAnswer | None
-    """The answer for the next wider level with enough room, None if there is none."""
+    """The answer for the next wider level with enough room, or None if there is none."""
     largest: int
     """The GPUs of the node that has the most, in thousandths."""
     pools: tuple[str, ...]
@@ -197,7 +197,7 @@ class RoomSearch(Value):
     spare: int = 0
     """How many nodes of a domain should stay free."""
     most: int | None = None
-    """How many pods fit if these nodes stay free, None if `spare` is 0."""
+    """How many pods fit if these nodes stay free, or None if `spare` is 0."""
 
     @property
     def exit_code(self) -> int:
@@ -234,7 +234,7 @@ def _most_with_spare(topology: Topology, asked: Level, answer: RoomAnswer, kept:
 
 
 def _next_wider(topology: Topology, asked: Level, answer: RoomAnswer) -> RoomAnswer | None:
-    """Return the answer for the next wider level with room for all pods; None if not needed."""
+    """Return the answer for the next wider level with room for all pods, or None if not needed."""
     levels = () if answer.enough else topology.wider(asked.key)
     answers = (find_room(topology, level, answer.pods, answer.gpus) for level in levels)
     return next((wider for wider in answers if wider.enough), None)

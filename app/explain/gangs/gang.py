@@ -141,7 +141,7 @@ class Unit(Value, dict=True):
     units: tuple["Unit", ...] = ()
     """The smaller parts inside this part."""
     minimum: int | None = None
-    """The number of its members and units that KAI needs. None if KAI needs all of them."""
+    """The number of its members and units that KAI needs, or None if KAI needs all of them."""
 
     def parts(self) -> Iterator["Unit | Member"]:
         """Yield this unit, its members, and all parts of its units."""
@@ -309,7 +309,7 @@ class Gang(Value, dict=True):
 
     @property
     def named_topology(self) -> str:
-        """The topology that it names for KAI, "" if it names none."""
+        """The topology that it names for KAI, or "" if it names none."""
         if self.pod_gang:
             return self.pod_gang.topology
         return self.pod_group.topology if self.pod_group else ""
@@ -354,7 +354,7 @@ class Gang(Value, dict=True):
 
     @cached_property
     def short(self) -> Demand | None:
-        """The innermost part of `demand` that has no place. None if everything has a place."""
+        """The innermost part of `demand` that has no place, or None if everything has a place."""
         return self.placements.now.short_of(self.demand)
 
     @cached_property

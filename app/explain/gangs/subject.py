@@ -30,7 +30,7 @@ class Subject(Value, dict=True):
     index: Index
     ref: Ref
     pcs: SetWithStatus | None
-    """Its PodCliqueSet, None if it has none."""
+    """Its PodCliqueSet, or None if it has none."""
     gangs: tuple[Gang, ...]
     """The gangs of the object."""
     siblings: tuple[Gang, ...]

@@ -182,7 +182,7 @@ def _cells(branch: Branch, drawn: str, parent: str) -> tuple[str, ...]:
 
 
 def _reason_words(numbers: Sequence[int]) -> str:
-    """Return `reason 1` or `reasons 1 and 3`, "" without any."""
+    """Return `reason 1` or `reasons 1 and 3`, or "" without any."""
     if not numbers:
         return ""
     noun = "reason" if len(numbers) == 1 else "reasons"

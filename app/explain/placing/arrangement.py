@@ -55,7 +55,7 @@ class ToPlace(Value):
     demand: Demand
     scope: Domain
     number: int | None = None
-    """The number of a whole demand. None for its parts."""
+    """The number of a whole demand, or None for its parts."""
 
 
 class ToFill(Value):

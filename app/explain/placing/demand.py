@@ -39,7 +39,7 @@ class Demand(Value, dict=True):
 
     name: str
     key: str
-    """The node label of the required level, "" for none."""
+    """The node label of the required level, or "" for none."""
     pods: tuple[Run, ...] = ()
     """Its own pods, without the pods of its parts."""
     parts: tuple["Demand", ...] = ()
@@ -47,7 +47,7 @@ class Demand(Value, dict=True):
     occupied: frozenset[str] = frozenset()
     """The nodes that already have pods of it. Its other pods must join their domain."""
     preferred: str = ""
-    """The node label of the preferred level, "" for none."""
+    """The node label of the preferred level, or "" for none."""
     levels: tuple[str, ...] | None = None
     """The labels of all levels of its topology, or None for the topology of the ground."""
 
@@ -206,16 +206,16 @@ class Ground(Value, dict=True):
 
     @cached_property
     def gpu(self) -> int:
-        """The position of whole GPUs among the names, -1 if they are not among them."""
+        """The position of whole GPUs among the names, or -1 if they are not among them."""
         return self.names.index(GPU) if GPU in self.names else -1
 
     @cached_property
     def pods(self) -> int:
-        """The position of the resource `pods` among the names, -1 if it is not among them."""
+        """The position of the resource `pods` among the names, or -1 if it is not among them."""
         return self.names.index("pods") if "pods" in self.names else -1
 
     def part_of(self, shape: Shape) -> GpuPart | None:
-        """Return the GPU fraction that a shape requests. None if GPUs do not count."""
+        """Return the GPU fraction that a shape requests, or None if GPUs do not count."""
         return shape.part if shape.part and self.counts(GPU) else None
 
     def asked(self, demand: Demand) -> Vector:
@@ -266,9 +266,9 @@ class Step(NamedTuple):
     pods: int
     """The number of pods."""
     idle: Vector | None = None
-    """The amounts that were free already. None if no pods terminate on the node."""
+    """The amounts that were free already, or None if no pods terminate on the node."""
     shares: Shares | None = None
-    """The shared GPUs before. None if they have not changed."""
+    """The shared GPUs before, or None if they have not changed."""
     waits: bool = False
     """Does KAI wait for other pods to terminate?"""
 

@@ -27,7 +27,7 @@ from app.facts.kubernetes.pod import Shape
 T = TypeVar("T")
 
 Scores = Mapping[int, int] | None
-"""KAI's rank of each node by its preferred domain; None if there is no such rank."""
+"""KAI's rank of each node by its preferred domain, or None if there is no such rank."""
 
 
 class Order(Generic[T]):
@@ -357,7 +357,9 @@ class Trial(Board):
     def _rank_of_part(
         self, position: int, asks: Vector, part: GpuPart, scores: Scores
     ) -> tuple[float, ...] | None:
-        """Return the sort key of a node for a pod with a GPU fraction. None if it has no room."""
+        """Return the sort key of a node for a pod with a GPU fraction, or None if it
+        has no room.
+        """
         have = self._free[position]
         if not self._room(have, asks) or self._has_one_place(have):
             return None

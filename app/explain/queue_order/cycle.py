@@ -60,7 +60,7 @@ class Turn(Value):
     There are none if it has no place, or has to wait there for pods to terminate.
     """
     full: str
-    """The queue whose limit or quota keeps it out, "" if there is none."""
+    """The queue whose limit or quota keeps it out, or "" if there is none."""
     above: Mapping[Queue, tuple[str, int]] = {}
     """The queues from which KAI may reclaim for it.
 

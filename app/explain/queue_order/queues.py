@@ -173,7 +173,7 @@ class Queues:
         )
 
     def pop(self) -> Waiter | None:
-        """Remove and return the gang that KAI considers next. None if no gang is left."""
+        """Remove and return the gang that KAI considers next, or None if no gang is left."""
         heap = self._top
         if not heap.items:
             return None

@@ -193,7 +193,7 @@ def _workloads_of(gang: Gang) -> Iterator[KueueWorkload]:
 def state_of(
     index: Index, workload: KueueWorkload, held: Sequence[Pod] = ()
 ) -> tuple[str, Help] | None:
-    """Return Kueue's message about a Workload and the remedy, None if Kueue lets it run."""
+    """Return Kueue's message about a Workload and the remedy, or None if Kueue lets it run."""
     evicted = workload.condition("Evicted")
     if not workload.active:
         return _not_active(workload, evicted, index.facts.now)
@@ -273,7 +273,7 @@ def _names(other: KueueWorkload, evicted: KueueCondition) -> bool:
 
 
 def _next_try(workload: KueueWorkload, now: float) -> str:
-    """Return the earliest time of Kueue's next attempt to admit a Workload, "" if not known."""
+    """Return the earliest time of Kueue's next attempt to admit a Workload, or "" if not known."""
     again = workload.again
     return clock(again) if again is not None and again > now > 0 else ""
 

@@ -77,12 +77,12 @@ def said_of(gangs: Sequence[Gang]) -> tuple[str, ...]:
 
 
 def words_of_kai(gang: Gang) -> str:
-    """Return KAI's first message about a gang, "" if there is none."""
+    """Return KAI's first message about a gang, or "" if there is none."""
     return next((said for said, _ in _words_about(gang)), "")
 
 
 def latest_of_kai(gang: Gang) -> tuple[str, float | None] | None:
-    """Return KAI's newest message about a gang with its time, None if there is none."""
+    """Return KAI's newest message about a gang with its time, or None if there is none."""
     return max(_words_about(gang), key=lambda said: said[1] or 0.0, default=None)
 
 
@@ -150,7 +150,7 @@ class Words(Value):
     time: float | None = None
     """When it was written, if that is known."""
     reason: str = ""
-    """The reason of the event, "" for a condition."""
+    """The reason of the event, or "" for a condition."""
 
     def quoted(self, now: float) -> str:
         """Return a text such as `kubelet says: no such driver (2 minutes ago)`."""

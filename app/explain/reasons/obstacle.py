@@ -102,7 +102,7 @@ class Obstacle(Value, dict=True):
 
 
 def obstacle_of(gang: Gang) -> Obstacle | None:
-    """Return what keeps a gang from fitting, None if nothing does or if that is not known."""
+    """Return what keeps a gang from fitting, or None if nothing does or if that is not known."""
     told = (part.told for part in gang.whole.parts())
     are_known = (
         {each.required, each.preferred} <= {*gang.domains.by(each.levels).keys, ""} for each in told

@@ -75,7 +75,7 @@ def _who_sets(gang: Gang, member: Member) -> str:
 
 
 def _fits_whole(gang: Gang) -> str:
-    """Return where the whole gang would start now; "" if nowhere."""
+    """Return where the whole gang would start now, or "" if nowhere."""
     demand = whole_demand(gang.whole)
     placements = gang.placements_of(demand, anew=True)
     if not placements.now.fits:

@@ -485,7 +485,7 @@ def _domain_that_helps(obstacle: Obstacle) -> DomainRoom | None:
 
 
 def _wider(obstacle: Obstacle) -> str:
-    """Return the next wider level at which the gang fits, as advice; "" if there is none."""
+    """Return the next wider level at which the gang fits, as advice, or "" if there is none."""
     short = obstacle.lacking
     gang = obstacle.gang
     for level in gang.topology.wider(short.key, short.levels):

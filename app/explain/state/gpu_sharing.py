@@ -120,7 +120,7 @@ def _left(shares: Shares, group: Group) -> int:
 
 
 def choice_of(shares: Shares, part: GpuPart, whole: int, *, is_idle: bool) -> Choice | None:
-    """Return the GPUs of a node that a pod gets. None if there are too few.
+    """Return the GPUs of a node that a pod gets, or None if there are too few.
 
     `whole` is the number of GPUs that are free or will be. With `is_idle` false, the pod has to
     wait for other resources of the node too.

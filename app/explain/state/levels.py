@@ -19,9 +19,9 @@ class Topology(Value, dict=True):
     index: Index
     """The index that has the nodes."""
     cluster: ClusterTopology | None
-    """Grove's ClusterTopology. None if it does not exist."""
+    """Grove's ClusterTopology, or None if it does not exist."""
     kai: KaiTopology | None
-    """KAI's Topology. None if it does not exist."""
+    """KAI's Topology, or None if it does not exist."""
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:

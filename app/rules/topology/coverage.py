@@ -277,7 +277,7 @@ class Room(Value):
     nodes: int
     """The number of nodes of the domain with the most nodes."""
     nodes_by_gpus: Mapping[int, int] | None
-    """The nodes of the largest domain, counted by their GPUs; None if no GPUs are known."""
+    """The nodes of the largest domain, counted by their GPUs, or None if no GPUs are known."""
 
     @property
     def gpus(self) -> int | None:

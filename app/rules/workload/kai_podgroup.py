@@ -243,7 +243,9 @@ def _is_never_placed(constraint: Mapping[str, str], sources: Sources) -> bool:
 def remarks(
     stored: JsonMap, group: DefinedGroup, sources: Sources, conventions: Conventions
 ) -> dict[str, Remark | None]:
-    """Return remarks about the stored PodGroup by subject, None for a subject without a remark."""
+    """Return remarks about the stored PodGroup by subject, or None for a subject
+    without a remark.
+    """
     return {
         "queue": _queue_remark(stored, named_queue(_chain(group, sources), conventions.keys)),
         "topology": _topology_remark(group, sources.owner),

@@ -329,7 +329,9 @@ def _merged(before: Iterable[Any], new: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def _identity(fact: Any) -> tuple[str, str, str] | None:
-    """Return a value that no other fact of its kind has, None for facts without a name (slices)."""
+    """Return a value that no other fact of its kind has, or None for facts without a
+    name (slices).
+    """
     name = getattr(fact, "name", None)
     if name is None:
         return None
