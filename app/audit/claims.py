@@ -56,7 +56,9 @@ class ClaimAudit(Struct):
         pods = self._pods.get(key_of(obj))
         if pods is None:
             return None
-        problem = f"Pods {', '.join(pods)} run without its claim, outside of their NVLink domain"
+        run, their = ("Pod {} runs", "its") if len(pods) == 1 else ("Pods {} run", "their")
+        names = run.format(", ".join(pods))
+        problem = f"{names} without its claim, outside of {their} NVLink domain"
         return warning(POD_CLIQUE.kind, key_of(obj), problem, REPLACE)
 
     def _without_claim(self, obj: Object, clique: Unclaimed | None) -> Finding | None:

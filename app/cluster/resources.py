@@ -161,7 +161,7 @@ class MnnvlResources:
         elif plan.owner_uid not in ("", pcs.uid):
             doubt = _former_set(name)
         elif not asks_for(pcs, plan):
-            doubt = f'the template of PodCliqueSet "{name}" does not ask for them'
+            doubt = f'the template of PodCliqueSet "{name}" does not request them'
         else:
             return await self._ensure_all(plan.owned_by(pcs.uid), dry_run=False)
         return await self._leave_to_leader(plan, doubt)
@@ -249,7 +249,7 @@ class MnnvlResources:
             except Conflict:
                 stored = await self._read(needed, plan)
                 if stored is None:
-                    raise Unavailable(f"{needed} was there and is gone again") from None
+                    raise Unavailable(f"{needed} existed and has just been deleted") from None
                 return stored
             needed.store.note(desired)
         created.append(desired)
@@ -321,8 +321,8 @@ def _check_is_ours(needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
     if not _is_ours(stored, plan):
         of = f"unit of {plan.owner.kind}" if plan.is_of_pods else "PodCliqueSet replica"
         raise NotOurs(
-            f"{needed} exists in namespace {plan.namespace}, but was not made for this {of}; delete"
-            " or rename it"
+            f"{needed} exists in namespace {plan.namespace}, but was not created for this {of};"
+            " delete or rename it"
         )
 
 
@@ -341,7 +341,7 @@ def _former(plan: Plan, problem: str) -> Exception:
     ComputeDomain exists. The Pods of a PodClique are created later than the PodClique.
     """
     if plan.is_of_pods:
-        return NotOurs(f"{problem}: let the Pod be created again, as controllers do by themselves")
+        return NotOurs(f"{problem}: create the Pod again (controllers do that by themselves)")
     return Unavailable(problem)
 
 

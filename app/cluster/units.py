@@ -171,15 +171,15 @@ def not_owned(plan: Plan) -> FieldError:
     named = plan.member.named
     assert named is not None
     detail = (
-        f"no {named.kind.title} of this name controls the Pod, as far as grove-admission may read"
-        " its controllers: let it create the Pod, or remove the label"
+        f"no {named.kind.title} with this name controls the Pod, as far as grove-admission may"
+        f" read its controllers: let the {named.kind.title} create the Pod, or remove the label"
     )
     return invalid(path_of_key(named.kind.key), named.name, detail)
 
 
 def _rival(pod_spec: FieldPath, position: int) -> FieldError:
     detail = (
-        "it asks for the NVLink channel of its node too, of which there is one: remove this claim,"
-        " and the ComputeDomain that was made for it"
+        "it also requests the only NVLink channel of the node: remove this claim, and the"
+        " ComputeDomain that was created for it"
     )
     return forbidden(pod_spec.child("resourceClaims").index(position), detail)

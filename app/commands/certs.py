@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 COMMAND = Command(
-    description=("Create a CA and a server certificate in a directory, or check those in one."),
+    description=("Create a CA and a server certificate in a directory, or check existing ones."),
     add_options=add_options,
     run=run,
     examples=(

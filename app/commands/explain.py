@@ -100,7 +100,7 @@ def reference(text: str, namespace: str) -> Ref:
     if not name or (not kind and name.lower() in KINDS):
         raise UnusableInput(f"{text!r} has no name: {_FORMS}; KIND is one of {kinds}")
     if full is None:
-        others = "name one of its Pods, or nothing to list all pending workloads"
+        others = "name one of its Pods, or omit the name to list all pending workloads"
         raise UnusableInput(f"{text!r} can't be explained: {others}. KIND is one of {kinds}")
     return Ref(full, namespace, name)
 
@@ -185,7 +185,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "-n",
         "--namespace",
         metavar="NAME",
-        help="namespace (default: that of the kubeconfig context)",
+        help="namespace (default: the kubeconfig context's)",
     )
     where.add_argument(
         "-A",

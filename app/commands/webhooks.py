@@ -76,7 +76,7 @@ def _ca_bundle(url: str, ca_file: Path | None) -> bytes:
 COMMAND = Command(
     description=(
         "Print this version's MutatingWebhookConfiguration and ValidatingWebhookConfiguration for"
-        " kubectl apply. Those for a Service have no caBundle: the server (self-managed"
+        " kubectl apply. Without --url, they have no caBundle: the server (self-managed"
         " certificates) or cert-manager writes it."
     ),
     add_options=add_options,

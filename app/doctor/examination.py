@@ -128,7 +128,7 @@ def _further_questions(
         yield "all webhooks", rehearsal.check_all(client, patient.shake, patient.now)
     else:
         ours = configuration.certificates.webhook_configurations
-        yield "webhooks of others", _outages(client, ours)
+        yield "webhooks of other products", _outages(client, ours)
 
 
 async def _outages(client: Client, ours: str) -> Checks:

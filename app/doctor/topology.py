@@ -151,7 +151,7 @@ async def _kai(client: Client, name: str, topology: Object) -> Checks:
     if level_labels(stored) != level_labels(
         desired_kai_topology(topology, DESIGN.read_levels(topology))
     ):
-        return [problem(f"{title} has other levels than the ClusterTopology", _LEADER)]
+        return [problem(f"the levels of {title} differ from the ClusterTopology's", _LEADER)]
 
     return [ok(f"{title} has the same levels")]
 

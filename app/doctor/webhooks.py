@@ -116,7 +116,7 @@ def _check(stored: JsonMap, desired: JsonMap) -> Iterator[Check]:
     if is_as_installed and not token:
         message = (
             f"{name}: its path has no token, so its reviews are not trusted: they cause no writes"
-            " (the leader writes later), and wait first under load"
+            " (the leader writes later), and under load they wait first"
         )
         yield warning(message, _NO_TOKEN)
 

@@ -189,7 +189,7 @@ class Leader(Part):
         """Yield the metrics of the leader and of its loops."""
         yield gauge("leader", "1 while this process is the leader.", self.leading)
         missing = self._claims.missing if self.leading else 0
-        text = "PodCliques that ask for MNNVL and have no claim; 0 unless this is the leader."
+        text = "PodCliques that request MNNVL but have no claim; 0 unless this is the leader."
         yield gauge("mnnvl_claims_missing", text, missing)
         yield counter("events_lost_total", "Events that could not be written.", self.events.lost)
         text = "Statuses of the ClusterTopology that could not be written."

@@ -109,8 +109,8 @@ class PodsWithoutClaim(Struct):
         )
         if names:
             note = (
-                f"Pods {listed(names, _SHOWN)} run without the claim that their PodCliques have"
-                " again, so they are outside of their NVLink domain. Delete them: their"
+                "These Pods run without the claim that their PodCliques have again, so they are"
+                f" outside of their NVLink domain: {listed(names, _SHOWN)}. Delete them: their"
                 " replacements get the claim"
             )
             self.writing.events.record(regarding, "Warning", "MnnvlPodsWithoutClaim", note)

@@ -54,7 +54,7 @@ async def made(
     if not request.trusted:
         doubt = "the review came over a path without a valid token"
     elif plan.mode != injection.new_mode:
-        doubt = f'the claim has the form "{plan.mode}", but new ones have "{injection.new_mode}"'
+        doubt = f'the claim has the form "{plan.mode}", but new claims have "{injection.new_mode}"'
 
     try:
         async with patience(PATIENCE_SECONDS):

@@ -261,7 +261,7 @@ async def test_a_foreign_compute_domain_is_what_refuses_the_podclique() -> None:
     (refusal,) = await findings(TOPOLOGY, train(), clique(train()), foreign)
     assert refusal[:3] == ("PodClique", "default/train-0-worker", 403)
     assert (
-        'ComputeDomain "train-0-cd" exists in namespace default, but was not made for'
+        'ComputeDomain "train-0-cd" exists in namespace default, but was not created for'
         in refusal[3][0]
     )
 

@@ -103,7 +103,7 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_listed_with
     stored = [admitted(clique("train-0-worker")), *pods]
     users = ("b", "gone", "a", "ending")
     problem = "is being deleted, but Pods a, b still use it: no other Pod can get it"
-    remedy = "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start."
+    remedy = "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then deleted, the leader creates it again, and the new Pods start."
     assert await findings(*stored, *resources(*users, **DELETED)) == [
         Finding("ResourceClaim", "ml", CLAIM, 0, (problem,), remedy)
     ]

@@ -110,10 +110,10 @@ async def test_twenty_at_once_make_one_of_each() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        pytest.param({"scope": "clique"}, "ask", id="another scope"),
-        pytest.param({"device_class": "example.com/other"}, "ask", id="another DeviceClass"),
+        pytest.param({"scope": "clique"}, "request", id="another scope"),
+        pytest.param({"device_class": "example.com/other"}, "request", id="another DeviceClass"),
         pytest.param(changed(namespace="other"), "exist", id="a namespace without the set"),
-        pytest.param(changed(place=Place("pcs", "1")), "ask", id="a replica beyond the set"),
+        pytest.param(changed(place=Place("pcs", "1")), "request", id="a replica beyond the set"),
         pytest.param(changed(owner_uid="invented"), "previous", id="an invented uid"),
         pytest.param(
             changed(place=Place("gone", "0"), owner_uid="invented"), "exist", id="an invented set"
@@ -205,7 +205,7 @@ async def test_what_is_not_ours_is_forgotten_once_it_is_gone() -> None:
 async def test_a_scaling_group_s_resources_are_not_shared_with_a_clique_of_such_a_name() -> None:
     grouped = {**MANAGED, "grove.io/pcsg-name": "group", "grove.io/pcsg-replica-index": "0"}
     cluster = OfflineCluster([SET, domain(labels=grouped)])
-    with pytest.raises(NotOurs, match="was not made for this PodCliqueSet replica"):
+    with pytest.raises(NotOurs, match="was not created for this PodCliqueSet replica"):
         await cluster.resources.ensure(plan(), dry_run=False)
 
 
@@ -321,7 +321,7 @@ async def test_there_and_gone_again_is_tried_again() -> None:
     cluster.client.fail_next(
         "create", COMPUTE_DOMAIN, Conflict("exists", code=409, reason="AlreadyExists")
     )
-    with pytest.raises(Unavailable, match="was there and is gone again"):
+    with pytest.raises(Unavailable, match="existed and has just been deleted"):
         await cluster.resources.ensure(plan(), dry_run=False)
 
 
@@ -527,7 +527,7 @@ async def test_a_unit_has_one_compute_domain_that_its_owner_owns() -> None:
         pytest.param([], "which would own them, is gone", id="its owner is gone"),
         pytest.param(
             [*pods.owners(), of_unit(**DELETED)],
-            "let the Pod be created again",
+            "create the Pod again",
             id="going",
         ),
         pytest.param(
@@ -536,7 +536,7 @@ async def test_a_unit_has_one_compute_domain_that_its_owner_owns() -> None:
             id="of a former owner",
         ),
         pytest.param(
-            [*pods.owners(), of_unit(labels={})], "was not made for this unit", id="somebody's"
+            [*pods.owners(), of_unit(labels={})], "was not created for this unit", id="somebody's"
         ),
     ],
 )

@@ -222,7 +222,7 @@ CASES: list[Any] = [
             f" labels: {{batch.kubernetes.io/job-name: j}}}}\n{GPUS}\n"
         ],
         1,
-        ["no Job of this name controls the Pod"],
+        ["no Job with this name controls the Pod"],
         [],
     ),
     # one misspelt field decides nothing
@@ -512,7 +512,7 @@ CASES: list[Any] = [
         "a claim of a ComputeDomain",
         [domain("t"), lws(worker=claiming("t"))],
         1,
-        ["REFUSED  LeaderWorkerSet ml/w", "it asks for the NVLink channel of its node too"],
+        ["REFUSED  LeaderWorkerSet ml/w", "it also requests the only NVLink channel of the node"],
         [],
     ),
     (
@@ -658,7 +658,7 @@ CASES: list[Any] = [
         1,
         [
             "REFUSED  PodCliqueSet s",
-            "cliques[0].spec.podSpec.resourceClaims[0]: Forbidden: it asks for the NVLink channel",
+            "cliques[0].spec.podSpec.resourceClaims[0]: Forbidden: it also requests the only NVLink channel",
         ],
         [],
     ),

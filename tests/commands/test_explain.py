@@ -126,7 +126,7 @@ def test_json_is_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("pod/none", "Pod none not found in namespace default\n"),
         (
             "daemonset/web",
-            "'daemonset/web' can't be explained: name one of its Pods, or nothing to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
+            "'daemonset/web' can't be explained: name one of its Pods, or omit the name to list all pending workloads. KIND is one of ComputeDomain, Deployment, DisaggregatedSet, JAXJob, Job, JobSet, ",
         ),
         (
             "pods/",

@@ -99,7 +99,7 @@ async def test_a_claim_that_pods_use_although_it_is_being_deleted_is_a_problem()
         (
             "problem",
             "ResourceClaim ml/train-0-mnnvl-claim is being deleted, but Pods a, b still use it: no other Pod can get it",
-            "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start.",
+            "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then deleted, the leader creates it again, and the new Pods start.",
         )
     ]
 

@@ -71,7 +71,7 @@ async def test_the_readme_has_a_row_for_each_subject() -> None:
     ]
     examination = await examined(installed())
     subjects = list(filter(examination.get, examination))
-    not_here = ("configuration", "releases", "replicas", "webhooks of others")
+    not_here = ("configuration", "releases", "replicas", "webhooks of other products")
     assert [subject for subject in rows if subject not in not_here] == subjects
 
 

@@ -120,7 +120,7 @@ SAME = ("ok", "KAI Topology grove-topology has the same levels")
                 READY,
                 (
                     "problem",
-                    "KAI Topology grove-topology has other levels than the ClusterTopology",
+                    "the levels of KAI Topology grove-topology differ from the ClusterTopology's",
                 ),
             ],
             id="drift",

@@ -128,7 +128,7 @@ def test_what_makes_the_pods_says_why_it_makes_no_more(
 
 def test_followers_that_wait_for_a_leader_that_waits_for_them_are_told_so() -> None:
     reason = incomplete(facts(events=(failed(LEADER),)))
-    assert "They wait for each other" in reason.text
+    assert "This is a deadlock" in reason.text
     assert "alpha.jobset.sigs.k8s.io/exclusive-topology" in reason.remedy
 
 
@@ -173,7 +173,7 @@ def test_a_group_of_kubernetes_that_lacks_pods_is_told_its_numbers() -> None:
     group = WorkloadGroup(NAMESPACE, "ring", minimum=5)
     reason = incomplete(facts(pods=RING, pod_groups=(), workload_groups=(group,)), "ring-0")
     assert reason.text == (
-        "PodGroup ring needs 5 pods together (minCount), and only 3 pods of it exist"
+        "PodGroup ring needs 5 pods together (minCount), but only 3 pods of it exist"
     )
     assert "run 5 pods (replicas or parallelism of StatefulSet ring)" in reason.remedy
     assert "minCount: 3" in reason.remedy
@@ -199,7 +199,7 @@ def test_pods_that_have_ended_are_named_because_kai_does_not_count_them() -> Non
     ended = replace(POD, name="train-1", uid="uid-1", node="gpu-00", phase="Succeeded")
     found = incomplete(facts(pods=(POD, ended)))
     assert found.text == f"{LACKS}. train-1 (Succeeded) has ended, and KAI does not count it"
-    assert found.remedy.startswith("Start the whole workload again")
+    assert found.remedy.startswith("Restart the whole workload")
 
     found = incomplete(facts(pods=(POD, replace(ended, phase="Failed"))))
     assert found.text == f"{LACKS}. train-1 (Failed) has ended, and KAI does not count it"

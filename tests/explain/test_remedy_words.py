@@ -208,13 +208,13 @@ REMEDIES: list[tuple[str, str, Changes, str]] = [
         "ClaimElsewhere",
         "our claim is bound to a node that is gone",
         bound_claim("gpu-99", name=CLAIM),
-        "Delete the claim: created again, it is bound to other nodes. Or use claimMode: template, which creates a claim for each pod",
+        "Delete the claim: the new claim is bound to other nodes. Or use claimMode: template, which creates a claim for each pod",
     ),
     (
         "ClaimElsewhere",
         "a claim of the user's is, and a pod there has it",
         bound_claim("gpu-99", occupant("gpu-99", namespace=NAMESPACE)),
-        "Delete batch-gpu-99-0 and then the claim: created again, it is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
+        "Delete batch-gpu-99-0 and then the claim: the new claim is bound to other nodes. Or use a ResourceClaimTemplate, which creates a claim for each pod",
     ),
     (
         "VolumeUnbound",
@@ -278,7 +278,7 @@ def test_the_remedy_fits(reason_id: str, changes: Changes, remedy: str) -> None:
     [
         pytest.param(
             {"pods": placed("gpu-00", "gpu-00", "gpu-01", "gpu-04")},
-            "Restart all pods of llm-0-pool-0 together: KAI keeps only pods in one rack that it places at the same time",
+            "Restart all pods of llm-0-pool-0 together: KAI keeps pods in one rack only if it places them at the same time",
             id="placed at different times",
         ),
         pytest.param(
@@ -484,7 +484,7 @@ ALONE = (Queue("root"), Queue("team-llm", "root"))
         ),
         pytest.param(
             {"queues": (Queue("root"), Queue("team-llm", "a"), Queue("a", "team-llm"))},
-            "Ask the platform team to correct spec.parentQueue of queue team-llm and of those above it: until then, another queue does not help either",
+            "Ask the platform team to correct spec.parentQueue of queue team-llm and of its parents: until then, no other queue helps",
             [],
             id="KAI hangs",
         ),
@@ -530,7 +530,7 @@ ALONE = (Queue("root"), Queue("team-llm", "root"))
                     Queue("other", "root", pool="h100"),
                 ),
             },
-            "Ask the platform team for another queue above team-llm: other workloads need root as it is",
+            "Ask the platform team for another queue above team-llm: other workloads need root unchanged",
             [],
             id="the parent is needed in the other pool",
         ),

@@ -29,8 +29,8 @@ ROLE = "--clusterrole=grove-admission-view --user=USER"
             {"sets": NO_RIGHT, "nodes": NO_RIGHT},
             "ns",
             [
-                f"Ask an admin of namespace ns for permission to read what is in ns: kubectl -n ns create rolebinding USER-view {ROLE}",
-                f"Ask a cluster admin for permission to read all of it: kubectl create clusterrolebinding USER-view {ROLE}",
+                f"Ask an admin of namespace ns for permission to read the objects in ns: kubectl -n ns create rolebinding USER-view {ROLE}",
+                f"Ask a cluster admin for permission to read everything: kubectl create clusterrolebinding USER-view {ROLE}",
             ],
             id="of one namespace and of the cluster",
         ),

@@ -184,7 +184,7 @@ async def test_a_group_that_is_scaled_in_takes_its_domain_along(world: World) ->
 
 async def test_a_pod_that_names_the_workload_of_somebody_else_is_refused(world: World) -> None:
     await world.create_owners()
-    with pytest.raises(ClusterError, match="no LeaderWorkerSet of this name controls the Pod"):
+    with pytest.raises(ClusterError, match="no LeaderWorkerSet with this name controls the Pod"):
         await world.create(recorded("lws-worker", {"leaderworkerset.sigs.k8s.io/name": "b"}))
     assert await world.domains() == []
 

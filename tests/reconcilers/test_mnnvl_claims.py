@@ -180,7 +180,7 @@ def test_pods_that_started_without_the_claim_are_named() -> None:
         await asyncio.sleep(WAIT_SECONDS)
         assert [await world.step(), await world.step(other)] == [None, None]
         assert world.lists_of_pods() == 1
-        text = "Pods {} run without the claim that their PodCliques have again, so they are outside of their NVLink domain. Delete them: their replacements get the claim"
+        text = "These Pods run without the claim that their PodCliques have again, so they are outside of their NVLink domain: {}. Delete them: their replacements get the claim"
         assert (await world.happened())[:2] == [
             ("MnnvlClaimsRestored", "restored the claim in PodCliques other-0-w"),
             ("MnnvlClaimsRestored", "restored the claim in PodCliques train-0-w0"),
@@ -328,14 +328,14 @@ def test_a_claim_that_is_removed_again_and_again_is_not_put_back_for_a_while() -
 def test_a_rejection_is_reported_and_the_others_get_their_claims() -> None:
     async def main() -> None:
         world = World(pcs(), *map(clique, NAMES))
-        refusal = Rejected('ComputeDomain "train-0-cd" was not made for this', code=403)
+        refusal = Rejected('ComputeDomain "train-0-cd" was not created for this', code=403)
         world.client.fail_next("patch", POD_CLIQUE, refusal)
         assert await world.step() == REFUSED_SECONDS
         assert world.claimed() == NAMES[1:]
         assert world.reconciler.missing == 1
         assert (
             dict(await world.happened())["MnnvlClaimsMissing"]
-            == 'PodCliques of this set must have an MNNVL claim and have none; it can\'t be injected: ComputeDomain "train-0-cd" was not made for this'
+            == 'PodCliques of this set must have an MNNVL claim and have none; it can\'t be injected: ComputeDomain "train-0-cd" was not created for this'
         )
 
     virtual.run(main())

@@ -226,7 +226,7 @@ async def test_a_foreign_object_in_the_way_is_reported_once() -> None:
     (event,) = world.client.objects(EVENT)
     assert "series" not in event
     assert event["note"].startswith(
-        'ComputeDomain "train-0-cd" exists in namespace ns, but was not made for this'
+        'ComputeDomain "train-0-cd" exists in namespace ns, but was not created for this'
     )
     await world.client.delete(ObjectRef(COMPUTE_DOMAIN, "train-0-cd", "ns"))
     assert await world.look() is None

@@ -200,7 +200,7 @@ async def test_no_pod_comes_before_a_former_domain_is_gone(
     _, answer = await admitted(caller, pod("job"))
     assert not answer["allowed"]
     assert problem in answer["status"]["message"]
-    assert "let the Pod be created again" in answer["status"]["message"]
+    assert "create the Pod again" in answer["status"]["message"]
 
 
 @pytest.mark.parametrize("is_collected", [True, False])
@@ -427,6 +427,6 @@ async def test_a_name_that_is_taken(metadata: Object) -> None:
     status = (await caller.ask(MUTATE, review(pod("lws-worker"))))["status"]
     assert status["code"] == 403
     assert status["message"] == (
-        'ComputeDomain "lws-a-2-cd" exists in namespace ns, but was not made for this unit of'
+        'ComputeDomain "lws-a-2-cd" exists in namespace ns, but was not created for this unit of'
         " LeaderWorkerSet; delete or rename it"
     )

@@ -53,13 +53,13 @@ def how_to_get(unseen: Mapping[str, str], namespace: str = "") -> Iterator[str]:
     in_namespace = fields - wide if namespace else set()
     role = f"--clusterrole={VIEWER} --user=USER"
     if in_namespace:
-        what = f"what is in {namespace}" if wide else "them"
+        what = f"the objects in {namespace}" if wide else "them"
         yield (
             f"Ask an admin of namespace {namespace} for permission to read {what}:"
             f" kubectl -n {namespace} create rolebinding USER-view {role}"
         )
     if fields - in_namespace:
-        what = "all of it" if in_namespace else "them"
+        what = "everything" if in_namespace else "them"
         yield (
             f"Ask a cluster admin for permission to read {what}:"
             f" kubectl create clusterrolebinding USER-view {role}"

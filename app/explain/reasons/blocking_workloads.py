@@ -221,8 +221,8 @@ def _of_stuck(gang: Gang, stuck: Sequence[Pod]) -> str:
     since = ago(gang.facts.now - (first.bound or 0.0))
     return (
         f"Ask the owner of {first.namespace}/{first.name} why it does not start: it has had a node"
-        f" for {since} and blocks the room"
-        f" (grove-admission explain pod/{first.name} -n {first.namespace})"
+        f" for {since} and holds the room (grove-admission explain pod/{first.name} -n"
+        f" {first.namespace})"
     )
 
 

@@ -183,7 +183,8 @@ def not_in_pods_of_units(gang: Gang) -> Reasons:
     without = [pod for pod in gang.pods if pod.asks_mnnvl and not _has_our_claim(pod)]
     if without:
         ask = counted(without, "pod requests MNNVL but has", "pods request MNNVL but have")
-        text = f"{ask} no claim, because no webhook answered at their creation"
+        they = "it was" if len(without) == 1 else "they were"
+        text = f"{ask} no claim, because no webhook answered when {they} created"
         yield _replaceable("ClaimNotInjected", text, refs(without), "platform")
 
 

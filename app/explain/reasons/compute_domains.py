@@ -79,10 +79,9 @@ def domain_deadlock(gang: Gang) -> Reasons:
         if known.is_ready or not gated or not starting or domain.number <= len(known.nodes):
             continue
         text = (
-            f"They wait for each other: ComputeDomain {domain.name} asks for"
-            f" {counted(domain.number, 'node')} (numNodes), {len(gated)} of its"
-            f" {counted(known.users, 'pod')} are gated until others are ready, and those don't"
-            " start before the domain is ready"
+            f"Deadlock: ComputeDomain {domain.name} requires {counted(domain.number, 'node')}"
+            f" (numNodes), but {len(gated)} of its {counted(known.users, 'pod')} are gated until"
+            " other pods are ready, and these don't start before the domain is ready"
         )
         remedy = (
             f"Delete ComputeDomain {domain.name} and create it again with numNodes:"
@@ -147,8 +146,8 @@ def _lacking_nodes(gang: Gang, known: Standing, own: Sequence[Pod]) -> Reason:
     if domain.number > len(known.users):
         pods = counted(known.users, "pod uses", "pods use")
         text = (
-            f"ComputeDomain {domain.name} asks for {counted(domain.number, 'node')} (numNodes), and"
-            f" only {pods} it, so it never becomes ready"
+            f"ComputeDomain {domain.name} requires {counted(domain.number, 'node')} (numNodes),"
+            f" but only {pods} it, so it never becomes ready"
         )
         more = domain.number - len(known.users)
         remedy = (

@@ -171,7 +171,7 @@ def gang_unconstrained(gang: Gang) -> Reasons:
 
 def _unconstrained(ref: Ref, levels: str, cluster: ClusterTopology) -> Reason:
     text = (
-        f"The set asks for {levels}, but {ref.kind} {ref.name} does not, so the scheduler ignores"
+        f"The set requests {levels}, but {ref.kind} {ref.name} does not, so the scheduler ignores"
         " it"
     )
     if ref.kind == "PodGroup":

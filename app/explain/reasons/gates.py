@@ -21,8 +21,8 @@ GROVE_GATE = "grove.io/podgang-pending-creation"
 QUEUE_GATE = "kai.scheduler/queue-admission"
 """KAI's own gate, from a design: https://github.com/kai-scheduler/KAI-Scheduler/pull/1932."""
 _WAIT = (
-    "Wait up to three minutes, until Grove looks again. If it lasts longer, ask the platform team"
-    " for the log of Grove's operator"
+    "Wait up to three minutes, until Grove checks again. If it takes longer, ask the platform"
+    " team for the log of Grove's operator"
 )
 """For pods that are added to a replica of a group: https://github.com/ai-dynamo/grove/issues/847."""
 K = TypeVar("K", str, tuple[str, str, str])
@@ -277,13 +277,13 @@ def not_grouped(gang: Gang) -> Reasons:
         elif age < _GROUPED_WITHIN:
             remedy = (
                 "Wait a minute: the pod-grouper creates it within seconds of the pod. If it does"
-                " not, ask the platform team to look at it."
+                " not, ask the platform team to check it."
             )
             yield about(evidence, "NotGrouped", f"{text} yet", remedy, "wait", objects=objects)
         else:
             remedy = (
-                "Ask the platform team to look at KAI's pod-grouper now:"
-                " kubectl get pods -A | grep grouper, and its log"
+                "Ask the platform team to check KAI's pod-grouper now: kubectl get pods -A | grep"
+                " grouper, and its log"
             )
             text = f"For {ago(age)} {text}"
             yield about(evidence, "NotGrouped", text, remedy, "platform", objects=objects)

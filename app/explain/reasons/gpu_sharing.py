@@ -113,7 +113,7 @@ def part_too_large(part: GpuPart, nodes: Sequence[Node]) -> tuple[str, str, Who]
     gpus = max((node.allocatable.get(GPU, 0) // 1000 for node in nodes), default=0)
     if part.devices > gpus > 0:
         return (
-            f"No node has {part.devices} GPUs, of each of which a pod requests a part; the largest"
+            f"A pod requests parts of {part.devices} GPUs, but no node has that many; the largest"
             f" has {gpus}",
             f"Set the annotation {FRACTION_DEVICES} to at most {gpus}",
             "you",

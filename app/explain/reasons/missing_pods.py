@@ -63,8 +63,8 @@ def gang_incomplete(gang: Gang) -> Reasons:
             remedy += _last_errors(short, gang.facts.now)
         if not said and any(pod.phase == "Succeeded" for pod in ended):
             remedy = (
-                "Start the whole workload again, or let it need fewer pods together: a pod that has"
-                " completed is not created again"
+                "Restart the whole workload, or lower the number of pods that must run together:"
+                " a completed pod is not created again"
             )
     yield about(evidence, "GangIncomplete", text, remedy, who, commands=commands)
 
@@ -128,7 +128,7 @@ def group_incomplete(gang: Gang) -> Reasons:
         if minimum <= len(alive):
             continue
         exist = counted(alive, "pod of it exists", "pods of it exist")
-        text = f"{group} needs {minimum} pods together (minCount), and only {exist}"
+        text = f"{group} needs {minimum} pods together (minCount), but only {exist}"
         told = next(maker_words(gang.index, gang.namespace, [pod.owner for pod in pods]), None)
         if told:
             text += f". About {told[0]}, {told[1].quoted(gang.facts.now)}"
@@ -248,4 +248,7 @@ def _why_no_pods(gang: Gang) -> str:
             "Find out why the owner of the Workload creates no more pods: check its status and"
             " events"
         )
-    return "Create the missing pods, or lower the minimum of the PodGroup to those that exist"
+    return (
+        "Create the missing pods, or lower the minimum of the PodGroup to the number of existing"
+        " pods"
+    )

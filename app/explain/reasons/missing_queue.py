@@ -68,8 +68,8 @@ def _other_queue(index: Index, group: KaiPodGroup, meant: str, usable: Sequence[
     queue = index.queues.get(group.queue)
     if queue and _is_below_itself(index, queue):
         words = (
-            f"Ask the platform team to correct spec.parentQueue of queue {queue.name} and of those"
-            " above it: until then, another queue does not help either"
+            f"Ask the platform team to correct spec.parentQueue of queue {queue.name} and of its"
+            " parents: until then, no other queue helps"
         )
         return _Help(words, "platform")
     if not usable:
@@ -93,7 +93,7 @@ def _new_queue(index: Index, group: KaiPodGroup, queue: Queue | None) -> _Help:
         return _Help(f"Ask the platform team to create queue {above}, {correct}", "platform")
     words = (
         f"Ask the platform team for another queue above {queue.name}: other workloads need {above}"
-        " as it is"
+        " unchanged"
     )
     return _labelled(index, group, queue) or _Help(words, "platform")
 

@@ -136,8 +136,8 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
         return
     names = listed(node.name for node in cordoned)
     text = (
-        f"Its place includes cordoned nodes ({names}), which its pods tolerate: KAI gives them to"
-        " it from 0.18 on, and earlier releases give them to nobody"
+        f"It would be placed on cordoned nodes ({names}), which its pods tolerate. KAI 0.18 and"
+        " later place pods there; earlier releases do not"
     )
     own = [node.name for node in cordoned if KAI_CORDONED not in node.labels]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
@@ -307,8 +307,8 @@ def _too_many_pods(obstacle: Obstacle) -> Reason:
     text = f"GPUs are free, but the nodes run as many pods as they take: {takes or 'no more pods'}"
     evidence = Evidence(gang.ref, "status.allocatable[pods]", takes)
     remedy = (
-        "Ask the platform team to raise maxPods of the kubelets, or remove pods that these nodes"
-        " need not run"
+        "Ask the platform team to raise maxPods of the kubelets, or to remove pods that these"
+        " nodes do not need to run"
     )
     return about(
         evidence,

@@ -72,7 +72,9 @@ def required_violated(gang: Gang) -> Reasons:
                 f" {part.name} together"
             )
         else:
-            remedy = f"{remedy}: KAI keeps only pods in one {level} that it places at the same time"
+            remedy = (
+                f"{remedy}: KAI keeps pods in one {level} only if it places them at the same time"
+            )
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,

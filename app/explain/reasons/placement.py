@@ -91,9 +91,7 @@ def _too_large(obstacle: Obstacle, short: Demand) -> tuple[str, str, Who]:
     wider = _wider(obstacle)
     remedy = f"Use smaller or fewer pods{_beside_size(obstacle)}"
     if placements.under(replace(EMPTY, without="pods")).fits:
-        remedy = (
-            "Use fewer pods, or ask the platform team to have nodes take more of them (maxPods)"
-        )
+        remedy = "Use fewer pods, or ask the platform team to raise maxPods of the kubelets"
     if not best:
         text = f"No {level} exists, because no node has the labels of all levels"
         return text, "Ask the platform team to label the nodes, or require no level", "you"
@@ -114,7 +112,7 @@ def _beside_size(obstacle: Obstacle) -> str:
         return (
             f", and add {gang.topology.levels[-1].domain} as preferred level to each required one"
         )
-    return ", and open the nodes there that are closed" if small.under(OPENED).fits else ""
+    return ", and open the closed nodes there" if small.under(OPENED).fits else ""
 
 
 def _without_size(demand: Demand) -> Demand:
@@ -560,7 +558,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
 def _without_room(obstacle: Obstacle) -> str:
     """Return the remedy if other pods don't hold the room in the gang's domain."""
     if obstacle.placements.under(OPENED).fits:
-        return "Ask the platform team to open the nodes there that are closed"
+        return "Ask the platform team to open the closed nodes there"
     if obstacle.gang.whole.is_satisfied:
         return "Request fewer pods. Nothing is wrong: the gang has its minimum"
     if obstacle.gang.anew.under(EMPTIED).fits:

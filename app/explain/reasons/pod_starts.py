@@ -80,9 +80,9 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     ),
     (
         ("not bound", "unbound"),
-        f"If the pod template sets nodeName, select the node by its label {HOSTNAME_KEY}"
-        " instead: only a scheduler has a volume bound that waits for its pod. Otherwise ask the"
-        " platform team for its storage.",
+        f"If the pod template sets nodeName, select the node by its label {HOSTNAME_KEY} instead:"
+        " a volume that waits for its pod is bound only if a scheduler places the pod. Otherwise,"
+        " ask the platform team about the storage.",
         "you",
     ),
     (
@@ -94,7 +94,7 @@ _STARTS: tuple[tuple[tuple[str, ...], str, Who], ...] = (
     (("pull", "image"), "Correct the image, or the pull secret, in the pod template.", "you"),
     (
         ("volume", "mount"),
-        "Correct the volume that the kubelet names, or ask the platform team for its storage.",
+        "Correct the volume that the kubelet names, or ask the platform team about its storage.",
         "you",
     ),
     (
@@ -236,7 +236,7 @@ _REJECTIONS: tuple[tuple[str, str, Who], ...] = (
     ),
     (
         "Evicted",
-        "Request as much of the resource that the message names as the pod uses, or ask the"
+        "Raise the request for the resource in the message to what the pod uses, or ask the"
         " platform team for nodes with more of it",
         "you",
     ),

@@ -59,7 +59,7 @@ def _refused_binding(gang: Gang, other: Turn) -> tuple[str, str] | None:
 def _takes(gang: Gang, turn: Turn, before: Sequence[Turn]) -> str:
     s = "s" if len(before) == 1 else ""
     if turn.full:
-        return f"leave{s} too little of what queue {turn.full} may have"
+        return f"leave{s} too little of the limit or quota of queue {turn.full}"
     used = frozenset[int]().union(*(other.used for other in before))
     return f"take{s} {listed(where(gang.placements.domains, gang.demand, used))}"
 

@@ -105,7 +105,7 @@ def _culprit(obstacle: Obstacle) -> tuple[Demand, str]:
     preferring = _preferring(demand, narrowest.key)
     remedy = _first_that_helps(obstacle, [(each, preferring)])
     if not remedy and obstacle.gang.placements_of(preferring).under(OPENED).fits:
-        remedy = f"{each}, and open the nodes there that are closed"
+        remedy = f"{each}, and open the closed nodes there"
     return obstacle.lacking, remedy or "Remove all constraints"
 
 
@@ -155,7 +155,7 @@ def _for_sizes(obstacle: Obstacle, short: Demand) -> str:
     """Return the constraint to remove or widen so that KAI places the gang."""
     options = list(_smaller_constraints(obstacle, short))
     remedy = _first_that_helps(obstacle, options)
-    return remedy or "Use pods of one size, or a smaller largest one"
+    return remedy or "Use pods of equal size, or make the largest one smaller"
 
 
 def _smaller_constraints(obstacle: Obstacle, short: Demand) -> Iterator[tuple[str, Demand]]:
@@ -203,7 +203,7 @@ def level_without_topology(gang: Gang) -> Reasons:
         key = told.required or told.preferred
         if not key or not _matters(gang, name, told):
             continue
-        text = f"{name} asks for level {key} but names no topology, so KAI ignores the level"
+        text = f"{name} requests level {key} but names no topology, so KAI ignores the level"
         remedy = "Set topologyConstraint.topology to the name of KAI's Topology"
         yield about(
             Evidence(group.ref, "topologyConstraint.topology", "absent"),
@@ -222,11 +222,11 @@ def topology_without_level(gang: Gang) -> Reasons:
     group = gang.pod_group
     if group and group.aimless:
         text = (
-            f"A topology is named for {listed(group.aimless)}, and no level of it, so KAI never"
-            " places the gang"
+            f"The constraint of {listed(group.aimless)} names a topology but no level of it, so"
+            " KAI never places the gang"
         )
         evidence = Evidence(group.ref, "topologyConstraint.requiredTopologyLevel", "absent")
-        remedy = "Ask for one of its levels, or remove the topology"
+        remedy = "Request one of its levels, or remove the topology"
         yield about(evidence, "LevelUnknown", text, remedy, "you", parts=group.aimless)
 
 

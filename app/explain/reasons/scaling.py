@@ -53,7 +53,7 @@ def nodes_coming(gang: Gang) -> Reasons:
 
 def _about_helper(ref: Ref, objects: Sequence[Ref]) -> str:
     """Return that a message is about a scaling pod of KAI, or "" if it is about one of the pods."""
-    return "" if ref in objects else f" (said of {ref.namespace}/{ref.name}, KAI's scaling pod)"
+    return "" if ref in objects else f" (about {ref.namespace}/{ref.name}, KAI's scaling pod)"
 
 
 def _unanswered(gang: Gang) -> Reasons:

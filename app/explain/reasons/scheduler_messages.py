@@ -193,8 +193,8 @@ def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
         return remedy.replace(_UNCORDON, opened), ()
     if len(own) < len(cordoned):
         remedy += (
-            f" Leave those with the label {KAI_CORDONED} alone, which KAI Resource Management"
-            " moves to another node pool."
+            f" Do not uncordon nodes with the label {KAI_CORDONED}: KAI Resource Management moves"
+            " them to another node pool."
         )
     return remedy, (f"kubectl uncordon {shlex.join(own)}",) if own else ()
 
@@ -282,8 +282,8 @@ def kai_refuses(gang: Gang) -> Reasons:
     remedy, who = _what_helps(said)
     if seems and "cannot allocate all" in said:
         remedy = (
-            f"{remedy} If these devices are free, ask the platform team to restart KAI's scheduler:"
-            " what it remembers of claims may be outdated."
+            f"{remedy} If these devices are free, ask the platform team to restart KAI's"
+            " scheduler: its record of claims may be outdated."
         )
         who = "platform"
     parentless = _queue_without_parent(gang) if not remedy else ""
@@ -292,7 +292,7 @@ def kai_refuses(gang: Gang) -> Reasons:
             f". Queue {parentless} has no parent, and older releases of KAI schedule nothing in"
             " such a queue"
         )
-        remedy = f"Create a queue with spec.parentQueue: {parentless}, and use that one."
+        remedy = f"Create a queue with spec.parentQueue: {parentless}, and use that queue."
     again = (
         "If you have just changed something, check again in a minute: KAI tries again every few"
         " seconds."

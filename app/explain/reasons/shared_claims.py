@@ -109,7 +109,7 @@ def _unbinding(gang: Gang, claim: ResourceClaim, *, is_gone: bool) -> tuple[str,
 
     users = _lasting_users(gang, claim)
     pods = f"{listed(users)} and then the claim" if users else "the claim"
-    return f"Delete {pods}: created again, it is bound to other nodes. Or use {each}", "you"
+    return f"Delete {pods}: the new claim is bound to other nodes. Or use {each}", "you"
 
 
 def _is_ours(gang: Gang, claim: ResourceClaim) -> bool:

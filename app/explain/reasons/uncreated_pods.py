@@ -73,8 +73,8 @@ def what_creates(maker: Ref, words: Words) -> tuple[str, str, Who]:
     """Return the cause in a controller's message, the remedy, and who can act."""
     if _LEADER in words.text:
         return (
-            ". They wait for each other: JobSet makes the followers once the leader has a node, and"
-            " KAI gives it one once all exist",
+            ". This is a deadlock: JobSet creates the followers only once the leader has a node,"
+            " and KAI places the leader only once all pods exist",
             f"Remove the annotation {EXCLUSIVE_JOBS} from the JobSet, and request the level with"
             f" {TOPOLOGY_REQUIRED}: JobSet's exclusive placement cannot be"
             " combined with a gang.",

@@ -119,9 +119,10 @@ def _of_claim(
 
     names = ", ".join(pod.name for pod in pods)
     if domain is not None and domain.held_by:
+        pod, uses = ("pod", "uses") if len(pods) == 1 else ("pods", "use")
         yield held(
-            f"its ComputeDomain {domain.name} is being deleted, but pod {names} still uses it",
-            f"Delete the {'pod' if len(pods) == 1 else 'pods'}: kubectl delete pod"
+            f"its ComputeDomain {domain.name} is being deleted, but {pod} {names} still {uses} it",
+            f"Delete the {pod}: kubectl delete pod"
             f" {' '.join(pod.name for pod in pods)} -n {claim.namespace}",
         )
         return

@@ -49,9 +49,17 @@ def reserving_pods(claim: JsonMap) -> set[str]:
 
 def held_in_deletion(namespace: str, pods: Sequence[str]) -> tuple[str, str]:
     """Return the problem and the remedy for a claim that `pods` use while it is being deleted."""
-    problem = f"is being deleted, but Pods {', '.join(pods)} still use it: no other Pod can get it"
+    use, these = (
+        ("Pod {} still uses", "this Pod")
+        if len(pods) == 1
+        else (
+            "Pods {} still use",
+            "these Pods together",
+        )
+    )
+    problem = f"is being deleted, but {use.format(', '.join(pods))} it: no other Pod can get it"
     remedy = (
-        f"Delete these Pods together: kubectl -n {namespace} delete pod {' '.join(pods)}. The claim"
-        " then goes away, the leader creates it again, and the new Pods start."
+        f"Delete {these}: kubectl -n {namespace} delete pod {' '.join(pods)}. The"
+        " claim is then deleted, the leader creates it again, and the new Pods start."
     )
     return problem, remedy

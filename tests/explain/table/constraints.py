@@ -136,7 +136,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the PodGang lacks the constraint of the set",
         {"gangs": (gang(told=SchedulerConstraint()),)},
-        "The set asks for zone, but PodGang llm-0 does not, so the scheduler ignores it",
+        "The set requests zone, but PodGang llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "gangs": (gang(told=SchedulerConstraint(RACK)),),
@@ -147,7 +147,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "the replica of the scaling group is told a broader level",
         {"gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(ZONE)),)),)},
-        "The set asks for rack, but PodGang llm-0 does not, so the scheduler ignores it",
+        "The set requests rack, but PodGang llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "gangs": (gang(groups=(replace(gang().groups[0], told=SchedulerConstraint(HOST)),)),),
@@ -158,7 +158,7 @@ CONSTRAINTS = (
         "GangUnconstrained",
         "KAI's PodGroup lacks the constraint of the PodGang",
         {"pod_groups": (pod_group(subgroups=(SubGroup(GROUP), SubGroup(WORKERS, GROUP, 3))),)},
-        "The set asks for rack, but PodGroup llm-0 does not, so the scheduler ignores it",
+        "The set requests rack, but PodGroup llm-0 does not, so the scheduler ignores it",
         "platform",
         {
             "pod_groups": (

@@ -76,7 +76,7 @@ SHARING = (
         "NeverFits",
         "pods ask for parts of more GPUs than a node has",
         {"pods": pods(shape=part_of(0.5, 9))},
-        "No node has 9 GPUs, of each of which a pod requests a part; the largest has 8",
+        "A pod requests parts of 9 GPUs, but no node has that many; the largest has 8",
         "you",
         {"pods": pods(shape=part_of(0.5, 8))},
     ),

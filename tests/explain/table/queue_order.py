@@ -62,7 +62,7 @@ LINE = (
         "AfterOthers",
         "an older gang fills the queue above both",
         limited(3600),
-        "It would fit by itself, but not after the gangs ahead of it: rival leaves too little of what queue root may have",
+        "It would fit by itself, but not after the gangs ahead of it: rival leaves too little of the limit or quota of queue root",
         "wait",
         limited(60),
     ),

@@ -38,7 +38,7 @@ SAYS = {
         "explain": "requests MNNVL but has no claim",
     },
     "outside": {
-        "audit": "run without its claim, outside of their NVLink domain",
+        "audit": "without its claim, outside of",
         "doctor": "Pods run without the MNNVL claim that their PodClique has",
         "explain": "without its claim, outside the NVLink domain",
     },

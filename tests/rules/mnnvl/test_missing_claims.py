@@ -213,7 +213,7 @@ def test_pods_reserve_a_claim_that_is_being_deleted() -> None:
     assert reserving_pods(claim) == {"a", "b"}
     assert held_in_deletion("ml", ["a", "b"]) == (
         "is being deleted, but Pods a, b still use it: no other Pod can get it",
-        "Delete these Pods together: kubectl -n ml delete pod a b. The claim then goes away, the leader creates it again, and the new Pods start.",
+        "Delete these Pods together: kubectl -n ml delete pod a b. The claim is then deleted, the leader creates it again, and the new Pods start.",
     )
 
 
