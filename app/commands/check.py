@@ -10,6 +10,7 @@ from operator import itemgetter
 import uvloop
 
 from app.base.safe_text import visible
+from app.base.unusable import UnusableInput
 from app.cluster.cluster import Cluster
 from app.cluster.filled import cluster_around, cluster_of
 from app.commands.files import documents_of, objects_in
@@ -20,6 +21,7 @@ from app.commands.options import (
     Command,
     add_cluster,
     add_config,
+    add_offline,
     add_output,
     complain,
     show_answer,
@@ -56,11 +58,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use the objects of a cluster, as if the documents were created there",
     )
+    add_offline(parser)
     add_cluster(parser, LIKE_KUBECTL)
     add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.cluster and arguments.offline:
+        raise UnusableInput("give --cluster or --offline, not both")
+
     configuration = configuration_or_defaults(arguments.config)
     sourced = documents_of(arguments.files)
     names = [name for name, _ in sourced]
@@ -75,7 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
         except (ClusterError, OSError) as problem:
             return unreadable("can't read the cluster", problem, arguments)
     else:
-        judged = asyncio.run(check(configuration, objects, asker))
+        around = _offline(arguments.offline) if arguments.offline else []
+        judged = asyncio.run(check(configuration, objects, asker, around))
     outcomes = Counter(judgement.outcome for judgement in judged)
     show_answer(
         arguments.output,
@@ -96,13 +103,25 @@ def _asker(arguments: argparse.Namespace, configuration: Configuration) -> Asker
     return Asker(user, arguments.operation, tuple(replaced))
 
 
+def _offline(files: Sequence[str]) -> list[Object]:
+    # most of explain, which a check without --offline doesn't need
+    from app.commands.records import documents_in
+
+    return documents_in(files)
+
+
 async def check(
-    configuration: Configuration, objects: Sequence[Object], asker: Asker
+    configuration: Configuration,
+    objects: Sequence[Object],
+    asker: Asker,
+    around: Sequence[Object] = (),
 ) -> list[Judgement]:
-    """Return verdicts on `objects` without a cluster. The objects can refer to each other."""
-    return await _judged(
-        cluster_of(configuration, objects, is_whole=False), configuration, objects, asker
-    )
+    """Return verdicts on `objects` without a cluster.
+
+    The objects can refer to each other, and to the objects `around` them, which are not judged.
+    """
+    cluster = cluster_of(configuration, [*around, *objects], is_whole=False)
+    return await _judged(cluster, configuration, objects, asker)
 
 
 async def _check_with_cluster(
@@ -177,10 +196,10 @@ def _described(judged: Sequence[Judgement]) -> Iterable[str]:
 COMMAND = Command(
     description=(
         "Print the webhooks' verdicts on the documents in FILES. Documents can refer to each"
-        " other; nothing is stored. --cluster adds the objects of a cluster. Topology support"
-        " counts as enabled unless --config says otherwise. Schemas are not checked. Exit code: 0"
-        " all allowed, 1 at least one rejected, 2 unusable input, or a verdict needs facts that"
-        " are missing."
+        " other; nothing is stored. --cluster adds the objects of a cluster, and --offline those of"
+        " files, which are not judged. Topology support counts as enabled unless --config says"
+        " otherwise. Schemas are not checked. Exit code: 0 all allowed, 1 at least one rejected, 2"
+        " unusable input, or a verdict needs facts that are missing."
     ),
     add_options=add_options,
     run=run,

@@ -170,9 +170,8 @@ class Questions(Struct):
 
         They are judged with the objects of the cluster, as far as you may read them.
         """
-        has_cluster = not any(option.startswith("--offline=") for option in self.options)
-        around = ["--cluster", *self.options] if has_cluster else []
-        return await self._answer(["check", "-", *around], documents)
+        around = [] if self._reads_a_file() else ["--cluster"]
+        return await self._answer(["check", "-", *around, *self.options], documents)
 
     async def doctor(self) -> str:
         """Examine the installation of grove-admission, and say what to repair."""
@@ -183,9 +182,12 @@ class Questions(Struct):
         where = [f"--namespace={namespace}"] if namespace else []
         return await self._answer(["audit", *where, *self._of_cluster("audit")], read=audited)
 
+    def _reads_a_file(self) -> bool:
+        return any(option.startswith("--offline=") for option in self.options)
+
     def _of_cluster(self, command: str) -> list[str]:
         """Return the options. Raise ValueError if they name a file, which `command` can't read."""
-        if any(option.startswith("--offline=") for option in self.options):
+        if self._reads_a_file():
             raise ValueError(f"{command} needs a cluster, and this server reads a file")
         return self.options
 

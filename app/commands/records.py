@@ -12,7 +12,10 @@ from app.commands.files import stream_of
 from app.commands.options import complain
 from app.explain.state.read import facts_of
 from app.explain.state.snapshot import Snapshot
+from app.facts.grove.topology import ClusterTopology
 from app.facts.identity import Ref
+from app.facts.kinds import CLUSTER_TOPOLOGY, CLUSTER_TOPOLOGY_BINDING
+from app.kube.api import Object
 
 T = TypeVar("T")
 
@@ -72,6 +75,29 @@ def facts_in(names: Sequence[str]) -> Snapshot:
         raise UnusableInput(f"{records[0]} is a record: give it without other files")
 
     return read_record(KIND, Snapshot, Path(records[0]))
+
+
+def documents_in(names: Sequence[str]) -> list[Object]:
+    """Return the documents in files. Of a record, which has facts, return its topologies.
+
+    Raise UnusableInput for a record that cannot be read, or that is given with other files.
+    """
+    if not any(map(_is_record, names)):
+        return list(stream_of(names))
+    return [_as_document(topology) for topology in facts_in(names).topologies]
+
+
+def _as_document(topology: ClusterTopology) -> Object:
+    resource = (
+        CLUSTER_TOPOLOGY if topology.kind == CLUSTER_TOPOLOGY.kind else CLUSTER_TOPOLOGY_BINDING
+    )
+    levels = [{"domain": level.domain, "key": level.key} for level in topology.levels]
+    return {
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
+        "metadata": {"name": topology.name},
+        "spec": {"levels": levels},
+    }
 
 
 def read_record(kind: str, of: type[T], path: Path) -> T:

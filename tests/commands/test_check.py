@@ -261,3 +261,16 @@ def test_what_pod_templates_would_get(
     (tmp_path / "a.yaml").write_text(text)
     assert run(str(tmp_path / "a.yaml")) == code
     assert printed in capsys.readouterr().out
+
+
+def test_offline_files_are_facts_and_not_judged(capsys: Any) -> None:
+    refused = str(EXAMPLES / "podcliqueset-refused.yaml")
+    assert run(refused, "--offline", FACTS) == 1
+    printed = capsys.readouterr().out
+    assert "topology level not found in ClusterTopology" in printed
+    assert printed.endswith("1 judged, 1 refused, 0 without a webhook\n")
+
+
+def test_facts_come_from_a_cluster_or_from_files(capsys: Any) -> None:
+    assert run(FACTS, "--cluster", "--offline", FACTS) == 2
+    assert "give --cluster or --offline, not both" in capsys.readouterr().err

@@ -20,11 +20,12 @@ from pydantic import AnyUrl
 from app import __version__
 from app.base.record import record_of
 from app.cli import main
+from app.cluster.filled import desired_cluster_topology
 from app.commands import mcp as command
 from app.commands.mcp import MOST, Answered, Questions, bounded, server_of
 from app.commands.records import KIND
 from tests.console.objects import hostile
-from tests.explain.fleet import NAMESPACE, facts
+from tests.explain.fleet import LEVELS, NAMESPACE, facts
 from tests.explain.table.row import Row
 from tests.explain.test_reasons import ROWS, start
 from tests.rendered import text_of
@@ -164,9 +165,46 @@ async def test_each_other_tool_answers(tmp_path: Path) -> None:
 async def test_documents_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = ROOT / "manifests" / "examples" / "podcliqueset-refused.yaml"
     monkeypatch.setattr(sys, "stdin", io.StringIO(example.read_text()))
-    async with assistant(tmp_path) as client:
+    async with assistant(recorded(tmp_path, ROWS[0])) as client:
         found = await answer(client, "check", documents=example.read_text())
     assert found["allowed"] is False
+
+
+def a_set(constraint: dict[str, Any]) -> str:
+    return json.dumps(
+        {
+            "apiVersion": "grove.io/v1alpha1",
+            "kind": "PodCliqueSet",
+            "metadata": {"name": "new", "namespace": NAMESPACE},
+            "spec": {"replicas": 1, "template": {"topologyConstraint": constraint, "cliques": []}},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "form"), [("design", "record"), ("today", "record"), ("design", "documents")]
+)
+async def test_documents_are_judged_with_the_levels_in_the_file(
+    dialect: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(record_of(KIND, facts(**start(dialect))))
+    if form == "documents":
+        file.write_text(text_of([desired_cluster_topology("grove-topology", LEVELS)]))
+    constraint: dict[str, dict[str, Any]] = {
+        "design": {"packDomain": "LEVEL"},
+        "today": {"topologyName": "grove-topology", "pack": {"required": "LEVEL"}},
+    }
+    asked = a_set(constraint[dialect])
+
+    found = []
+    async with assistant(file) as client:
+        for level in ("rack", "block"):
+            monkeypatch.setattr(sys, "stdin", io.StringIO(asked.replace("LEVEL", level)))
+            found.append(await answer(client, "check", documents=""))
+    ((in_rack,), (in_block,)) = (each["results"] for each in found)
+    assert (in_rack["allowed"], in_block["allowed"]) == (True, False)
+    assert "zone, rack, host" in in_block["message"]
 
 
 @pytest.mark.parametrize(
