@@ -5,8 +5,9 @@ Tests `app/explain/placing/arrangement.py`.
 
 import pytest
 
-from app.explain.placing.arrangement import MOST_PODS, Exhausted, Search
-from app.explain.placing.demand import Demand, Ground
+from app.explain.placing.arrangement import MOST_PODS, Arrangement, Exhausted, Search, Wish
+from app.explain.placing.demand import Demand, Ground, Run, Vector
+from app.explain.state.domains import Domains
 from app.explain.state.index import Index
 from tests.explain import fleet
 from tests.explain.fleet import GPU, facts, shape
@@ -14,6 +15,7 @@ from tests.explain.fleet import GPU, facts, shape
 EIGHT = shape(8)
 SIX = shape(6)
 NODES = len(Index(facts()).nodes)
+Freed = tuple[tuple[int, Vector], ...]
 
 
 def search(most: int, **counts: int) -> Search:
@@ -60,3 +62,54 @@ def test_the_most_pods_have_places_in_parts_of_parts_of_as_many_demands() -> Non
     found = Search([(ground, gang)] * MOST_PODS, 1_000_000).find()
     assert found is not None
     assert [len(nodes) for nodes in found] == [1] * MOST_PODS
+
+
+def arrangement(monkeypatch: pytest.MonkeyPatch) -> tuple[Arrangement, Domains, list[str]]:
+    """An arrangement in an empty fleet, and the names of the demands that it tries to place."""
+    index = Index(facts())
+    tried: list[str] = []
+    place = Arrangement._place_as_kai
+
+    def noted(self: Arrangement, wish: Wish) -> bool:
+        tried.append(wish.demand.name)
+        return place(self, wish)
+
+    monkeypatch.setattr(Arrangement, "_place_as_kai", noted)
+    return Arrangement((GPU,), index.free((GPU,))), index.domains(fleet.KEYS), tried
+
+
+def test_what_has_no_place_is_not_tried_again_for_an_equal_demand(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arranged, domains, tried = arrangement(monkeypatch)
+    fit = {EIGHT: [True] * NODES, SIX: [True] * NODES}
+
+    def has_place(name: str, *pods: Run, freed: Freed = ()) -> tuple[bool, bool]:
+        added = arranged.add(Wish(Demand(name, "", pods=pods), domains, fit, freed))
+        return added, arranged.is_certain
+
+    assert has_place("all", (EIGHT, NODES)) == (True, True)
+    assert has_place("first", (EIGHT, 1)) == (False, True)
+    assert has_place("second", (EIGHT, 1)) == (False, True)
+    assert has_place("other", (SIX, 1)) == (False, True)
+    assert tried == ["all", "first", "other"]
+    # two nodes become free, of which it takes one itself
+    assert has_place("moves", (SIX, 1), freed=((0, (8000,)), (1, (8000,)))) == (True, True)
+    assert has_place("third", (EIGHT, 1)) == (True, True)
+
+
+def test_that_not_everything_was_tried_is_said_for_an_equal_demand_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    arranged, domains, tried = arrangement(monkeypatch)
+    one = shape(1)
+    fit = {one: [True] * NODES}
+    zone = fleet.KEYS[0]
+    # a third of the cluster's GPUs, in one zone: one fits in each zone, and two have too many pods
+    third = NODES * 8 // 3
+    found = []
+    for name, count in (("a", third), ("b", third), ("c", third), ("small", 1), ("d", third)):
+        wish = Wish(Demand(name, zone, pods=((one, count),)), domains, fit, ())
+        found.append((arranged.add(wish), arranged.is_certain))
+    assert found == [(True, True), (True, True), (False, False), (True, True), (False, False)]
+    assert tried == ["a", "b", "c", "small"]

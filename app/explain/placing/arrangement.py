@@ -14,7 +14,7 @@ first. Parts with a constraint only get nodes that have the labels of all levels
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import zip_longest
 from types import MappingProxyType
@@ -277,17 +277,31 @@ class Arrangement:
         """The nodes (positions) of each wish, in the order of the wishes."""
         self._budget = MOST_TRIED
         """The number of nodes that further searches may look at."""
+        self._failed: dict[Hashable, tuple[Wish, bool]] = {}
+        """Wishes that got no place, and whether that was certain.
+
+        An equal wish is not tried again until a wish that frees resources has got a place: without
+        one, there is never more room than before.
+        """
 
     def add(self, wish: Wish) -> bool:
         """Place a wish in addition to the earlier ones, which may be moved for that.
 
         Return False if no placement of all was found. Then `is_certain` says whether there is none.
         """
+        alike = wish.demand.profile, wish.freed, id(wish.domains), id(wish.fit)
+        if alike in self._failed:
+            _, self.is_certain = self._failed[alike]
+            return False
+
         self.is_certain = True
         wishes = [*self._wishes, wish]
         if self._place_as_kai(wish) or self._place_all_again(wishes):
             self._wishes = wishes
+            if wish.freed:
+                self._failed.clear()
             return True
+        self._failed[alike] = wish, self.is_certain
         return False
 
     def _place_as_kai(self, wish: Wish) -> bool:

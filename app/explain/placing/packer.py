@@ -67,8 +67,13 @@ class Packer(Trial):
             return self._place_inside(demand, scope, scores)
 
         mark = self.mark
+        depth = self.tree(demand).domains.depth(demand.preferred) or 0
+        ranks: Scores = None
         for domain in self._candidates(demand, scope):
-            own = self._scores(demand, domain, scope) if demand.preferred else scores
+            own = None if demand.preferred else scores
+            if len(domain.path) < depth:
+                # equal for each domain, because a failed attempt is undone
+                own = ranks = ranks or self._scores(demand, scope, depth)
             if self._place_inside(demand, domain, own):
                 return True
             self.undo(mark)
@@ -129,15 +134,11 @@ class Packer(Trial):
         tally = tree.tally(largest)
         return lambda path: tally.of(path)[0] >= demand.count
 
-    def _scores(self, demand: Demand, domain: Domain, scope: Domain) -> Scores:
+    def _scores(self, demand: Demand, scope: Domain, depth: int) -> Scores:
         """Return KAI's rank of each node by its preferred domain. Nodes of the emptiest one rank
-        highest.
+        highest. `depth` is that of the preferred level.
         """
         tree = self.tree(demand)
-        depth = tree.domains.depth(demand.preferred) or 0
-        if len(domain.path) >= depth:
-            return None
-
         common = _common(tree.domains, scope, depth)
         asked = self._ground.asked(demand)
         ordered = list(_descend(tree, asked, common, depth, lambda path: True))
