@@ -83,7 +83,7 @@ class UnitOwners:
         Raise ClusterError if a request fails.
         """
         position = await self._find_channel(pod.claims, pod.claim, pod.namespace)
-        return None if position is None else _rival(pod.at.path, position)
+        return None if position is None else _rival(pod.pod_spec, position)
 
     async def find_rival_of_set(
         self, pcs: JsonMap, namespace: str, names: Collection[str]

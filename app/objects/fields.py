@@ -5,12 +5,14 @@ https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msgspec import field
+
 from app.base.value import Value
-from app.objects.shape import Object
+from app.objects.shape import JsonMap
 
 REASON_INVALID = "FieldValueInvalid"
 REASON_NOT_SUPPORTED = "FieldValueNotSupported"
@@ -52,7 +54,6 @@ class FieldError(Value):
 
 
 Findings = list[FieldError]
-"""A list to which functions that read an object add their findings."""
 
 
 class FieldPath(Value):
@@ -148,53 +149,71 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
     return f"{separator.join(texts[:most])}{more}"
 
 
-def walk_list(holder: Any, name: str, path: FieldPath, findings: Findings) -> list[Any]:
-    """Return the list at `holder[name]`, or an empty list if it is absent or null.
+class CheckedMap(Value):
+    """A map in an object, whose fields are checked as they are read.
 
-    For a value of another type, and for more than MOST_ITEMS, add a finding and return an empty
-    list. `path` is the path of `holder`.
+    A field of the wrong type, and a list of more than MOST_ITEMS, is noted as a finding and counts
+    as absent. A field that is absent or null is no finding.
     """
-    value = holder.get(name)
-    if isinstance(value, list):
-        if len(value) <= MOST_ITEMS:
+
+    content: JsonMap
+    findings: Findings = field(default_factory=list)
+    """The findings about the whole object: all maps that are read through each other share it."""
+    step: str | int = ""
+    """The name of its field, or its position in a list; "" for a whole object."""
+    parent: "CheckedMap | FieldPath | None" = None
+    """The map that it was read from, or the path of that map; None for a whole object."""
+
+    @property
+    def path(self) -> FieldPath:
+        parent = self.parent
+        if parent is None:
+            return FieldPath("")
+        above = parent.path if isinstance(parent, CheckedMap) else parent
+        return above.index(self.step) if isinstance(self.step, int) else above.child(self.step)
+
+    def child(self, name: str) -> "CheckedMap":
+        """Return the map in the field `name`, or an empty map if there is none."""
+        return CheckedMap(self.map_at(name), self.findings, name, self)
+
+    def children(self, name: str) -> "list[CheckedMap]":
+        """Return the maps in the list in the field `name`. An item of another type is a finding."""
+        items = self.list_at(name)
+        if not items:
+            return []
+        parent = CheckedMap({}, self.findings, name, self)
+        maps = []
+        for position, item in enumerate(items):
+            if isinstance(item, dict):
+                maps.append(CheckedMap(item, self.findings, position, parent))
+            else:
+                self.findings.append(wrong_type(parent.path.index(position), item, "a map"))
+        return maps
+
+    def map_at(self, name: str) -> JsonMap:
+        """Return the content of the map in the field `name`, or an empty map if there is none."""
+        value = self.content.get(name)
+        if isinstance(value, dict):
             return value
-        findings.append(too_many(path.child(name), value))
-    elif value is not None:
-        findings.append(wrong_type(path.child(name), value, "a list"))
-    return []
+        if value is not None:
+            self.findings.append(wrong_type(self.path.child(name), value, "a map"))
+        return {}
 
+    def list_at(self, name: str) -> list[Any]:
+        """Return the list in the field `name`, or an empty list if there is none."""
+        value = self.content.get(name)
+        if isinstance(value, list):
+            if len(value) <= MOST_ITEMS:
+                return value
+            self.findings.append(too_many(self.path.child(name), value))
+        elif value is not None:
+            self.findings.append(wrong_type(self.path.child(name), value, "a list"))
+        return []
 
-def walk_maps(
-    items: Sequence[Any], path: FieldPath, findings: Findings
-) -> Iterator[tuple[FieldPath, Object]]:
-    """Yield the maps in `items`, a list at `path`, each with its path.
-
-    For an item of another type, add a finding when the iteration reaches it.
-    """
-    for position, item in enumerate(items):
-        at = path.index(position)
-        entry = as_map(item, at, findings)
-        if entry is not None:
-            yield at, entry
-
-
-def walk_map(holder: Any, name: str, path: FieldPath, findings: Findings) -> Object:
-    """Return the map at `holder[name]`, or an empty map if it is absent or null.
-
-    For a value of another type, add a finding and return an empty map. `path` is the path of
-    `holder`.
-    """
-    value = holder.get(name)
-    if isinstance(value, dict):
-        return value
-    if value is not None:
-        findings.append(wrong_type(path.child(name), value, "a map"))
-    return {}
-
-
-def as_map(value: Any, path: FieldPath, findings: Findings) -> Object | None:
-    """Return `value` if it is a map. Otherwise add a finding and return None."""
-    if isinstance(value, dict):
-        return value
-    findings.append(wrong_type(path, value, "a map"))
-    return None
+    def text_at(self, name: str) -> str:
+        """Return the string in the field `name`, or an empty string if there is none."""
+        value = self.content.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.findings.append(wrong_type(self.path.child(name), value, "a string"))
+        return ""

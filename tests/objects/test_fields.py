@@ -6,7 +6,7 @@ import pytest
 
 from app.admission.verdict import judged
 from app.objects.edits import ABSENT, value_at
-from app.objects.fields import FieldPath, duplicate, invalid, quote, required
+from app.objects.fields import CheckedMap, FieldPath, duplicate, invalid, quote, required
 
 
 def test_a_path_is_written_as_kubernetes_writes_it() -> None:
@@ -55,3 +55,26 @@ def test_a_value_that_is_nested_too_deeply_is_not_shown() -> None:
     for _ in range(100_000):
         nested = [nested]
     assert quote(nested) == "(nested too deeply to be shown)"
+
+
+def test_a_checked_map_notes_what_has_the_wrong_type_with_its_path() -> None:
+    whole = CheckedMap({"spec": {"items": [{"n": 1, "at": 0}, 7, {"n": []}], "m": "x", "l": {}}})
+    spec = whole.child("spec")
+    first, last = spec.children("items")
+    assert (first.text_at("n"), last.text_at("n"), first.text_at("none")) == ("", "", "")
+    assert (first.child("at").content, spec.map_at("m"), spec.list_at("l")) == ({}, {}, [])
+    assert [str(finding) for finding in whole.findings] == [
+        "spec.items[1]: Invalid value: 7: must be a map",
+        "spec.items[0].n: Invalid value: 1: must be a string",
+        "spec.items[2].n: Invalid value: []: must be a string",
+        "spec.items[0].at: Invalid value: 0: must be a map",
+        'spec.m: Invalid value: "x": must be a map',
+        "spec.l: Invalid value: {}: must be a list",
+    ]
+
+
+def test_a_checked_map_may_begin_at_a_path() -> None:
+    pack = CheckedMap({"required": 3}, [], "pack", FieldPath("spec.template"))
+    assert pack.text_at("required") == ""
+    (finding,) = pack.findings
+    assert finding.field == "spec.template.pack.required"

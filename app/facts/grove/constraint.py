@@ -1,8 +1,7 @@
 """The topologyConstraint of a PodCliqueSet, a scaling group or a clique, in both dialects."""
 
 from app.base.value import Value
-from app.objects.fields import FieldPath, Findings, walk_map, wrong_type
-from app.objects.shape import JsonMap
+from app.objects.fields import CheckedMap
 
 
 class TopologyConstraint(Value):
@@ -32,26 +31,12 @@ class StoredConstraint(TopologyConstraint):
 UNCONSTRAINED = StoredConstraint()
 
 
-def read_constraint(
-    fields: JsonMap, at: FieldPath, findings: Findings
-) -> tuple[str, str, str, str]:
-    """Return the texts of a `TopologyConstraint` with these `fields`, whose path is `at`.
-
-    Add a finding for each value of a wrong type, which counts as not set.
-    """
-    pack = walk_map(fields, "pack", at, findings)
-    pack_at = at.child("pack")
+def read_constraint(fields: CheckedMap) -> tuple[str, str, str, str]:
+    """Return the texts of a `TopologyConstraint`. A value of a wrong type counts as not set."""
+    pack = fields.child("pack")
     return (
-        _text(fields, "packDomain", at, findings),
-        _text(fields, "topologyName", at, findings),
-        _text(pack, "required", pack_at, findings),
-        _text(pack, "preferred", pack_at, findings),
+        fields.text_at("packDomain"),
+        fields.text_at("topologyName"),
+        pack.text_at("required"),
+        pack.text_at("preferred"),
     )
-
-
-def _text(holder: JsonMap, field: str, at: FieldPath, findings: Findings) -> str:
-    value = holder.get(field)
-    if value is None or isinstance(value, str):
-        return value or ""
-    findings.append(wrong_type(at.child(field), value, "a string"))
-    return ""

@@ -21,7 +21,7 @@ from app.facts.identity import Namespaced, Place
 from app.facts.kubernetes.gpus import is_gpu
 from app.facts.kubernetes.requests import Requests, read_requests
 from app.objects.conditions import Condition, condition_of
-from app.objects.fields import FieldPath
+from app.objects.fields import CheckedMap
 from app.objects.shape import (
     JsonMap,
     annotations_of,
@@ -37,9 +37,6 @@ from app.objects.shape import (
 from app.objects.time import seconds_since_1970
 
 CONSTRAINTS_SATISFIED = "TopologyConstraintSatisfied"
-
-_NOWHERE = FieldPath("")
-"""The path of a stored part. Findings about it are not reported."""
 
 
 class UserConstraint(Value):
@@ -344,7 +341,7 @@ def _constraint(holder: JsonMap) -> StoredConstraint:
     if not fields:
         return UNCONSTRAINED
     is_later = any(value for field, value in fields.items() if field != "packDomain")
-    return StoredConstraint(*read_constraint(fields, _NOWHERE, []), is_later)
+    return StoredConstraint(*read_constraint(CheckedMap(fields)), is_later)
 
 
 def _condition(obj: JsonMap) -> Condition | None:

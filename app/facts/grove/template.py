@@ -13,17 +13,9 @@ from app.base.value import Value
 from app.facts.grove.mnnvl import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import KAI_QUEUE, MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
-from app.objects.fields import (
-    MOST_ITEMS,
-    FieldError,
-    FieldPath,
-    Findings,
-    as_map,
-    walk_list,
-    walk_map,
-)
+from app.objects.fields import MOST_ITEMS, CheckedMap, FieldError, FieldPath
 from app.objects.names import MAX_SUBDOMAIN
-from app.objects.shape import JsonMap, Object, int_of, list_of, map_of, only, text_at
+from app.objects.shape import JsonMap, int_of, list_of, map_of, only, text_at
 
 Owner = tuple[str, str]
 """("set", ""), ("group", name) or ("clique", name), whatever the order of the lists."""
@@ -37,10 +29,8 @@ They write it themselves to sets with GPUs.
 """
 
 _KEYS = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP, FORMER_ANNOTATION)
-_ROOT = FieldPath("")
-_SPEC = FieldPath("spec")
+_METADATA = FieldPath("metadata")
 _TEMPLATE = FieldPath("spec.template")
-_LISTS = {"group": "podCliqueScalingGroups", "clique": "cliques"}
 
 
 def owner_text(owner: Owner) -> str:
@@ -63,15 +53,26 @@ class SetPart(Value):
     """The annotations about MNNVL."""
     all_annotations: JsonMap
     labels: JsonMap
-    queue: tuple[FieldPath, str] | None
-    """The path and the name of its KAI queue, from a label, or else from an annotation, or else
-    None.
-    """
 
     @property
     def metadata_path(self) -> FieldPath:
         """The path of the object or template that has the labels and annotations."""
-        return _holder_path(self.owner, self.path)
+        return _METADATA if self.owner == SET else self.path
+
+    @property
+    def queue(self) -> tuple[FieldPath, str] | None:
+        """The path and the name of its KAI queue, from a label, or else from an annotation.
+
+        None if neither names one.
+
+        Grove looks for it in the same places:
+        https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
+        """
+        for field, texts in (("labels", self.labels), ("annotations", self.all_annotations)):
+            name = text_at(texts, KAI_QUEUE)
+            if name:
+                return self.metadata_path.child(field).key(KAI_QUEUE), name
+        return None
 
     @property
     def annotations_path(self) -> FieldPath:
@@ -89,11 +90,6 @@ class SetPart(Value):
     def group(self) -> str | None:
         """The MNNVL group of Grove that it requests, "" to opt out, or None if not annotated."""
         return group_in(self.annotations)
-
-
-def _holder_path(owner: Owner, path: FieldPath) -> FieldPath:
-    """Return the path of the object or template that has the labels and annotations of a part."""
-    return FieldPath("metadata") if owner == SET else path
 
 
 class GroupTemplate(Value):
@@ -212,31 +208,49 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
 
     No clique is in a group unless Grove reads `grove.io/mnnvl-group` (`groups_read`).
     """
-    findings: Findings = []
     metadata = map_of(obj.get("metadata"))
-    spec = walk_map(obj, "spec", _ROOT, findings)
-    template = walk_map(spec, "template", _SPEC, findings)
-    whole = _read_part(SET, _TEMPLATE, template, metadata, findings)
+    spec = CheckedMap(obj).child("spec")
+    template = spec.child("template")
+    whole = _read_part(SET, _TEMPLATE, template, metadata)
 
     groups = [
-        _read_group(part, content, findings)
-        for part, content in _parts_in(template, "group", findings)
+        GroupTemplate(
+            name=part.owner[1],
+            part=part,
+            replicas=int_of(group.content.get("replicas"), 1),
+            min_available=int_of(group.content.get("minAvailable"), 1),
+            members=tuple(map(_name, group.list_at("cliqueNames"))),
+        )
+        for part, group in _parts_in(template, "podCliqueScalingGroups", "group")
     ]
-    groups_of = _groups_of(groups)
-    cliques = [
-        _read_clique(part, content, whole, groups_of, groups_read)
-        for part, content in _parts_in(template, "clique", findings)
-    ]
+    groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
+    for group in groups:
+        for member in group.members:
+            groups_of.setdefault(member, {}).setdefault(group.part.owner, group)
 
+    cliques = [
+        _read_clique(part, clique.content, whole, groups_of.get(part.owner[1]), groups_read)
+        for part, clique in _parts_in(template, "cliques", "clique")
+    ]
     return Template(
-        str(metadata.get("name") or ""),
-        int_of(spec.get("replicas"), 1),
-        (whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques]),
-        tuple(groups),
-        tuple(cliques),
-        groups_of,
-        tuple(findings),
+        name=str(metadata.get("name") or ""),
+        replicas=int_of(spec.content.get("replicas"), 1),
+        parts=(whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques]),
+        groups=tuple(groups),
+        cliques=tuple(cliques),
+        groups_of=groups_of,
+        findings=tuple(template.findings),
     )
+
+
+def _parts_in(template: CheckedMap, field: str, kind: str) -> list[tuple[SetPart, CheckedMap]]:
+    """Return the groups or the cliques in a list of `template`, each with its content."""
+    path = _TEMPLATE.child(field)
+    parts = []
+    for item in template.children(field):
+        owner = (kind, _name(item.content.get("name") or ""))
+        parts.append((_read_part(owner, FieldPath(item.step, path), item, item.content), item))
+    return parts
 
 
 def _name(value: Any) -> str:
@@ -248,111 +262,60 @@ def _name(value: Any) -> str:
     return str(value)[:MAX_SUBDOMAIN]
 
 
-def _parts_in(template: JsonMap, kind: str, findings: Findings) -> list[tuple[SetPart, Object]]:
-    """Return the groups or the cliques of `template`, each with its content."""
-    field = _LISTS[kind]
-    path = _TEMPLATE.child(field)
-    parts = []
-    for position, item in enumerate(walk_list(template, field, _TEMPLATE, findings)):
-        at = path.index(position)
-        content = as_map(item, at, findings)
-        if content is None:
-            continue
-        owner = (kind, _name(content.get("name") or ""))
-        parts.append((_read_part(owner, at, content, content, findings), content))
-    return parts
-
-
-def _read_part(
-    owner: Owner, path: FieldPath, content: JsonMap, annotated: JsonMap, findings: Findings
-) -> SetPart:
+def _read_part(owner: Owner, path: FieldPath, part: CheckedMap, annotated: JsonMap) -> SetPart:
     """Return a part with this content. `annotated` is the object that has its annotations."""
     annotations = map_of(annotated.get("annotations"))
-    about_mnnvl = annotations and only(annotations, _KEYS)
-    constraint = content.get("topologyConstraint")
+    constraint = part.content.get("topologyConstraint")
     if constraint is not None and not isinstance(constraint, dict):
-        constraint = as_map(constraint, path.child("topologyConstraint"), findings)
+        part.map_at("topologyConstraint")  # a finding
+        constraint = None
 
-    labels = map_of(annotated.get("labels"))
-    queue = None
-    if KAI_QUEUE in labels or KAI_QUEUE in annotations:
-        queue = _queue(labels, annotations, _holder_path(owner, path))
-    return SetPart(owner, path, constraint, about_mnnvl, annotations, labels, queue)
-
-
-def _queue(labels: JsonMap, annotations: JsonMap, path: FieldPath) -> tuple[FieldPath, str] | None:
-    """Return the KAI queue that a label names, or else an annotation, with its path.
-
-    Grove looks for it in the same places:
-    https://github.com/ai-dynamo/grove/blob/fcc3b3bb/operator/internal/scheduler/kai/backend.go
-    """
-    for field, texts in (("labels", labels), ("annotations", annotations)):
-        name = text_at(texts, KAI_QUEUE)
-        if name:
-            return path.child(field).key(KAI_QUEUE), name
-
-    return None
-
-
-def _read_group(part: SetPart, content: JsonMap, findings: Findings) -> GroupTemplate:
-    return GroupTemplate(
-        part.owner[1],
-        part,
-        int_of(content.get("replicas"), 1),
-        int_of(content.get("minAvailable"), 1),
-        tuple(map(_name, walk_list(content, "cliqueNames", part.path, findings))),
+    return SetPart(
+        owner=owner,
+        path=path,
+        constraint=constraint,
+        annotations=annotations and only(annotations, _KEYS),
+        all_annotations=annotations,
+        labels=map_of(annotated.get("labels")),
     )
-
-
-def _groups_of(groups: list[GroupTemplate]) -> GroupsOf:
-    """Return the groups of each clique by their owners."""
-    groups_of: dict[str, dict[Owner, GroupTemplate]] = {}
-    for group in groups:
-        for member in group.members:
-            groups_of.setdefault(member, {}).setdefault(group.part.owner, group)
-    return groups_of
 
 
 def _read_clique(
     own: SetPart,
     content: JsonMap,
     whole: SetPart,
-    groups_of: GroupsOf,
+    groups: Mapping[Owner, GroupTemplate] | None,
     groups_read: bool,
 ) -> CliqueTemplate:
-    name = own.owner[1]
+    """Return the clique `own`. `whole` is the set, and `groups` are its scaling groups."""
     spec = map_of(content.get("spec"))
     pod_spec = map_of(spec.get("podSpec"))
     gpus = gpus_of_pod(pod_spec)
-    group = next(iter(groups_of.get(name, {}).values()), None)
+    pods = int_of(spec.get("replicas"), 1)
+
+    group = next(iter(groups.values())) if groups else None
     parts = (own, whole) if group is None else (own, group.part, whole)
     mnnvl_group = ""
     if groups_read:
         mnnvl_group = next((part.group for part in parts if part.group is not None), "")
 
-    pods = int_of(spec.get("replicas"), 1)
+    claims_at = "spec.podSpec.resourceClaims"
+    claims = list_of(pod_spec.get("resourceClaims"))[:MOST_ITEMS]
     return CliqueTemplate(
-        name,
-        pods,
-        int_of(spec.get("minAvailable"), pods),
-        gpus.every,
-        gpus.whole,
-        parts,
-        group,
-        mnnvl_group,
-        _claims(pod_spec, own),
-        text_at(pod_spec, "schedulerName"),
-    )
-
-
-def _claims(pod_spec: JsonMap, clique: SetPart) -> tuple[tuple[FieldPath, str], ...]:
-    """Return the names in the resourceClaims of a clique, with their paths."""
-    claims = list_of(pod_spec.get("resourceClaims"))
-    if not claims:
-        return ()
-
-    claims_at = clique.path.child("spec.podSpec.resourceClaims")
-    return tuple(
-        (claims_at.index(position).child("name"), str(map_of(claim).get("name") or ""))
-        for position, claim in enumerate(claims[:MOST_ITEMS])
+        name=own.owner[1],
+        pods=pods,
+        min_available=int_of(spec.get("minAvailable"), pods),
+        gpus=gpus.every,
+        whole_gpus=gpus.whole,
+        parts=parts,
+        group=group,
+        mnnvl_group=mnnvl_group,
+        claims=tuple(
+            (
+                own.path.child(claims_at).index(position).child("name"),
+                str(map_of(claim).get("name") or ""),
+            )
+            for position, claim in enumerate(claims)
+        ),
+        scheduler=text_at(pod_spec, "schedulerName"),
     )

@@ -14,7 +14,7 @@ from app.facts.identity import PLACE_LABELS, Place, read_place
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
 from app.facts.unit_owners import NamedOwner, read_owner
-from app.objects.fields import FieldPath, Findings, as_map, walk_list, walk_map, wrong_type
+from app.objects.fields import CheckedMap, FieldPath, Findings, wrong_type
 from app.objects.owners import OwnerRef, controller_of
 from app.objects.resource import Resource
 from app.objects.shape import JsonMap, int_of, map_of, maps_of, text_at
@@ -29,27 +29,6 @@ GROVE_CLAIM = "mnnvl-claim"
 
 Entry = JsonMap
 """An item of `resourceClaims` of a pod spec."""
-
-_ROOT = FieldPath("")
-_SPEC = FieldPath("spec")
-
-
-class PodSpecAt(Value):
-    """The location of the pod spec in an object."""
-
-    steps: tuple[tuple[str, FieldPath], ...]
-    """The fields that lead to it, each with the path of its parent."""
-    path: FieldPath
-    pointer: str
-    """Its JSON pointer."""
-
-
-_OF_CLIQUE = PodSpecAt(
-    (("spec", _ROOT), ("podSpec", _SPEC)),
-    FieldPath("spec.podSpec"),
-    "/spec/podSpec",
-)
-_OF_POD = PodSpecAt((("spec", _ROOT),), _SPEC, "/spec")
 
 
 class UnitMember(Value):
@@ -99,7 +78,8 @@ class GpuContainer(Value):
 class Carrier(UnitMember, kw_only=True):
     """A PodClique or a Pod, with all values that the rules about claims need."""
 
-    at: PodSpecAt
+    pointer: str
+    """The JSON pointer of its pod spec."""
     replicas: int
     """The number of its pods."""
     claims: list[Any] | None
@@ -110,6 +90,11 @@ class Carrier(UnitMember, kw_only=True):
     """The containers and init containers that request GPUs."""
     findings: Findings
     """Parts that do not match the CRD. They are treated as absent."""
+
+    @property
+    def pod_spec(self) -> FieldPath:
+        """The path of its pod spec."""
+        return FieldPath(self.pointer.removeprefix("/").replace("/", "."))
 
 
 class Unclaimed(UnitMember):
@@ -140,7 +125,9 @@ def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
 
     A value in its metadata that is missing or has the wrong type is "" in the result.
     """
-    return _read(obj, namespace, _OF_CLIQUE)
+    spec = CheckedMap(obj).child("spec")
+    replicas = int_of(spec.content.get("replicas"), 1)
+    return _read(obj, namespace, spec.child("podSpec"), pointer="/spec/podSpec", replicas=replicas)
 
 
 def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
@@ -148,84 +135,78 @@ def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
 
     It may have no name yet, if the API server generates one from `generateName`.
     """
-    return _read(obj, namespace, _OF_POD, read_owner(obj))
+    pod_spec = CheckedMap(obj).child("spec")
+    return _read(obj, namespace, pod_spec, pointer="/spec", named=read_owner(obj))
 
 
-def _read(obj: JsonMap, namespace: str, at: PodSpecAt, owner: NamedOwner | None = None) -> Carrier:
-    """Read an object with a pod spec.
+def _read(
+    obj: JsonMap,
+    namespace: str,
+    pod_spec: CheckedMap,
+    *,
+    pointer: str,
+    replicas: int = 1,
+    named: NamedOwner | None = None,
+) -> Carrier:
+    """Read an object whose pod spec is at the JSON pointer `pointer`.
 
     Equal namespaces and uids are one object, because there may be very many PodCliques.
     """
     metadata = map_of(obj.get("metadata"))
-    name = text_at(metadata, "name")
     labels = map_of(metadata.get("labels"))
-    annotations = map_of(metadata.get("annotations"))
-    references = maps_of(metadata.get("ownerReferences"))
     place = read_place(labels)
     # "" if the set does not own the object directly, but through a scaling group
     set_uid = ""
-    for reference in references:
+    for reference in maps_of(metadata.get("ownerReferences")):
         if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
             set_uid = str(reference.get("uid") or "")
             break
 
-    findings: Findings = [
+    containers: list[GpuContainer] = []
+    for field in ("initContainers", "containers"):
+        for container in pod_spec.children(field):
+            if not container.content:
+                continue
+            resources = container.child("resources")
+            if not resources.content:
+                continue
+            resources.list_at("claims")
+            limits = resources.map_at("limits")
+            requests = resources.map_at("requests")
+            if has_gpus(limits, requests):
+                at = f"{pointer}/{field}/{container.step}"
+                containers.append(GpuContainer(at, resources.content.get("claims")))
+
+    pod_spec.list_at("resourceClaims")
+    claims = pod_spec.content.get("resourceClaims")
+    annotations = map_of(metadata.get("annotations"))
+    group = group_in(annotations)
+    if group is None:  # then the group whose claim Grove has injected, which is its ComputeDomain
+        injected = claim_named(claims, GROVE_CLAIM) or {}
+        group = str(injected.get("resourceClaimTemplateName") or "")
+
+    of_labels = [
         wrong_type(_LABELS.key(key), labels[key], "a string")
         for key in PLACE_LABELS
         if not isinstance(labels.get(key, ""), str | None)
     ]
-    pod_spec = obj
-    replicas = 1
-    for field, path in at.steps:
-        if field == "podSpec":
-            replicas = int_of(pod_spec.get("replicas"), 1)
-        pod_spec = walk_map(pod_spec, field, path, findings)
-    containers = _containers(pod_spec, at, findings)
-    walk_list(pod_spec, "resourceClaims", at.path, findings)
-    claims = pod_spec.get("resourceClaims")
-
     return Carrier(
         namespace=intern(namespace),
-        name=name,
+        name=text_at(metadata, "name"),
         place=place,
         owner_uid=intern(set_uid),
         deleting=metadata.get("deletionTimestamp") is not None,
         annotations=read_mnnvl(annotations),
-        foreign_group=_foreign_group(group_in(annotations), claims),
-        named=owner,
-        controller=None if owner is None else controller_of(obj),
-        at=at,
+        foreign_group=group,
+        named=named,
+        controller=None if named is None else controller_of(obj),
+        pointer=pointer,
         replicas=replicas,
         claims=claims,
         claim=claim_named(claims, CLAIM),
         containers=containers,
-        findings=findings,
+        findings=[*of_labels, *pod_spec.findings],
     )
-
-
-def _containers(pod_spec: JsonMap, at: PodSpecAt, findings: Findings) -> list[GpuContainer]:
-    """Return the containers and init containers that request a GPU."""
-    containers: list[GpuContainer] = []
-    for field in ("initContainers", "containers"):
-        path = at.path.child(field)
-        for position, item in enumerate(walk_list(pod_spec, field, at.path, findings)):
-            at_item = path.index(position)
-            container = as_map(item, at_item, findings)
-            if not container:
-                continue
-
-            resources = walk_map(container, "resources", at_item, findings)
-            if not resources:
-                continue
-
-            at_resources = at_item.child("resources")
-            walk_list(resources, "claims", at_resources, findings)
-            limits = walk_map(resources, "limits", at_resources, findings)
-            requests = walk_map(resources, "requests", at_resources, findings)
-            if has_gpus(limits, requests):
-                pointer = f"{at.pointer}/{field}/{position}"
-                containers.append(GpuContainer(pointer, resources.get("claims")))
-    return containers
 
 
 def claim_named(claims: Any, name: str) -> Entry | None:
@@ -234,15 +215,3 @@ def claim_named(claims: Any, name: str) -> Entry | None:
         if claim.get("name") == name:
             return claim
     return None
-
-
-def _foreign_group(group: str | None, claims: Any) -> str:
-    """Return the MNNVL group of Grove.
-
-    It is the `group` of its annotation, or else the ComputeDomain whose claim Grove has injected.
-    """
-    if group is not None:
-        return group
-
-    claim = claim_named(claims, GROVE_CLAIM)
-    return "" if claim is None else str(claim.get("resourceClaimTemplateName") or "")

@@ -158,7 +158,7 @@ def _operations(carrier: Carrier, plan: Plan) -> list[Operation]:
     """
     added: list[Operation] = []
     if carrier.claim is None:
-        pointer = f"{carrier.at.pointer}/resourceClaims"
+        pointer = f"{carrier.pointer}/resourceClaims"
         added.append(_append(pointer, carrier.claims, plan.entry))
     for container in carrier.containers:
         if claim_named(container.claims, CLAIM) is None:
@@ -180,7 +180,7 @@ def _name_taken(claim: Entry, carrier: Carrier, entry: Entry) -> FieldError:
         " share this one"
     )
     position = (carrier.claims or []).index(entry)
-    return invalid(carrier.at.path.child("resourceClaims").index(position), entry, detail)
+    return invalid(carrier.pod_spec.child("resourceClaims").index(position), entry, detail)
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:

@@ -70,35 +70,34 @@ def validate_levels(
 
     domains: set[str] = set()
     keys: set[str] = set()
-    for at, level in fields.walk_maps(levels, path, findings):
-        _validate_text(
-            value=level.get("domain"),
-            at=at.child("domain"),
-            rule=domain_rule,
-            seen=domains,
-            findings=findings,
-        )
-        _validate_text(
-            value=level.get("key"), at=at.child("key"), rule=_KEY_RULE, seen=keys, findings=findings
-        )
+    for position, level in enumerate(levels):
+        at = path.index(position)
+        if not isinstance(level, dict):
+            findings.append(fields.wrong_type(at, level, "a map"))
+            continue
+        for name, rule, seen in (("domain", domain_rule, domains), ("key", _KEY_RULE, keys)):
+            value: Any = level.get(name)
+            problem = _text_problem(value, at.child(name), rule, seen)
+            if problem is None:
+                seen.add(value)
+            else:
+                findings.append(problem)
 
     return findings
 
 
-def _validate_text(
-    value: Any, at: FieldPath, rule: TextRule, seen: set[str], findings: Findings
-) -> None:
-    """Add a problem of `value` to `findings`, or the valid value to `seen`."""
+def _text_problem(
+    value: Any, at: FieldPath, rule: TextRule, seen: Collection[str]
+) -> FieldError | None:
+    """Return the finding about `value`, or None if it is valid and not one of `seen`."""
     if value is None or value == "":
-        findings.append(fields.required(at, rule.hint))
-    elif not isinstance(value, str):
-        findings.append(fields.wrong_type(at, value, "a string"))
-    elif (finding := rule.validate(at, value)) is not None:
-        findings.append(finding)
-    elif value in seen:
-        findings.append(fields.duplicate(at, value))
-    else:
-        seen.add(value)
+        return fields.required(at, rule.hint)
+    if not isinstance(value, str):
+        return fields.wrong_type(at, value, "a string")
+    problem = rule.validate(at, value)
+    if problem is None and value in seen:
+        return fields.duplicate(at, value)
+    return problem
 
 
 def levels_below_host(levels: Sequence[Level]) -> str:

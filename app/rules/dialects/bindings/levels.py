@@ -77,12 +77,11 @@ def validate_binding(
 
 def _validate_spec(obj: JsonMap) -> tuple[list[Any] | None, Findings]:
     """Return the levels (None if the spec cannot be read) and findings."""
-    findings: Findings = []
-    spec = fields.walk_map(obj, "spec", FieldPath(""), findings)
-    levels = fields.walk_list(spec, "levels", _SPEC, findings)
-    references = fields.walk_list(spec, "schedulerTopologyBindings", _SPEC, findings)
-    if findings:
-        return None, findings
+    spec = fields.CheckedMap(obj).child("spec")
+    levels = spec.list_at("levels")
+    references = spec.list_at("schedulerTopologyBindings")
+    if spec.findings:
+        return None, spec.findings
 
     findings = validate_levels(levels, _LEVELS, _DOMAIN_RULE, sys.maxsize)
     return levels, [*findings, *_validate_references(references)]
@@ -158,9 +157,11 @@ _DOMAIN_RULE = TextRule("set a name for this level, such as rack", _validate_dom
 def _validate_references(references: Sequence[Any]) -> Findings:
     findings: Findings = []
     seen: set[str] = set()
-    for at, reference in fields.walk_maps(
-        references, _SPEC.child("schedulerTopologyBindings"), findings
-    ):
+    for position, reference in enumerate(references):
+        at = _SPEC.child("schedulerTopologyBindings").index(position)
+        if not isinstance(reference, dict):
+            findings.append(fields.wrong_type(at, reference, "a map"))
+            continue
         name = reference.get("schedulerName")
         if isinstance(name, str) and name in seen:
             findings.append(fields.duplicate(at.child("schedulerName"), name))

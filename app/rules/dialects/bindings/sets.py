@@ -14,7 +14,16 @@ from app.base.value import Value
 from app.facts.grove.constraint import TopologyConstraint, read_constraint
 from app.facts.grove.template import SET, Owner, Template, owner_text
 from app.facts.grove.topology import Level, LevelsByName
-from app.objects.fields import FieldError, FieldPath, Findings, forbidden, invalid, quote, required
+from app.objects.fields import (
+    CheckedMap,
+    FieldError,
+    FieldPath,
+    Findings,
+    forbidden,
+    invalid,
+    quote,
+    required,
+)
 from app.rules.dialects.dialect import NO_CONSTRAINTS, SetVerdict, TopologyFacts
 from app.rules.topology.coverage import NodesWith
 
@@ -78,12 +87,13 @@ class Packings(Value):
         ]
 
 
-def read_packings(template: Template, findings: Findings) -> Packings:
-    """Return the constraints of `template`, and add a finding for each value that is not a string.
+def read_packings(template: Template) -> tuple[Packings, Findings]:
+    """Return the constraints of `template`, and a finding for each value that is not a string.
 
     Only the first constraint of an owner is compared with the enclosing constraints, because the
     API server rejects a second clique with the same name.
     """
+    findings: Findings = []
     constraints: list[Packing] = []
     by_owner: dict[Owner, Packing] = {}
     for part in template.parts:
@@ -92,20 +102,21 @@ def read_packings(template: Template, findings: Findings) -> Packings:
 
         above = () if part.owner in by_owner else template.above(part.owner)
         parents = tuple(by_owner[owner] for owner in above if owner in by_owner)
-        path = part.path.child("topologyConstraint")
-        texts = read_constraint(part.constraint, path, findings)
-        packing = Packing(*texts, owner=part.owner, path=path, parents=parents)
+        fields = CheckedMap(part.constraint, findings, "topologyConstraint", part.path)
+        texts = read_constraint(fields)
+        packing = Packing(*texts, owner=part.owner, path=fields.path, parents=parents)
         constraints.append(packing)
         by_owner.setdefault(part.owner, packing)
 
     names, name_findings = _read_names(constraints)
-    return Packings(
+    packings = Packings(
         template=template,
         constraints=tuple(constraints),
         by_owner=by_owner,
         names=names,
         name_findings=name_findings,
     )
+    return packings, findings
 
 
 def _read_names(constraints: Sequence[Packing]) -> tuple[dict[Owner, str], Findings]:
@@ -158,12 +169,11 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
     workloads can still be scaled after their binding has changed. As in Grove, a stored set that
     lacks a topologyName must get one with its next update.
     """
-    findings = [*template.findings]
-    packings = read_packings(template, findings)
-    if findings:
-        return SetVerdict(findings)
+    packings, of_values = read_packings(template)
+    if template.findings or of_values:
+        return SetVerdict([*template.findings, *of_values])
 
-    stored = None if old is None else read_packings(old, [])
+    stored = None if old is None else read_packings(old)[0]
     if not packings.constraints and not (stored and stored.constraints):
         return NO_CONSTRAINTS
 

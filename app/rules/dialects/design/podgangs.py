@@ -13,7 +13,7 @@ from app.facts.grove.topology import ClusterTopology
 from app.facts.kubernetes.requests import Requests
 from app.facts.labels import TOPOLOGY_NAME
 from app.objects.edits import ABSENT, Edit, Path, value_at
-from app.objects.fields import FieldPath, Findings, walk_list, walk_map, walk_maps
+from app.objects.fields import CheckedMap, Findings
 from app.objects.shape import JsonMap, Object, list_of, map_at, map_of, maps_of
 from app.rules.topology.members import PodGroupClique, PodGroupCliques
 
@@ -23,21 +23,12 @@ _PACK = ("topologyConstraint", "packConstraint")
 
 def validate_shape(gang: JsonMap) -> Findings:
     """Return findings about the fields of a PodGang that contain constraints."""
-    findings: Findings = []
-    at = FieldPath("spec")
-    spec = walk_map(gang, "spec", FieldPath(""), findings)
-    _validate_constraint_shape(spec, at, findings)
-    for name in ("podgroups", "topologyConstraintGroupConfigs"):
-        for entry_at, entry in walk_maps(
-            walk_list(spec, name, at, findings), at.child(name), findings
-        ):
-            _validate_constraint_shape(entry, entry_at, findings)
-    return findings
-
-
-def _validate_constraint_shape(holder: Object, at: FieldPath, findings: Findings) -> None:
-    constraint = walk_map(holder, "topologyConstraint", at, findings)
-    walk_map(constraint, "packConstraint", at.child("topologyConstraint"), findings)
+    spec = CheckedMap(gang).child("spec")
+    spec.child("topologyConstraint").map_at("packConstraint")
+    for field in ("podgroups", "topologyConstraintGroupConfigs"):
+        for entry in spec.children(field):
+            entry.child("topologyConstraint").map_at("packConstraint")
+    return spec.findings
 
 
 def constraint_changes(

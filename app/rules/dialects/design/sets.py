@@ -53,10 +53,9 @@ def validate_set(template: Template, old: Template | None, facts: TopologyFacts)
 
     `old` is the set that an UPDATE replaces, None at CREATE.
     """
-    findings = [*template.findings]
-    constraints = read_constraints(template, findings)
-    if findings:
-        return SetVerdict(findings)
+    constraints, of_values = read_constraints(template)
+    if template.findings or of_values:
+        return SetVerdict([*template.findings, *of_values])
     if not constraints.all:
         return NO_CONSTRAINTS
 
@@ -91,7 +90,7 @@ def validate_constraints(
     problems = _problems(constraints, topology)
     added = problems
     if old is not None:
-        before = read_constraints(old, [])
+        before, _ = read_constraints(old)
         added = _added(problems, _problems(before, topology), constraints, before)
     if added:
         return [problem.finding for problem in added], []
@@ -155,7 +154,7 @@ def _is_unchanged(constraints: Constraints, old: Template | None) -> bool:
     """Return whether an update of `old` leaves all constraints unchanged."""
     if old is None:
         return False
-    return read_constraints(old, []).comparable == constraints.comparable
+    return read_constraints(old)[0].comparable == constraints.comparable
 
 
 def _ignored(reason: str) -> str:
@@ -163,8 +162,9 @@ def _ignored(reason: str) -> str:
     return f"stored topology constraint ignored: {reason}"
 
 
-def read_constraints(template: Template, findings: Findings) -> Constraints:
-    """Return every packDomain of `template`, and add a finding for each that is not a string."""
+def read_constraints(template: Template) -> tuple[Constraints, Findings]:
+    """Return every packDomain of `template`, and a finding for each that is not a string."""
+    findings: Findings = []
     constraints: list[Constraint] = []
     for part in template.parts:
         domain = part.constraint.get("packDomain") if part.constraint else None
@@ -176,7 +176,7 @@ def read_constraints(template: Template, findings: Findings) -> Constraints:
         else:
             findings.append(fields.wrong_type(_path_in(part), domain, "a string"))
 
-    return Constraints(template, tuple(constraints))
+    return Constraints(template, tuple(constraints)), findings
 
 
 def _path_in(part: SetPart) -> FieldPath:
