@@ -257,14 +257,10 @@ def test_the_readme_is_short_and_its_lines_too() -> None:
     assert [line for line in README.splitlines() if len(line) > 120] == []
 
 
-LONG = {"app/reconcilers", "app/rules", "app/server", "app/webhooks"}
-"""Folders whose page may be longer."""
-
-
 def test_a_page_has_at_most_12_kb() -> None:
     assert len(tables.readmes()) > 50
     long = {path for path in tables.readmes() if path.stat().st_size > 12 * 1024}
-    assert {str(path.parent.relative_to(ROOT)) for path in long} <= LONG
+    assert {str(path.relative_to(ROOT)) for path in long} == set()
 
 
 def test_the_index_of_the_guide_leads_to_every_page() -> None:
