@@ -128,7 +128,7 @@ class Live:
         facts = self.snapshot()
 
         def done() -> T:
-            if self._index.facts is not facts:
+            if self._index.given is not facts:
                 self._index.follow(facts)
             return work(self._index, *arguments)
 

@@ -58,8 +58,14 @@ GPU_COUNT = "nvidia.com/gpu.count"
 KAI_BACKGROUND = "kai.scheduler/background"
 """The label of pods that KAI evicts for any other pod, since 0.18."""
 
-KAI_CORDONED = "kai.scheduler/unschedulable"
-"""The label of nodes that KAI Resource Management has cordoned, to move them to another pool."""
+KAI_PROJECT = "kai/project"
+"""The label of namespaces with the name of their project in KAI Resource Management."""
+
+KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
+"""The labels of nodes that KAI Resource Management cordons, to move them to another node pool.
+
+With the second one, the other pool is that of the nodes that KAI doesn't manage.
+"""
 
 POD_GROUP_NAME = "pod-group-name"
 """The annotation of a Pod with the name of its KAI PodGroup."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from app.explain.gangs.assembly import unit_of_pod_group
-from app.explain.reasons.evictions import LOST
+from app.explain.reasons.evictions import BACKGROUND, LOST
 from app.explain.reasons.messages import is_of_kai
 from app.explain.state.index import Index
 from app.explain.state.snapshot import Snapshot
@@ -64,14 +64,16 @@ class Evictions:
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if any is left.
+        Return False if any is left. Evictions of background pods are not reported: that is what
+        these are for.
         """
         self._follow(index.facts)
         everything_told = True
         for group in index.facts.pod_groups:
             for event in [*filter(is_of_kai, index.events_about(group.namespace, group.uid))][:1]:
                 time = event.time or 0.0
-                if index.facts.now - time <= RECENT and group.key in index.pods_of_group:
+                is_recent = index.facts.now - time <= RECENT and BACKGROUND not in event.message
+                if is_recent and group.key in index.pods_of_group:
                     everything_told &= await self._settle(index, group, time, event.message)
         return everything_told
 

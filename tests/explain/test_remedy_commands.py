@@ -44,6 +44,7 @@ def _bare(*names: str) -> tuple[Node, ...]:
 
 
 WORDS = {
+    "BackgroundPods": "a note: what runs such pods is another program",
     "KaiMissing": "an installation",
     "GroveMissing": "an installation",
     "DeviceClassMissing": "an installation",

@@ -19,7 +19,7 @@ from app.facts.kubernetes.pod import PodClaim
 from app.facts.kubernetes.selectors import Requirement
 from app.facts.kubernetes.volume import StorageClass, VolumeClaim
 from app.facts.kubernetes.workload import PriorityClass
-from app.facts.labels import KAI_CORDONED
+from app.facts.labels import KAI_CORDONS
 from tests.explain.fleet import (
     GANG_REF,
     GPU,
@@ -347,12 +347,12 @@ def test_to_uncordon_is_the_first_remedy_unless_the_room_comes_by_itself(
         ((), "Uncordon the nodes", ("kubectl uncordon gpu-00 gpu-01 gpu-02 gpu-03",)),
         (
             ("gpu-00", "gpu-01", "gpu-02", "gpu-03"),
-            "Wait until KAI Resource Management has moved the nodes that it has cordoned (label kai.scheduler/unschedulable), or ask who changed their node pool",
+            "Ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): they leave this pool once its pods there have ended",
             (),
         ),
         (
             ("gpu-00",),
-            "Uncordon the nodes and wait until KAI Resource Management has moved the nodes that it has cordoned (label kai.scheduler/unschedulable), or ask who changed their node pool",
+            "Uncordon the nodes and ask why KAI Resource Management moves nodes to another node pool (label kai.scheduler/unschedulable or kai.scheduler/to-exclude): they leave this pool once its pods there have ended",
             ("kubectl uncordon gpu-01 gpu-02 gpu-03",),
         ),
     ],
@@ -361,7 +361,7 @@ def test_nobody_uncordons_what_kai_resource_management_moves(
     theirs: tuple[str, ...], remedy: str, commands: tuple[str, ...]
 ) -> None:
     marked = tuple(
-        replace(n, labels={**n.labels, KAI_CORDONED: ""}) if n.name in theirs else n
+        replace(n, labels={**n.labels, KAI_CORDONS[0]: ""}) if n.name in theirs else n
         for n in CORDONED["nodes"]
     )
     reasons = answer(facts(nodes=marked, pods=(*pods(), *HELD))).reasons
@@ -412,8 +412,8 @@ TOLERATED = tolerating("node.kubernetes.io/unschedulable")
         (
             TOLERATED,
             ("gpu-00", "gpu-01"),
-            {KAI_CORDONED: ""},
-            "If KAI is older, wait until the cordon ends",
+            {KAI_CORDONS[0]: ""},
+            "If KAI is older, use other nodes: these are moved to another node pool",
             (),
         ),
         (TOLERATED, (), {}, None, ()),
@@ -443,7 +443,7 @@ def test_a_place_on_nodes_whose_cordon_is_tolerated_is_told(
     assert answered.line[0].next == "next"
 
 
-@pytest.mark.parametrize("labels", [{}, {KAI_CORDONED: ""}])
+@pytest.mark.parametrize("labels", [{}, *({label: ""} for label in KAI_CORDONS)])
 def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[str, str]) -> None:
     marked = tuple(replace(n, labels={**n.labels, **labels}, unschedulable=True) for n in nodes())
     waiting = pods(group="", scheduler="volcano")
@@ -455,7 +455,7 @@ def test_words_about_cordons_name_those_of_kai_resource_management(labels: dict[
         facts(**{**UNBOUND, "nodes": marked, "pods": waiting, "events": words})
     ).reasons
     remedies = [reason.remedy for reason in reasons if reason.id == "SchedulerRefuses"]
-    assert [KAI_CORDONED in remedy for remedy in remedies] == [bool(labels)]
+    assert [KAI_CORDONS[0] in remedy for remedy in remedies] == [bool(labels)]
 
 
 QUEUE = "Set the label kai.scheduler/queue of the workload to"

@@ -289,14 +289,16 @@ def test_only_holders_that_kai_evicts_are_named(own: str, of: dict[str, Any], ev
         pytest.param({"minimum": 12}, 0, id="two beyond the minimum are not enough"),
         pytest.param({"minimum": 11}, 3, id="three beyond the minimum"),
         pytest.param(
-            {"minimum": 12, "subgroups": (SubGroup("", minimum=10),)}, 4, id="those of a SubGroup"
+            {"minimum": 12, "subgroups": (SubGroup("s", minimum=10),)}, 4, id="those of a SubGroup"
         ),
     ],
 )
 def test_pods_of_a_semi_preemptible_group_beyond_its_minimum(
     of: dict[str, Any], evicted: int
 ) -> None:
-    remedy = remedy_with("urgent", {"preemptibility": "semi-preemptible", **of})
+    holders = (replace(p, subgroup="s") for p in fill(*RACKS, but=("gpu-08", "gpu-09")))
+    semi = {"preemptibility": "semi-preemptible", **of}
+    remedy = remedy_with("urgent", semi, pods=(*pods(), *holders))
     assert remedy == (KAI_EVICTS.replace("14", str(evicted)) if evicted else OTHERS_END)
 
 

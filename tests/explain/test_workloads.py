@@ -120,12 +120,16 @@ NAMED: list[Any] = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_wrong"), [("StatefulSet", True), ("RayCluster", False), ("Job", True)]
+    ("kind", "is_wrong"),
+    [("StatefulSet", True), ("RayCluster", False), ("Job", True), ("ReplicaSet", False)],
 )
 def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
     kind: str, is_wrong: bool
 ) -> None:
-    """A RayCluster has minReplicas; KAI's pod-grouper gives the others the minimum 1."""
+    """A RayCluster has minReplicas, and replicas of a Deployment need no others.
+
+    KAI's pod-grouper gives the others the minimum 1.
+    """
     pods = [
         pod(
             f"w-{number}",
@@ -144,6 +148,39 @@ def test_only_a_minimum_that_nobody_chose_is_called_one_that_split_a_gang(
     assert ("with its minimum only" in note.text) is is_wrong
     assert note.remedy.startswith("Nothing is wrong with an elastic workload") is not is_wrong
     assert note.severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        pytest.param(
+            "pg-w-uid-of-w",
+            'set the annotation kai.scheduler/batch-min-member: "3" on Deployment w',
+            id="KAI's pod-grouper made the PodGroup, as from 0.18 on",
+        ),
+        pytest.param("own", "set minMember: 3 in PodGroup own", id="somebody else made it"),
+    ],
+)
+def test_who_sets_the_minimum_of_a_deployment(name: str, remedy: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "w", "uid": "uid-of-w"}
+    grouped = group(name)
+    grouped["metadata"]["ownerReferences"] = [owner]
+    pods = [
+        pod(
+            f"w-6d5f-{number}",
+            {"pod-template-hash": "6d5f"},
+            controller="ReplicaSet/w-6d5f",
+            node="n0" if number == 0 else "",
+            phase="Running" if number == 0 else "Pending",
+            annotations={"pod-group-name": name},
+            scheduler="kai-scheduler",
+        )
+        for number in range(3)
+    ]
+    answer = explain(index_of(*pods, grouped), Ref("PodGroup", "ns", name))
+    assert answer
+    [note] = [reason for reason in answer.reasons if reason.id == "GangSplit"]
+    assert f"If all must start together, {remedy}" in note.remedy
 
 
 def asked(index: Index, text: str) -> Answer | None:

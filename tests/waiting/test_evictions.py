@@ -178,6 +178,13 @@ async def test_other_words_of_kai_are_told_and_counted_as_others() -> None:
     assert leader.counts == {"other": 1}
 
 
+async def test_evictions_of_background_pods_are_not_told() -> None:
+    leader = Leader()
+    message = "Evicted to make room for a workload on this node"
+    assert await leader.tell(replace(said("preempt"), message=message))
+    assert (leader.told, leader.counts) == ([], {})
+
+
 async def test_what_the_api_server_refuses_is_told_later_and_counted_once() -> None:
     leader = Leader()
     leader.client.fail_next("create", EVENT, Unavailable("down", code=503))

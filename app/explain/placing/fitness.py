@@ -7,7 +7,7 @@ from app.facts.kubernetes.gpu_sharing import MEMORY_LABEL
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Term, Toleration
-from app.facts.labels import KAI_CORDONED, MIG_ENABLED, MIG_STRATEGY
+from app.facts.labels import MIG_ENABLED, MIG_STRATEGY
 
 NAME_FIELD = "metadata.name"
 
@@ -77,7 +77,7 @@ def unfit_because(shape: Shape, node: Node) -> str:
     if not node.ready:
         return "not ready"
     if node.unschedulable and not tolerates(shape.tolerations, _CORDON):
-        return BY_KAI if KAI_CORDONED in node.labels else CORDONED
+        return BY_KAI if node.changes_pool else CORDONED
     if node.pressure:
         return f"with {node.pressure}"
     for taint in node.taints:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from app.base.groups import by_key
 from app.base.value import Value
+from app.explain.gangs.core import asks_for_quota
 from app.explain.gangs.gang import Gang
 from app.explain.queue_order.shares import (
     NOTHING,
@@ -22,7 +23,7 @@ from app.explain.queue_order.shares import (
 )
 from app.explain.queue_order.usage import memory_in_pool, new_accounts
 from app.explain.state.index import Index
-from app.explain.state.queues import chain, group_is_preemptible, priority_of, unusable_because
+from app.explain.state.queues import chain, priority_of, unusable_because
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kai.queue import Queue
 
@@ -65,7 +66,7 @@ def waiter(gang: Gang, group: KaiPodGroup) -> Waiter:
     shapes = gang.demand.shapes
     asked = quantities_of(shapes, memory.least)
     bounded = quantities_of(shapes, memory.most) if memory.most != memory.least else asked
-    return Waiter(gang, group, rank, asked, bounded, group_is_preemptible(index, group))
+    return Waiter(gang, group, rank, asked, bounded, not asks_for_quota(gang))
 
 
 class Heap(Generic[T]):

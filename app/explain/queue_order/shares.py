@@ -106,7 +106,7 @@ class Account:
         self.fixed = NOTHING
         """The part of `allocated` that is not preemptible."""
         self.evictable = NOTHING
-        """The part of `allocated` that is preemptible or semi-preemptible, including minimums."""
+        """The part of `allocated` that is preemptible."""
         self.requested = NOTHING
         """The requests of its placed and pending pods."""
         self.fair = [0.0, 0.0, 0.0]

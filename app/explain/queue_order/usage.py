@@ -6,6 +6,7 @@ See `updateQueuesCurrentResourceUsage` in `pkg/scheduler/plugins/proportion/prop
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from app.explain.gangs.core import surplus_of
 from app.explain.queue_order.shares import (
     NOTHING,
     UNKNOWN_MEMORY,
@@ -60,15 +61,29 @@ def new_accounts(index: Index, pool: str) -> Accounts:
     for group in index.facts.pod_groups:
         if group.given_up or group.pool != pool or group.queue not in accounts:
             continue
-        placed, waiting = _placed_and_waiting(index, group, nodes, memory, of_shape)
-        preemptible = group_is_preemptible(index, group)
+        pods = _counted(index, group)
+        placed, waiting = _placed_and_waiting(index, pods, nodes, memory, of_shape)
+        fixed = NOTHING if group_is_preemptible(index, group) else placed
+        if group.preemptibility == SEMI_PREEMPTIBLE:
+            surplus = {pod.key for pod in surplus_of(index, group)}
+            core = [pod for pod in pods if pod.key not in surplus]
+            fixed, _ = _placed_and_waiting(index, core, nodes, memory, of_shape)
         for queue in chain(index, group.queue):
             account = accounts[queue.name]
-            account.take(placed, preemptible=preemptible)
+            account.take(fixed, preemptible=False)
+            account.take(added(placed, fixed, -1), preemptible=True)
             account.requested = added(account.requested, added(placed, waiting))
-            if group.preemptibility == SEMI_PREEMPTIBLE:
-                account.evictable = added(account.evictable, placed)
     return accounts
+
+
+def _counted(index: Index, group: KaiPodGroup) -> list[Pod]:
+    """Return the pods of a PodGroup that KAI counts in its queue.
+
+    Terminating and finished pods don't count, and neither do background pods with a node: KAI
+    evicts these at the start of each cycle, and gives them what is left at its end.
+    """
+    pods = index.pods_of_group.get(group.key, ())
+    return [pod for pod in pods if pod.is_alive and not (pod.background and pod.node)]
 
 
 def nodes_of_pool(index: Index, pool: str) -> Iterator[Node]:
@@ -114,20 +129,18 @@ def memory_in(nodes: Iterable[Node]) -> GpuMemory:
 
 def _placed_and_waiting(
     index: Index,
-    group: KaiPodGroup,
+    pods: Iterable[Pod],
     nodes: Mapping[str, Node],
     memory: GpuMemory,
     of_shape: dict[int, Quantities],
 ) -> tuple[Quantities, Quantities]:
-    """Return the usage of a PodGroup's pods on nodes of the pool, and its pending pods' requests.
+    """Return the usage of the pods on nodes of the pool, and the requests of the pending ones.
 
-    Terminating, finished and gated pods do not count. `of_shape` keeps converted requests by the id
-    of the shape, for shapes without GPU fractions.
+    Gated pods do not count. `of_shape` keeps converted requests by the id of the shape, for shapes
+    without GPU fractions.
     """
     placed, waiting = NOTHING, NOTHING
-    for pod in index.pods_of_group.get(group.key, ()):
-        if not pod.is_alive:
-            continue
+    for pod in pods:
         shape = pod.shape
         asked = of_shape.get(id(shape))
         if asked is None:

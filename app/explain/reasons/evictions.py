@@ -9,7 +9,16 @@ from itertools import chain
 
 from app.explain.gangs.gang import Gang
 from app.explain.reasons.messages import US, is_of_kai
-from app.explain.reasons.reason import Evidence, Reasons, about, ago, clock, counted, with_age
+from app.explain.reasons.reason import (
+    Evidence,
+    Reasons,
+    Severity,
+    about,
+    ago,
+    clock,
+    counted,
+    with_age,
+)
 from app.facts.kai.podgroup import STALE_SINCE
 
 LOST = "lost its place: "
@@ -20,6 +29,8 @@ _LATE = 30.0
 """The seconds within which KAI carries out an eviction."""
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
+BACKGROUND = "Evicted to make room for a workload"
+"""What KAI says of a background pod whose room it needs."""
 _OFF = (
     "To keep KAI from evicting it, ask the platform team to set default-staleness-grace-period of"
     " KAI's scheduler to -1s"
@@ -35,14 +46,21 @@ def gang_stale(gang: Gang) -> Reasons:
     pods = gang.index.pods_of_group.get(group.key, ())
     running = sum(1 for pod in pods if pod.node and pod.is_alive)
     lasts = gang.facts.now - group.stale
+    below = f"{group.name} has been below its minimum for {ago(lasts)}"
+    what_helps = f"Find out why the other pods are pending. {_OFF}"
+    if gang.whole.is_satisfied and group.needed is not None:
+        below = (
+            f"KAI has counted {group.name} as below its minimum for {ago(lasts)}, although its"
+            f" minSubGroup ({group.needed}) is satisfied, which KAI respects from 0.18 on"
+        )
+        what_helps = f"Ask the platform team for KAI 0.18. {_OFF}"
     grace, doubt = (group.grace, "") if group.grace is not None else _UNKNOWN
     if running and grace >= 0 and lasts <= grace + _LATE:
         at = clock(group.stale + grace)
         evicts = f"KAI evicts its {counted(running, 'running pod')} at {at}{doubt}"
-        text = f"{group.name} has been below its minimum for {ago(lasts)}: {evicts}"
+        text = f"{below}: {evicts}"
         evidence = Evidence(group.ref, f"metadata.annotations[{STALE_SINCE}]", clock(group.stale))
-        remedy = f"Find out why the other pods are pending. {_OFF}"
-        yield about(evidence, "GangStale", text, remedy, "you", severity="warning")
+        yield about(evidence, "GangStale", text, what_helps, "you", severity="warning")
 
 
 def gang_evicted(gang: Gang) -> Reasons:
@@ -54,16 +72,15 @@ def gang_evicted(gang: Gang) -> Reasons:
 def placement_lost(gang: Gang) -> Reasons:
     """KAI has evicted pods of a gang for another one, or to move them."""
     text = "KAI evicted it: {}"
-    return _evicted(
-        gang,
-        _FOR_OTHERS,
-        "PlacementLost",
-        text,
-        "Fix the reasons that keep it from being placed again",
-    )
+    remedy = "Fix the reasons that keep it from being placed again"
+    lost = list(_evicted(gang, _FOR_OTHERS, "PlacementLost", text, remedy))
+    remedy = "Nothing is wrong: KAI places background pods where other workloads leave room"
+    yield from lost or _evicted(gang, BACKGROUND, "PlacementLost", text, remedy, "note")
 
 
-def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons:
+def _evicted(
+    gang: Gang, words: str, id: str, text: str, remedy: str, severity: Severity = "warning"
+) -> Reasons:
     """Yield the newest eviction event of KAI with this message, or else our leader's.
 
     KAI's events are deleted after an hour, or with the PodGroup.
@@ -77,5 +94,5 @@ def _evicted(gang: Gang, words: str, id: str, text: str, remedy: str) -> Reasons
             words_of_kai = said.message.removeprefix(begin).splitlines()[0].rstrip(".")
             told = with_age(text.format(words_of_kai), said.time, gang.facts.now)
             evidence = Evidence(of.ref, f"event {said.reason}", said.message)
-            yield about(evidence, id, told, remedy, "you", severity="warning")
+            yield about(evidence, id, told, remedy, "you", severity=severity)
             return

@@ -46,7 +46,7 @@ from app.explain.state.domains import Domain
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint
-from app.facts.labels import KAI_CORDONED, NODE_POOL
+from app.facts.labels import KAI_CORDONS, KAI_PROJECT, NODE_POOL
 
 
 def no_node_matches(gang: Gang) -> Reasons:
@@ -139,9 +139,9 @@ def _tolerated_cordons(gang: Gang) -> Reasons:
         f"It would be placed on cordoned nodes ({names}), which its pods tolerate. KAI 0.18 and"
         " later place pods there; earlier releases do not"
     )
-    own = [node.name for node in cordoned if KAI_CORDONED not in node.labels]
+    own = [node.name for node in cordoned if not node.changes_pool]
     commands = (f"kubectl uncordon {shlex.join(own)}",) if own else ()
-    remedy = "If KAI is older, wait until the cordon ends"
+    remedy = "If KAI is older, use other nodes: these are moved to another node pool"
     if own:
         remedy = "If KAI is older, uncordon the nodes"
     refs = tuple(node.ref for node in cordoned)
@@ -210,8 +210,8 @@ def _unfit(obstacle: Obstacle, domain: Domain, closed: list[tuple[Node, str]]) -
 
 _STEPS = {
     CORDONED: "uncordon the nodes",
-    BY_KAI: "wait until KAI Resource Management has moved the nodes that it has cordoned (label"
-    f" {KAI_CORDONED}), or ask who changed their node pool",
+    BY_KAI: "ask why KAI Resource Management moves nodes to another node pool (label"
+    f" {' or '.join(KAI_CORDONS)}): they leave this pool once its pods there have ended",
 }
 _TAINTED = "tainted"
 
@@ -356,9 +356,9 @@ def pool_not_chosen(gang: Gang) -> Reasons:
     queue = "" if group.queue else " or a queue"
     text = f"KAI Resource Management has not assigned a node pool{queue}{since}"
     remedy = (
-        "Ask the platform team whether the workload's project has a queue in a node pool that is"
-        " ready, and whether the component that assigns pools runs. Do not label nodes"
-        f" {NOT_CHOSEN}"
+        f"Ask the platform team whether namespace {gang.namespace} belongs to a project (label"
+        f" {KAI_PROJECT}), whether the project has a queue in a node pool that is Ready or Empty,"
+        f" and what the log of pod-group-assigner says. Do not label nodes {NOT_CHOSEN}"
     )
     evidence = Evidence(group.ref, f"metadata.labels[{NODE_POOL}]", NOT_CHOSEN)
     objects = tuple(dict.fromkeys((gang.ref, group.ref)))

@@ -5,7 +5,7 @@ from app.explain.placing.demand import where
 from app.explain.reasons.reason import Evidence, Reasons, about, counted, listed
 
 MIN_MEMBER = "kai.scheduler/batch-min-member"
-"""The annotation of a Job or JobSet that sets the minimum of its PodGroup."""
+"""The annotation of a Job, JobSet or Deployment that sets the minimum of its PodGroup."""
 
 
 def gang_split(gang: Gang) -> Reasons:
@@ -40,10 +40,11 @@ def gang_split(gang: Gang) -> Reasons:
 def _is_elastic(gang: Gang, member: Member) -> bool:
     """Return whether a user, or an autoscaler, has chosen a minimum below the number of pods.
 
-    KAI's pod-grouper gives other workloads the minimum 1, unless they request a higher one.
+    The replicas of a Deployment need no others. KAI's pod-grouper gives other workloads the minimum
+    1, unless they request a higher one.
     """
     controllers = {pod.controller.kind for pod in member.pods if pod.controller}
-    return gang.is_of_grove or "RayCluster" in controllers
+    return gang.is_of_grove or not controllers.isdisjoint({"RayCluster", "ReplicaSet"})
 
 
 def _field(gang: Gang) -> str:
@@ -62,7 +63,9 @@ def _who_sets(gang: Gang, member: Member) -> str:
             f'set the annotation {MIN_MEMBER}: "{number}" on {controller} (on the JobSet, if it has'
             " one) before its pods are created"
         )
-    if kind in ("StatefulSet", "ReplicaSet", "Deployment"):
+    if kind == "ReplicaSet" and _is_grouped_by_kai(gang):
+        return f'set the annotation {MIN_MEMBER}: "{number}" on {_deployment_of(member)}'
+    if kind == "StatefulSet":
         return (
             f"use a LeaderWorkerSet or a Job: KAI's pod-grouper gives a {kind} the minimum 1."
             f" Or create a PodGroup with minMember: {number} that its pods name"
@@ -72,6 +75,21 @@ def _who_sets(gang: Gang, member: Member) -> str:
     if kind.endswith("Job"):
         return f"set spec.runPolicy.schedulingPolicy.minAvailable: {number} in {controller}"
     return f"set minMember: {number} in PodGroup {gang.ref.name}"
+
+
+def _is_grouped_by_kai(gang: Gang) -> bool:
+    """Return whether KAI's pod-grouper created the PodGroup: its name ends with an owner's uid.
+
+    From 0.18 on, it creates one PodGroup for all pods of a Deployment.
+    """
+    group = gang.pod_group
+    return group is not None and any(uid and group.name.endswith(uid) for uid in group.owners)
+
+
+def _deployment_of(member: Member) -> str:
+    """Return the words for the Deployment of some pods, by name if that is known."""
+    made_for = (ref for pod in member.pods for ref in pod.made_for if ref.kind == "Deployment")
+    return str(next(made_for, "the Deployment"))
 
 
 def _fits_whole(gang: Gang) -> str:

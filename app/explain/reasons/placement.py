@@ -296,6 +296,8 @@ def _no_room_for_more(obstacle: Obstacle) -> Reason:
         " more next to it, even without other workloads"
     )
     remedy = "Nothing is wrong: the gang has its minimum. Add nodes to run the rest"
+    if gang.pod_group and gang.pod_group.stale is not None:  # KAI says that something is
+        remedy = "Add nodes to run the rest"
     evidence = Evidence(gang.ref, "room", f"0 of {short.count}")
     return about(evidence, "NoDomainFits", text, remedy, "platform")
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from app.base.groups import by_key
 from app.base.value import Value
+from app.explain.gangs.core import asks_for_quota, surplus_of
 from app.explain.gangs.gang import Gang
 from app.explain.placing.placements import Assumption
 from app.explain.queue_order.cycle import line_of
@@ -108,9 +109,7 @@ def over_limits(gang: Gang, name: str, evicted: Iterable[Pod] = ()) -> Iterator[
 
 def over_quotas(gang: Gang, name: str) -> Iterator[Excess]:
     """Yield the quotas that the gang would exceed, if it is bound to quotas."""
-    group = gang.pod_group
-    surplus = group and group.preemptibility == SEMI_PREEMPTIBLE and gang.whole.is_satisfied
-    if not group or surplus or group_is_preemptible(gang.index, group):
+    if not asks_for_quota(gang):
         return
     asked = _asked(gang)
     for account in _accounts(gang, name):
@@ -196,20 +195,13 @@ def _reclaimed(index: Index, queue: str) -> Assumption:
 
 
 def _preemptible_pods(index: Index, group: KaiPodGroup) -> list[Pod]:
-    """Return the placed pods of a PodGroup that KAI evicts for others.
-
-    For a semi-preemptible PodGroup, these are the last pods of each part beyond its minimum. Whole
-    SubGroups beyond `minSubGroup`, which KAI evicts too, are omitted.
-    """
+    """Return the placed pods of a PodGroup that KAI evicts for others."""
+    if group.preemptibility == SEMI_PREEMPTIBLE:
+        return list(surplus_of(index, group))
+    if not group_is_preemptible(index, group):
+        return []
     pods = index.pods_of_group.get(group.key, ())
-    placed = [pod for pod in pods if pod.node and pod.is_alive]
-    if group.preemptibility != SEMI_PREEMPTIBLE:
-        return placed if group_is_preemptible(index, group) else []
-
-    minima = {sub.name: sub.minimum for sub in group.subgroups}
-    placed.sort(key=lambda pod: pod.created or 0.0)
-    parts = by_key((pod.subgroup, pod) for pod in placed)
-    return [pod for name, pods in parts.items() for pod in pods[minima.get(name, group.minimum) :]]
+    return [pod for pod in pods if pod.node and pod.is_alive]
 
 
 # Reasons.
@@ -346,19 +338,22 @@ def _without_bound(exceeded: Iterable[Excess], bound: str, reason: str) -> Reaso
 def queue_status_stale(gang: Gang) -> Reasons:
     """A limit or quota is reached according to a queue's status, but not according to its pods.
 
-    KAI's scheduler counts pods. Its queue controller writes the status.
+    KAI's scheduler counts pods. Its queue controller writes the status. Only the latter counts
+    background pods.
     """
     group = gang.pod_group
     if not group or not pods_are_known(gang.index):
         return
     asked = _asked(gang)
-    bound_to_quota = not group_is_preemptible(gang.index, group)
+    bound_to_quota = asks_for_quota(gang)
     for account in _accounts(gang, group.queue):
         by_status = Account(account.queue)
         by_status.take_from_status()
         if account.exceeds(asked, NOTHING, preemptible=not bound_to_quota):
             return
         over = [*by_status.over_limit(asked), *(by_status.over_quota(asked) * bound_to_quota)]
+        if over and _has_background(gang.index, account.queue):
+            return
         for at in over[:1]:
             resource = list(account.queue.shares)[at]
             says, uses = (
@@ -375,6 +370,16 @@ def queue_status_stale(gang: Gang) -> Reasons:
             )
             evidence = Evidence(account.queue.ref, "status.allocated", says)
             yield about(evidence, "QueueStatusStale", text, remedy, "platform", severity="warning")
+
+
+def _has_background(index: Index, queue: Queue) -> bool:
+    """Return whether background pods are in a queue, which only its status counts."""
+    return any(
+        pod.background and pod.node
+        for group in index.facts.pod_groups
+        if any(above is queue for above in chain(index, group.queue, queue.pool))
+        for pod in index.pods_of_group.get(group.key, ())
+    )
 
 
 def lower_priority(gang: Gang) -> Reasons:

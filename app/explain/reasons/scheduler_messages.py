@@ -35,7 +35,7 @@ from app.explain.reasons.reason import (
 )
 from app.facts.identity import Ref
 from app.facts.kubernetes.pod import Pod
-from app.facts.labels import KAI_CORDONED, KAI_SCHEDULER
+from app.facts.labels import KAI_CORDONS, KAI_SCHEDULER
 
 SOON = 60.0
 """The seconds after which a running scheduler has said something about a pod."""
@@ -187,14 +187,14 @@ def _what_uncordons(gang: Gang, remedy: str) -> tuple[str, tuple[str, ...]]:
     if "nodes" in facts.unseen.keys() | facts.skipped:
         return remedy, ()
     cordoned = [node for node in gang.index.nodes if node.unschedulable]
-    own = [node.name for node in cordoned if KAI_CORDONED not in node.labels]
+    own = [node.name for node in cordoned if not node.changes_pool]
     if not cordoned:
         opened = "No node is cordoned any more: wait until the scheduler tries again."
         return remedy.replace(_UNCORDON, opened), ()
     if len(own) < len(cordoned):
         remedy += (
-            f" Do not uncordon nodes with the label {KAI_CORDONED}: KAI Resource Management moves"
-            " them to another node pool."
+            f" Do not uncordon nodes with the label {' or '.join(KAI_CORDONS)}: KAI Resource"
+            " Management moves them to another node pool."
         )
     return remedy, (f"kubectl uncordon {shlex.join(own)}",) if own else ()
 

@@ -16,6 +16,7 @@ from app.base.groups import by_key
 from app.base.value import Value
 from app.explain.gangs.gang import Gang
 from app.explain.reasons import (
+    background,
     claims,
     compute_domains,
     constraints,
@@ -194,6 +195,7 @@ RULES: tuple[Rule, ...] = (
     Rule(queue.within_quota, (*ROOMS, *QUEUES), _grouped),
     Rule(queue.preemption_delay, ("pod_groups",), _grouped),
     Rule(nodes.nodes_unfit, ROOMS, Gang.may_wait),
+    Rule(background.background_pods, ROOMS, Gang.may_wait),
     Rule(scaling.no_node_group_helps, ("pods", "events"), Gang.may_wait),
     Rule(pod_starts.kubelet_rejects, ("pods",), _pods_wait, "KubeletRefuses"),
     Rule(claims.channel_taken, ("pods", "claims", "nodes", ROOM, CHANNELS), _claims_and_waits),

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from app.explain.state import amounts
 from app.explain.state.amounts import ByNode, counts_as_gpu, current, taken_gpus, with_gpus
+from app.explain.state.background import with_background
 from app.explain.state.domains import Domains
 from app.explain.state.gpu_sharing import Shares, shares_of
 from app.explain.state.lookup import change
@@ -38,7 +39,9 @@ class Index(Belongings):
     """
 
     def __init__(self, facts: Snapshot) -> None:
-        super().__init__(facts)
+        super().__init__(with_background(facts))
+        self.given = facts
+        """The facts as they were given."""
         self._domains: dict[tuple[tuple[str, ...], str | None], Domains] = {}
         self._memory: dict[object, tuple[object, frozenset[str]]] = {}
         """Cached results, each with the fields of the facts that it depends on."""
@@ -58,7 +61,8 @@ class Index(Belongings):
     def follow(self, facts: Snapshot) -> None:
         """Switch to other facts of the same cluster, which may be older or newer."""
         before = self.facts
-        self.facts = facts
+        self.given = facts
+        self.facts = facts = with_background(facts)
         changes = {
             name: change(getattr(before, name), getattr(facts, name))
             for name in _KINDS

@@ -7,6 +7,7 @@ https://github.com/kai-scheduler/KAI-Scheduler/blob/d5bc503/pkg/apis/kai/v1/sche
 from collections.abc import Iterator, Mapping
 
 from app.facts.identity import ClusterScoped, read_name
+from app.facts.labels import KAI_BACKGROUND
 from app.objects.shape import JsonMap, map_at, map_of, text_at
 
 _MOST_SHOWN = 5
@@ -44,6 +45,11 @@ _ACTIONS = {
 }
 """KAI's own plugins and actions, with their default priorities."""
 
+_BACKGROUND = "backgroundpods"
+"""The plugin for background pods, which is on by default since 0.18."""
+_BACKGROUND_PODS = f"{KAI_BACKGROUND}=true"
+"""The default selector of background pods."""
+
 _ONLY_REPORTS = ("reflectjoborder", "snapshot")
 """The plugins that only report."""
 _WITHOUT_DEFAULTS = ("usageDBConfig", "queueDepthPerAction", "minRuntime")
@@ -56,6 +62,8 @@ class Shard(ClusterScoped):
     kind = "SchedulingShard"
     pool: str = ""
     """Its node pool, or "" for the nodes without a pool."""
+    has_background: bool = True
+    """Does its scheduler have background pods, by the label that KAI gives them by default?"""
     sets: tuple[str, ...] = ()
     """The settings that may change the order of its gangs or their nodes.
 
@@ -65,7 +73,17 @@ class Shard(ClusterScoped):
 
 def read_shard(obj: JsonMap) -> Shard:
     spec = map_at(obj, "spec")
-    return Shard(read_name(obj), text_at(spec, "partitionLabelValue"), tuple(_sets(spec)))
+    return Shard(
+        read_name(obj),
+        text_at(spec, "partitionLabelValue"),
+        has_background=_has_background(map_at(spec, "plugins", _BACKGROUND)),
+        sets=tuple(_sets(spec)),
+    )
+
+
+def _has_background(plugin: JsonMap) -> bool:
+    selector = map_at(plugin, "arguments").get("labelSelector", _BACKGROUND_PODS)
+    return plugin.get("enabled") is not False and selector == _BACKGROUND_PODS
 
 
 def _sets(spec: JsonMap) -> Iterator[str]:
@@ -88,6 +106,8 @@ def _changed(spec: JsonMap, field: str, defaults: Mapping[str, int]) -> list[str
         for name, setting in map_at(spec, field).items()
         if name not in _ONLY_REPORTS
     }
+    if _has_background(given.get(_BACKGROUND, {})):
+        given.pop(_BACKGROUND, None)
     return sorted(
         name for name, setting in given.items() if not _is_default(setting, defaults.get(name))
     )

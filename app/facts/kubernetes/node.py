@@ -11,6 +11,7 @@ from app.base.value import Value, shared
 from app.facts.identity import ClusterScoped, interned
 from app.facts.kubernetes.gpus import GPU, gpu_count
 from app.facts.kubernetes.selectors import Taint, read_taints
+from app.facts.labels import KAI_CORDONS
 from app.facts.quantity import Amounts, amounts
 from app.objects.shape import JsonMap, labels_of, map_at, map_of, maps_of, text_at
 from app.objects.time import seconds_since_1970
@@ -122,6 +123,11 @@ class Node(ClusterScoped):
     def takes_pods(self) -> bool:
         """Does it accept pods that tolerate its taints?"""
         return self.ready and not self.unschedulable and not self.pressure
+
+    @property
+    def changes_pool(self) -> bool:
+        """Does KAI Resource Management move it to another node pool once its pods have ended?"""
+        return any(label in self.labels for label in KAI_CORDONS)
 
 
 def read_node(obj: JsonMap) -> Node:

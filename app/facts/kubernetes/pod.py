@@ -264,7 +264,7 @@ class Pod(Namespaced):
     reserves: bool = False
     """Did KAI create it to reserve a GPU that other pods share?"""
     background: bool = False
-    """Does KAI evict it for any other pod?"""
+    """Does KAI evict it for any other pod? Pods that KAI does not group are never evicted."""
     made_for: tuple[Ref, ...] = ()
     """The workloads that it was created for, the outermost first, such as a LeaderWorkerSet."""
     queued: bool = False
@@ -356,7 +356,7 @@ def read_pod(obj: JsonMap) -> Pod:
         daemon_of=interned(labels.get(DAEMON_OF)),
         gpu_groups=groups_of(labels),
         reserves=labels.get("app") == KAI_RESERVATION,
-        background=labels.get(KAI_BACKGROUND) == "true",
+        background=labels.get(KAI_BACKGROUND) == "true" and bool(annotations.get(POD_GROUP_NAME)),
         made_for=_made_for(metadata, labels, owner),
         queued=is_of_kueue(labels, gates, finalizers),
         stalled=_stalled(spec, status),

@@ -75,6 +75,13 @@ CASES = (
         (4, 4),
         (4,),
         {"b": (GPU, 4000)},
+        more={"preemptibility": "semi-preemptible", "minimum": 0},
+    ),
+    Case(
+        "what the sibling has is the minimum of semi-preemptible gangs",
+        (4, 4),
+        (4,),
+        {},
         more={"preemptibility": "semi-preemptible"},
     ),
     Case(

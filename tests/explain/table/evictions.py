@@ -85,6 +85,22 @@ STALE = (
     ),
     Row(
         "PlacementLost",
+        "KAI has evicted a background pod, which is what these are for",
+        {
+            "events": (
+                event("uid-group", "Evict", "Evicted to make room for a workload on this node"),
+            )
+        },
+        "KAI evicted it: Evicted to make room for a workload on this node (10 seconds ago)",
+        "you",
+        {
+            "events": (
+                event("uid-group", "Evict", "Evicted to make room for a workload", "somebody"),
+            )
+        },
+    ),
+    Row(
+        "PlacementLost",
         "KAI's event is gone with its PodGroup, and our leader has told it",
         lost("inference/llm-0"),
         "KAI evicted it: Pod x was preempted by workload ml/y (10 seconds ago)",

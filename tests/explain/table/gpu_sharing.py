@@ -113,6 +113,14 @@ SHARING = (
         {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS)))},
     ),
     Row(
+        "BackgroundPods",
+        "KAI evicts background pods for the gang, and leaves them alone where another rack is empty",
+        {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS)))},
+        "Its place has background pods (research/batch-gpu-01-0 on gpu-01, research/batch-gpu-02-0 on gpu-02 and research/batch-gpu-03-0 on gpu-03), which KAI evicts from 0.18 on where it needs their room",
+        "platform",
+        {"pods": (*pods(), *(replace(pod, background=True) for pod in fill(*RACKS[:1])))},
+    ),
+    Row(
         "NoDomainFits",
         "KAI chooses the fullest rack, and what ends there counts as free",
         {"pods": (*pods(), *ending_in_the_first_rack())},

@@ -11,7 +11,7 @@ from app.facts.kai.podgroup import SubGroup
 from app.facts.kubernetes.node import Node
 from app.facts.kubernetes.pod import Shape
 from app.facts.kubernetes.selectors import Requirement, Taint, Toleration
-from app.facts.labels import KAI_CORDONED
+from app.facts.labels import KAI_CORDONS
 from tests.explain.fleet import (
     NOW,
     RACK,
@@ -298,7 +298,7 @@ PLACEMENT = (
                 replace(
                     n,
                     unschedulable=n.name in ("gpu-00", "gpu-01"),
-                    labels={**n.labels, **({KAI_CORDONED: "true"} if n.name == "gpu-00" else {})},
+                    labels={**n.labels, **({KAI_CORDONS[0]: "true"} if n.name == "gpu-00" else {})},
                 )
                 for n in nodes()
             ),
@@ -308,7 +308,7 @@ PLACEMENT = (
         "platform",
         {
             "nodes": changed(
-                ("gpu-00",), unschedulable=True, labels={**nodes()[0].labels, KAI_CORDONED: ""}
+                ("gpu-00",), unschedulable=True, labels={**nodes()[0].labels, KAI_CORDONS[0]: ""}
             ),
             "pods": (*pods(), *fill("rack-a2", "rack-b1", "rack-b2")),
         },

@@ -4,6 +4,7 @@ from app.explain.reasons.reason import Severity
 from tests.explain.table.row import Row
 
 SEVERITIES: dict[str, Severity] = {
+    "BackgroundPods": "note",
     "ClaimNotInPods": "warning",
     "ClaimNotInjected": "warning",
     "ContainerCrashes": "warning",
@@ -34,6 +35,10 @@ OF_ROWS: dict[tuple[str, str], Severity] = {
     ("NodesComing", "no autoscaler answers KAI's scaling pod"): "note",
     ("NotATree", "most names of racks repeat: a habit, one note"): "note",
     ("NotStarted", "an init container has been at work for long"): "warning",
+    (
+        "PlacementLost",
+        "KAI has evicted a background pod, which is what these are for",
+    ): "note",
     ("PodGangMissing", "somebody has deleted the only one"): "warning",
     ("PodGangMissing", "the pods run on"): "warning",
     ("TopologyDiffers", "the KAI Topology belongs to a former ClusterTopology"): "warning",

@@ -1,0 +1,71 @@
+"""The reason about background pods whose room KAI gives to a gang."""
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from app.base.groups import by_key
+from app.explain.gangs.gang import Gang
+from app.explain.placing.placements import Assumption
+from app.explain.reasons.reason import Evidence, Reasons, about, listed
+from app.explain.state.amounts import requests
+from app.explain.state.index import Index
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import KAI_BACKGROUND
+
+_MOST_NAMED = 3
+
+
+def background_pods(gang: Gang) -> Reasons:
+    """The gang gets its place only because KAI evicts background pods there."""
+    pods = _in_the_way(gang)
+    if not pods:
+        return
+    names = listed((f"{pod.namespace}/{pod.name} on {pod.node}" for pod in pods), _MOST_NAMED)
+    text = (
+        f"Its place has background pods ({names}), which KAI evicts from 0.18 on where it needs"
+        " their room"
+    )
+    remedy = "If KAI is older, ask the platform team to stop these pods"
+    refs = tuple(pod.ref for pod in pods)
+    evidence = Evidence(refs[0], f"metadata.labels[{KAI_BACKGROUND}]", "true")
+    yield about(evidence, "BackgroundPods", text, remedy, "platform", severity="note", objects=refs)
+
+
+def _in_the_way(gang: Gang) -> Sequence[Pod]:
+    """Return the background pods of its place, if it has no place without such pods."""
+    placements = gang.placements
+    if not gang.is_of_kai or not gang.waiting or not placements.now.fits:
+        return ()
+    of_nodes = _background_pods(gang.index)
+    at = placements.domains.positions
+    full = {at[name] for name in of_nodes if name in at and not _has_room_beside(gang, name)}
+    pods = [
+        pod
+        for name in sorted(placements.now.nodes)
+        for pod in of_nodes.get(name, ())
+        if at[name] in full
+    ]
+    others = frozenset(range(len(placements.domains.nodes))) - full
+    if pods and placements.under(Assumption(only=others)).fits:
+        return ()  # KAI prefers nodes from which it has to evict nothing
+    return pods
+
+
+def _background_pods(index: Index) -> Mapping[str, Sequence[Pod]]:
+    """Return the background pods by node name."""
+
+    def look() -> Mapping[str, Sequence[Pod]]:
+        pods = (pod for pod in index.facts.pods if pod.background and pod.node and pod.is_alive)
+        return by_key((pod.node, pod) for pod in sorted(pods, key=attrgetter("key")))
+
+    return index.remembered("background pods", look, ["pods", "shards"])
+
+
+def _has_room_beside(gang: Gang, name: str) -> bool:
+    """Return whether a node takes any pod of the gang while its background pods stay."""
+    placements = gang.placements
+    used = requests(_background_pods(gang.index)[name])
+    free = placements.free(placements.domains.positions[name])
+    left = {resource: free[resource] - used.get(resource, 0) for resource in free}
+    asked = (dict(shape.requests) for shape in placements.shapes)
+    return all(left[resource] >= asks[resource] for asks in asked for resource in asks)

@@ -1,0 +1,30 @@
+"""Background pods: KAI plans as if they weren't there, and evicts those whose room it needs.
+
+Source: `pkg/scheduler/plugins/backgroundpods` of KAI at 45103d4c, of October 2026.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from app.explain.state.snapshot import Snapshot
+from app.facts.kubernetes.pod import Pod
+from app.facts.labels import NODE_POOL
+
+
+def with_background(facts: Snapshot) -> Snapshot:
+    """Return the facts with normal pods where the scheduler of a node pool has no background pods.
+
+    A SchedulingShard can switch them off, or select them by labels that are not known here.
+    """
+    without = {shard.pool for shard in facts.shards if not shard.has_background}
+    if not without or not any(pod.background for pod in facts.pods):
+        return facts
+    pools = {node.name: node.labels.get(NODE_POOL, "") for node in facts.nodes}
+
+    def pods() -> Iterator[Pod]:
+        for pod in facts.pods:
+            is_normal = pod.background and pools.get(pod.node, "") in without
+            yield replace(pod, background=False) if is_normal else pod
+
+    return replace(facts, pods=tuple(pods()))
