@@ -9,8 +9,7 @@ from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.grove.unit_member import read_carrier
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import Injection, inject
+from app.rules.mnnvl.claim import CliqueFacts, Injection, inject
 from app.rules.mnnvl.plan import ClaimMode
 
 Object = dict[str, Any]

@@ -4,7 +4,7 @@ There are three kinds of negative verdicts: the object is invalid (422), the ope
 allowed (403), and this program or the cluster has failed (500, 503).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -90,21 +90,18 @@ def judged(
     Without findings, allow the request with `patch`.
     """
     if findings:
-        causes = tuple(_first(findings))
+        causes = tuple(findings[:MOST_FINDINGS])
+        more = len(findings) - MOST_FINDINGS
+        if more > 0:
+            message = f"Too many: {more:,} more findings, from this one on, are not listed"
+            first = findings[MOST_FINDINGS].field
+            causes = (*causes, FieldError(first, REASON_TOO_MANY, message))
         # on one line, in the form in which API servers print several findings
         message = ", ".join(map(str, causes))
         if len(causes) > 1:
             message = f"[{message}]"
         return Verdict(False, 422, "Invalid", message, causes=causes, warnings=tuple(warnings))
     return patched(patch, warnings=warnings)
-
-
-def _first(findings: Sequence[FieldError]) -> Iterator[FieldError]:
-    yield from findings[:MOST_FINDINGS]
-    more = len(findings) - MOST_FINDINGS
-    if more > 0:
-        message = f"Too many: {more:,} more findings, from this one on, are not listed"
-        yield FieldError(findings[MOST_FINDINGS].field, REASON_TOO_MANY, message)
 
 
 def patched(

@@ -18,8 +18,7 @@ from app.kube.api import Conflict, Object, ObjectRef, Objects, Unavailable, find
 from app.kube.store import WatchStore
 from app.objects.owners import OwnerRef, controller_uid
 from app.objects.resource import Resource
-from app.rules.mnnvl.annotations import asks_for
-from app.rules.mnnvl.plan import Plan, desired_resource
+from app.rules.mnnvl.plan import Plan, asks_for, desired_resource
 from app.stores.stores import Stores
 
 _OWNERS = {POD_CLIQUE_SET.kind: POD_CLIQUE_SET, POD_GANG.kind: POD_GANG}

@@ -22,7 +22,7 @@ from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.design.owner import POD_GANG_OWNS
 from app.rules.dialects.dialect import Dialect, NoTopology, OwnerRule
 from app.rules.dialects.epochs import EPOCHS
-from app.rules.mnnvl.annotations import CliqueFacts
+from app.rules.mnnvl.claim import CliqueFacts
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains
 from app.rules.topology.coverage import LevelProblem, Nodes, coverage_problems
 from app.rules.topology.levels import NVLINK_DOMAIN

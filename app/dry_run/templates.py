@@ -30,8 +30,7 @@ from app.kube.api import Object
 from app.objects.fields import FieldError, FieldPath, Findings, forbidden
 from app.objects.resource import JOB, Resource
 from app.objects.shape import annotations_of, labels_of, map_at, maps_at, text_at
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import Injection, inject
+from app.rules.mnnvl.claim import CliqueFacts, Injection, inject
 from app.rules.mnnvl.colocation import OwnGroup, read_bounds
 from app.rules.mnnvl.plan import desired_resource
 from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings

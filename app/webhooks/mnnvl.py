@@ -33,8 +33,7 @@ from app.facts.labels import MNNVL_ENABLED, MNNVL_UNIT
 from app.kube.api import ClusterError, Rejected, Unavailable
 from app.objects.edits import Edit, operations
 from app.objects.fields import FieldPath, required
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import ConfiguredMode, Injection, inject
+from app.rules.mnnvl.claim import CliqueFacts, ConfiguredMode, Injection, inject
 from app.rules.mnnvl.colocation import read_bounds
 from app.rules.mnnvl.plan import Plan
 from app.rules.mnnvl.warnings import unit_warnings

@@ -35,8 +35,7 @@ from app.kube.api import Selection, every
 from app.kube.client import HttpClient
 from app.kube.credentials import from_kubeconfig
 from app.kube.transport import CallLimits
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, Plan, desired_resource
 from benches.common import (
     ServerInPod,

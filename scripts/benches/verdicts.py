@@ -35,8 +35,7 @@ from app.admission.review import parse
 from app.certificates.source import ensure_development_certificate
 from app.facts.grove.unit_member import read_carrier, read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET, RESOURCE_CLAIM
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.plan import desired_resource
 from benches.common import ENVIRONMENT, ROOT
 from scripts.apiserver.processes import free_port

@@ -23,8 +23,7 @@ from app.facts.kinds import (
 from app.facts.rows import CLAIMS, DOMAINS, SETS
 from app.kube.api import Conflict, ObjectRef, Unavailable, WatchEvent
 from app.kube.store import WatchStore
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.plan import Plan, desired_resource
 from app.stores.stores import fill
 from tests import pods

@@ -9,8 +9,7 @@ from app.cluster.view import Known, NotGiven
 from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.kinds import COMPUTE_DOMAIN, JOB_SET, LEADER_WORKER_SET
 from app.kube.api import Object
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.plan import Plan, desired_resource
 from tests import pods
 from tests.kube.memory.client import MemoryClient

@@ -11,8 +11,7 @@ from app.facts.rows import DOMAINS
 from app.kube.api import NotServed, Object, ObjectRef, Unavailable, WatchEvent
 from app.objects.resource import EVENT, POD
 from app.reconcilers.mnnvl_resources import IN_USE_SECONDS, SETTLE_SECONDS, subscribe
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.plan import desired_resource
 from tests import pods
 from tests.pods import UNITS, owner, pod

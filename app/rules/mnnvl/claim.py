@@ -1,5 +1,8 @@
 """The claim that a PodClique or a Pod needs for MNNVL, and its injection into the pod spec.
 
+A PodClique has its own annotations and inherits others. There are two vocabularies, ours and
+Grove's `grove.io/mnnvl-group`, and a PodClique cannot use both.
+
 Source: `rules/README.md`. `app.cluster.resources` creates the resources.
 """
 
@@ -10,15 +13,15 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
 from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
 from app.facts.grove.unit_member import CLAIM, Carrier, Entry, claim_named
 from app.facts.kinds import POD_CLIQUE
-from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_SCOPE
-from app.objects.fields import FieldError, Findings, invalid, quote
+from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
+from app.objects.fields import FieldError, FieldPath, Findings, forbidden, invalid, quote
 from app.objects.jsonpatch import Operation
 from app.objects.resource import POD
-from app.rules.mnnvl.annotations import CliqueFacts, wanted_by
+from app.rules.mnnvl.claim_holders import claimed
 from app.rules.mnnvl.plan import (
     ClaimMode,
     Plan,
@@ -46,6 +49,17 @@ MAX_RESERVED = 256
 
 Source: `status.reservedFor` in resource.k8s.io.
 """
+
+
+class CliqueFacts(Value):
+    """The facts of the cluster on which the verdict on a PodClique depends."""
+
+    pcs: PodCliqueSet | None = None
+    """Its PodCliqueSet, or None if that is not known."""
+    classes: Collection[str] = ()
+    """The names of the existing DeviceClasses."""
+    reads_groups: bool = False
+    """Whether Grove reads `grove.io/mnnvl-group`."""
 
 
 class Injection(Value):
@@ -87,13 +101,14 @@ def inject(
     `rules/README.md`. If no container requests a GPU and its own annotation enables MNNVL, there is
     a warning.
     """
-    wanted = wanted_by(carrier, old, facts)
-    if wanted.conflict is not None:
-        if wanted.is_new:
-            return Injection(findings=[wanted.conflict])
-        return Injection(warnings=[f"no claim was injected: {wanted.conflict}"])
-
-    annotations = wanted.annotations
+    inherited = inherited_by(carrier, old, facts.pcs)
+    annotations = carrier.annotations.over(inherited)
+    if facts.reads_groups and annotations.enables and carrier.foreign_group:
+        conflict = both_vocabularies(FieldPath("metadata.annotations"), carrier.foreign_group)
+        if old is not None and old.foreign_group and old.annotations.over(inherited).enables:
+            # it is already stored, and Grove must still be able to change the object
+            return Injection(warnings=[f"no claim was injected: {conflict}"])
+        return Injection(findings=[conflict])
     if not annotations.enables or carrier.deleting:
         return Injection()
     if not carrier.containers and not carrier.findings:
@@ -118,10 +133,45 @@ def inject(
     new_mode = claim_mode(configured, annotations, facts.classes)
     plan = _with_claim(plan, new_mode, carrier, stored)
     if carrier.claim is not None and carrier.claim != plan.entry:
-        return Injection(findings=[_name_taken(plan.entry, carrier, carrier.claim)])
+        position = (carrier.claims or []).index(carrier.claim)
+        at = carrier.pod_spec.child("resourceClaims").index(position)
+        detail = (
+            f'another claim already has the name "{CLAIM}": rename it, or set it to'
+            f" {quote(plan.entry)} to share this one"
+        )
+        return Injection(findings=[invalid(at, carrier.claim, detail)])
 
     warnings += claim_warnings(plan, carrier.replicas, facts)
     return Injection(plan, _operations(carrier, plan), warnings=warnings, new_mode=new_mode)
+
+
+def inherited_by(
+    carrier: Carrier, old: Carrier | None, pcs: PodCliqueSet | None
+) -> MnnvlAnnotations:
+    """Return the annotations that `carrier` inherits from its scaling group and `pcs`.
+
+    If the set is not known, these are the annotations that gave the stored object its claim.
+    """
+    if pcs is not None:
+        return pcs.mnnvl_at(carrier.place)
+
+    stored = None if old is None else claimed(old)
+    if stored is None:
+        return NO_ANNOTATIONS
+    return MnnvlAnnotations("true", stored.scope, stored.annotations.device_class)
+
+
+def both_vocabularies(path: FieldPath, group: str, reason: str = "") -> FieldError:
+    """Return the finding that our annotation and a group of Grove apply to the same pods."""
+    cause = f" ({reason})" if reason else ""
+    named = quote(group)
+    return forbidden(
+        path,
+        f'{MNNVL_ENABLED}: "true" and {MNNVL_GROUP}: {named} exclude each other{cause}: each pod'
+        f" would get two claims for one NVLink channel. Keep {MNNVL_GROUP} if Grove manages MNNVL"
+        f" in this cluster (autoMNNVLEnabled), otherwise keep {MNNVL_ENABLED}. {MNNVL_GROUP}:"
+        ' "none" removes a clique from a group',
+    )
 
 
 def _without_gpus(carrier: Carrier) -> list[str]:
@@ -172,15 +222,6 @@ def _append(path: str, current: list[Any] | None, item: Entry) -> Operation:
     if current is None:
         return {"op": "add", "path": path, "value": [item]}
     return {"op": "add", "path": f"{path}/-", "value": item}
-
-
-def _name_taken(claim: Entry, carrier: Carrier, entry: Entry) -> FieldError:
-    detail = (
-        f'another claim already has the name "{CLAIM}": rename it, or set it to {quote(claim)} to'
-        " share this one"
-    )
-    position = (carrier.claims or []).index(entry)
-    return invalid(carrier.pod_spec.child("resourceClaims").index(position), entry, detail)
 
 
 def unallocatable(awaited: Collection[str], classes: Collection[str]) -> str:
@@ -238,7 +279,9 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
     for group in pcs.groups:
         for name in group.cliques:
             in_no_group.pop(name, None)
-        if group.name == own_group or _inherits_replica_scope(group, pcs):
+        annotations = group.mnnvl.over(pcs.mnnvl)
+        inherits = annotations.enables and (annotations.scope or "replica") == "replica"
+        if group.name == own_group or inherits:
             pods += _pods_in(group, replicas_of) * group.replicas
 
     return pods + sum(in_no_group.values())
@@ -247,8 +290,3 @@ def _pods_sharing(plan: Plan, replicas: int, pcs: PodCliqueSet) -> int:
 def _pods_in(group: ScalingGroup, replicas_of: Mapping[str, int]) -> int:
     """Return the number of pods in one replica of `group`."""
     return sum(replicas_of.get(name, 0) for name in group.cliques)
-
-
-def _inherits_replica_scope(group: ScalingGroup, pcs: PodCliqueSet) -> bool:
-    annotations = group.mnnvl.over(pcs.mnnvl)
-    return annotations.enables and (annotations.scope or "replica") == "replica"

@@ -9,12 +9,14 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import PodCliqueSet
 from app.facts.grove.unit_member import CLAIM, Entry, UnitMember
+from app.facts.identity import Place
 from app.facts.kinds import COMPUTE_DOMAIN
-from app.facts.labels import MNNVL_DEVICE_CLASS
+from app.facts.labels import MNNVL_DEVICE_CLASS, PCSG_REPLICA
 from app.facts.nvidia.computedomain import CLAIM_SUFFIX, DOMAIN_SUFFIX, TEMPLATE_SUFFIX
 from app.objects.fields import FieldPath, Findings, invalid
-from app.objects.names import is_subdomain
+from app.objects.names import is_index, is_subdomain
 from app.objects.resource import Resource
 from app.objects.shape import Object
 from app.rules.mnnvl.unit import NvlinkUnit, scope_of, scopes_of
@@ -125,15 +127,67 @@ def is_device_class(value: Any) -> bool:
     return value == DEFAULT_DEVICE_CLASS or (isinstance(value, str) and is_subdomain(value))
 
 
+def asks_for(pcs: PodCliqueSet, plan: Plan) -> bool:
+    """Return whether a clique of `pcs` requests the resources of `plan`, with the same labels.
+
+    The review of a new PodClique proves nothing: there is no stored object to compare it with, and
+    anybody who reaches the port can send one. So the webhook creates only the resources that the
+    template of the stored set requests, and the leader creates the rest when the PodClique is
+    stored.
+
+    Scaling groups have the replicas of the template here, which does not show a scale-out.
+    """
+    replica = plan.member.place.replica
+    if not is_index(replica, pcs.replicas):
+        return False
+
+    for clique in pcs.cliques:
+        place = Place(pcs.name, replica)
+        base = f"{pcs.name}-{replica}"
+        group = next((group for group in pcs.groups if clique.name in group.cliques), None)
+        if group is not None:
+            # the names of resources of a whole replica do not contain the scaling group's replica
+            index = plan.labels.get(PCSG_REPLICA, "0")
+            if not is_index(index, group.replicas):
+                continue
+            place = Place(pcs.name, replica, group.name, index)
+            base = f"{base}-{group.name}-{index}"
+
+        annotations = clique.mnnvl.over(pcs.mnnvl_at(place))
+        if not annotations.enables or not clique.has_gpus:
+            continue
+        member = UnitMember(plan.namespace, f"{base}-{clique.name}", place, plan.owner_uid)
+        asked, problems = read_plan(member, annotations)
+        is_same = (
+            asked.scope == plan.scope
+            and asked.base_name == plan.base_name
+            and asked.device_class == plan.device_class
+            and asked.labels == plan.labels
+        )
+        if is_same and not problems:
+            return True
+    return False
+
+
 def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
     """Return the ComputeDomain or the ResourceClaim of `plan` for the API `version`."""
     if resource is COMPUTE_DOMAIN:
         name = plan.compute_domain
         # `numNodes: 0` leaves the size open; the API requires `channel`
-        spec = {"numNodes": 0, "channel": {"resourceClaimTemplate": {"name": plan.template}}}
+        spec: Object = {
+            "numNodes": 0,
+            "channel": {"resourceClaimTemplate": {"name": plan.template}},
+        }
     else:
         name = plan.claim
-        spec = _claim_spec(plan, version)
+        domain = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
+        request = {
+            "deviceClassName": plan.device_class,
+            "selectors": [{"cel": {"expression": domain}}],
+        }
+        # v1 and v1beta2 nest the request, v1beta1 does not
+        fields = request if version == "v1beta1" else {"exactly": request}
+        spec = {"devices": {"requests": [{"name": CLAIM, **fields}]}}
 
     return {
         "apiVersion": resource.api_version(version),
@@ -146,17 +200,3 @@ def desired_resource(plan: Plan, resource: Resource, version: str) -> Object:
         },
         "spec": spec,
     }
-
-
-def _claim_spec(plan: Plan, version: str) -> Object:
-    """Return the spec of the ResourceClaim.
-
-    The request is nested in `exactly` in v1 and v1beta2, but not in v1beta1.
-    """
-    expression = f'device.attributes["{DEFAULT_DEVICE_CLASS}"].name == "{plan.compute_domain}"'
-    request = {
-        "deviceClassName": plan.device_class,
-        "selectors": [{"cel": {"expression": expression}}],
-    }
-    fields = request if version == "v1beta1" else {"exactly": request}
-    return {"devices": {"requests": [{"name": CLAIM, **fields}]}}

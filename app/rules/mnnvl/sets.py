@@ -14,12 +14,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from app.facts.grove.podcliqueset import PodCliqueSet
-from app.facts.grove.template import FORMER_ANNOTATION, CliqueTemplate, SetPart, Template
+from app.facts.grove.template import (
+    FORMER_ANNOTATION,
+    CliqueTemplate,
+    SetPart,
+    Template,
+    owner_text,
+)
 from app.facts.grove.unit_member import GROVE_CLAIM
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import FieldError, Findings, invalid, not_supported
 from app.objects.names import MAX_LABEL, is_index, is_label
-from app.rules.mnnvl.annotations import both_in_set
+from app.rules.mnnvl.claim import both_vocabularies
 from app.rules.mnnvl.plan import DEFAULT_DEVICE_CLASS, NO_DEVICE_CLASS, is_device_class
 from app.rules.mnnvl.unit import SCOPES
 
@@ -105,7 +111,7 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findin
 
     `others` are the stored sets of its namespace.
     """
-    findings = [*both_in_set(template), *_values(template)]
+    findings = [*_both_in_set(template), *_values(template)]
     names = {
         clique.mnnvl_group
         for clique in template.cliques
@@ -119,6 +125,25 @@ def group_findings(template: Template, others: Sequence[PodCliqueSet]) -> Findin
         *_collisions(template, names, others),
         *_own_claims(template),
     ]
+
+
+def _both_in_set(template: Template) -> Iterator[FieldError]:
+    """Yield a finding for each part of a set to which both vocabularies apply."""
+    reported: set[int] = set()
+    for part in template.parts:
+        if part.enabled and part.group:
+            reported.add(id(part))
+            yield both_vocabularies(part.annotations_path, part.group)
+
+    for clique in template.cliques:
+        enabling = clique.enabling
+        if (
+            enabling is not None
+            and clique.mnnvl_group
+            and not any(id(part) in reported for part in clique.parts)
+        ):
+            reason = f"{owner_text(enabling.owner)} has {MNNVL_ENABLED}"
+            yield both_vocabularies(clique.parts[0].annotations_path, clique.mnnvl_group, reason)
 
 
 def _values(template: Template) -> Iterator[FieldError]:

@@ -79,7 +79,11 @@ class NvlinkUnit(Value):
             keys = [*filter(is_label_key, (owner.kind.key, *owner.kind.scope(self.scope).keys))]
             labels |= zip(keys, owner.values_at(keys), strict=True)
         elif self.scope == "clique":
-            labels[CLIQUE_NAME] = _clique_name(self.member)
+            place = self.member.place
+            name = self.member.name.removeprefix(f"{place.pcs}-{place.replica}-")
+            if place.group:
+                name = name.removeprefix(f"{place.group}-{place.group_replica}-")
+            labels[CLIQUE_NAME] = name
         labels |= {MNNVL_MANAGED: "true", MANAGED_BY: MANAGER}
         return {key: value for key, value in labels.items() if _as_label(value)}
 
@@ -173,41 +177,6 @@ def _base_name(member: UnitMember, scope: Scope) -> str:
     return f"{replica}-{place.group}-{place.group_replica}"
 
 
-def _clique_name(member: UnitMember) -> str:
-    place = member.place
-    name = member.name.removeprefix(f"{place.pcs}-{place.replica}-")
-    return name.removeprefix(f"{place.group}-{place.group_replica}-") if place.group else name
-
-
-def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
-    """Return findings about labels that `scope` needs and about a name that contradicts them."""
-    place = member.place
-    name = member.name
-    needed = [(place.pcs, _PCS_LABEL), (place.replica, _REPLICA_LABEL)]
-    if scope == "scalingGroupReplica":
-        needed += [(place.group, _GROUP_LABEL), (place.group_replica, _GROUP_REPLICA_LABEL)]
-    findings = [finding for value, label in needed for finding in _label_problems(value, label)]
-
-    if not name:
-        return [*findings, required(_NAME, "MNNVL resources are named after it")]
-    if findings:
-        return findings
-
-    prefix = f"{place.pcs}-{place.replica}-"
-    if not name.startswith(prefix):
-        detail = f'must start with "{prefix}": the labels name that PodCliqueSet and replica'
-        return [invalid(_NAME, name, detail)]
-
-    longest = f"{_base_name(member, scope)}{TEMPLATE_SUFFIX}"
-    if not is_subdomain(longest):
-        detail = (
-            f'the names of its resources, such as "{longest}", must be DNS subdomains of at most'
-            " 253 characters"
-        )
-        return [invalid(_NAME, name, detail)]
-    return []
-
-
 class _NeededLabel(Value):
     """A label that MNNVL needs."""
 
@@ -232,17 +201,45 @@ _GROUP_REPLICA_LABEL = _NeededLabel(
 )
 
 
-def _label_problems(value: str, label: _NeededLabel) -> Iterator[FieldError]:
-    if not value:
-        detail = f"MNNVL needs {label.meaning} here or in Grove's own label {label.grove_key}"
-        yield required(label.at, detail)
-        return
+def _clique_problems(member: UnitMember, scope: Scope) -> Findings:
+    """Return findings about labels that `scope` needs and about a name that contradicts them."""
+    place = member.place
+    name = member.name
+    needed = [(place.pcs, _PCS_LABEL), (place.replica, _REPLICA_LABEL)]
+    if scope == "scalingGroupReplica":
+        needed += [(place.group, _GROUP_LABEL), (place.group_replica, _GROUP_REPLICA_LABEL)]
 
-    if len(value) > MAX_LABEL:
-        yield invalid(label.at, value, f"must be no more than {MAX_LABEL} characters")
-    if label.is_index and not (value.isascii() and value.isdecimal()):
-        detail = f"must be the index of {label.meaning}, a number from 0"
-        yield invalid(label.at, value, detail)
+    findings: Findings = []
+    for value, label in needed:
+        if not value:
+            detail = f"MNNVL needs {label.meaning} here or in Grove's own label {label.grove_key}"
+            findings.append(required(label.at, detail))
+            continue
+        if len(value) > MAX_LABEL:
+            detail = f"must be no more than {MAX_LABEL} characters"
+            findings.append(invalid(label.at, value, detail))
+        if label.is_index and not (value.isascii() and value.isdecimal()):
+            detail = f"must be the index of {label.meaning}, a number from 0"
+            findings.append(invalid(label.at, value, detail))
+
+    if not name:
+        return [*findings, required(_NAME, "MNNVL resources are named after it")]
+    if findings:
+        return findings
+
+    prefix = f"{place.pcs}-{place.replica}-"
+    if not name.startswith(prefix):
+        detail = f'must start with "{prefix}": the labels name that PodCliqueSet and replica'
+        return [invalid(_NAME, name, detail)]
+
+    longest = f"{_base_name(member, scope)}{TEMPLATE_SUFFIX}"
+    if not is_subdomain(longest):
+        detail = (
+            f'the names of its resources, such as "{longest}", must be DNS subdomains of at most'
+            " 253 characters"
+        )
+        return [invalid(_NAME, name, detail)]
+    return []
 
 
 # Pods: one for each unit of their owner. Its name begins with a word for its kind and scope.

@@ -9,8 +9,7 @@ from app.facts.grove.mnnvl import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import claim_mode, claim_warnings, unallocatable
+from app.rules.mnnvl.claim import CliqueFacts, claim_mode, claim_warnings, unallocatable
 from app.rules.mnnvl.plan import Plan
 
 DESIGN = "compute-domain.nvidia.com"

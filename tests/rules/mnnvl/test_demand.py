@@ -19,7 +19,7 @@ from app.facts.nvidia.computedomain import (
     is_made_by_us,
     is_reserved,
 )
-from app.rules.mnnvl.annotations import inherited_by
+from app.rules.mnnvl.claim import inherited_by
 from app.rules.mnnvl.claim_holders import ClaimedMember, claimed, plan_for
 from tests import builders
 from tests.builders import injection_into

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import read_pod_clique_set
+from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
 from app.facts.grove.template import read_template
 from app.facts.grove.unit_member import read_carrier
-from app.rules.mnnvl.annotations import has_both
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.sets import (
     MOST_COLLISIONS,
     Domains,
@@ -255,7 +255,8 @@ def test_both_vocabularies_on_one_pod_clique(
         "spec": {"podSpec": {"resourceClaims": claims}},
     }
     carrier = read_carrier(obj, "ns")
-    assert has_both(carrier, carrier.annotations.over(inherited)) is both
+    facts = CliqueFacts(PodCliqueSet(mnnvl=inherited), reads_groups=True)
+    assert bool(inject(carrier, None, facts, "auto").findings) is both
 
 
 @pytest.mark.parametrize(

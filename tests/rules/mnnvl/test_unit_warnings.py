@@ -9,8 +9,7 @@ import pytest
 
 from app.facts.grove.unit_member import read_carrier_of_pod
 from app.facts.unit_owners import UnitSize
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import inject
+from app.rules.mnnvl.claim import CliqueFacts, inject
 from app.rules.mnnvl.colocation import OwnGroup, read_bounds, read_own_group
 from app.rules.mnnvl.warnings import NvlinkDomains, unit_warnings
 from app.rules.topology.coverage import Nodes

@@ -13,8 +13,7 @@ from app.facts.kinds import COMPUTE_DOMAIN, LEADER_WORKER_SET
 from app.facts.nvidia.computedomain import is_made_by_us, read_mnnvl_resource
 from app.objects.owners import OwnerRef
 from app.objects.resource import Resource
-from app.rules.mnnvl.annotations import CliqueFacts
-from app.rules.mnnvl.claim import Injection, inject
+from app.rules.mnnvl.claim import CliqueFacts, Injection, inject
 from app.rules.mnnvl.claim_holders import claimed
 from app.rules.mnnvl.plan import Plan, desired_resource
 from tests.pods import UNITS, pod

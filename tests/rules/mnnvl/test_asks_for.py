@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.facts.grove.podcliqueset import read_pod_clique_set
-from app.rules.mnnvl.annotations import asks_for
-from app.rules.mnnvl.plan import Plan
+from app.rules.mnnvl.plan import Plan, asks_for
 from tests.builders import Object, injection_into, labels, pod_clique, pod_spec
 
 
