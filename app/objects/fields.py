@@ -7,7 +7,7 @@ https://github.com/kubernetes/apimachinery/blob/release-1.35/pkg/util/validation
 import json
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from msgspec import field
 
@@ -161,7 +161,7 @@ class CheckedMap(Value):
     """The findings about the whole object: all maps that are read through each other share it."""
     step: str | int = ""
     """The name of its field, or its position in a list; "" for a whole object."""
-    parent: "CheckedMap | FieldPath | None" = None
+    parent: Self | FieldPath | None = None
     """The map that it was read from, or the path of that map; None for a whole object."""
 
     @property
