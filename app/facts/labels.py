@@ -34,6 +34,9 @@ SET_SELECTORS = (f"{GROVE_PCS_NAME}={{}}", f"{PCS_NAME}={{}}")
 KAI_SCHEDULER = "kai-scheduler"
 """The default schedulerName of pods that KAI places."""
 
+KUEUE = "kueue"
+"""The schedulerName of cliques that Grove leaves to Kueue, and the name of that backend."""
+
 KAI_TOPOLOGY_NAME = "kai.scheduler/topology"
 NODE_POOL = "kai.scheduler/node-pool"
 KAI_QUEUE = "kai.scheduler/queue"

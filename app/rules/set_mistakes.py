@@ -14,6 +14,7 @@ from app.facts.labels import (
     KAI_QUEUE,
     KAI_SCHEDULER,
     KAI_TOPOLOGY_NAME,
+    KUEUE,
     MNNVL_DEVICE_CLASS,
     MNNVL_ENABLED,
     MNNVL_GROUP,
@@ -25,7 +26,7 @@ from app.objects.fields import FieldError, FieldPath, Findings, invalid
 from app.objects.shape import JsonMap
 from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
-SCHEDULERS = (KAI_SCHEDULER, "default-scheduler", "volcano", "lpx-scheduler", "kueue")
+SCHEDULERS = (KAI_SCHEDULER, "default-scheduler", "volcano", "lpx-scheduler", KUEUE)
 """The schedulers for which Grove has a backend. Its configuration may name others."""
 
 _ABOUT_MNNVL = (MNNVL_ENABLED, MNNVL_SCOPE, MNNVL_DEVICE_CLASS, MNNVL_GROUP)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from app.facts import kinds
 from app.facts.identity import Ref
-from app.facts.labels import SET_SELECTORS
+from app.facts.labels import KUEUE, SET_SELECTORS
 from app.facts.rows import ROOM
 from app.facts.workload_of_pod import WORKLOAD_KINDS
 from app.objects.resource import EVENT, NODE, POD, Resource
@@ -124,7 +124,7 @@ def _needed(reading: Reading, namespace: str, asked: Ref | None) -> Iterator[Res
     if any(pod.volumes and not pod.node for pod in pods):
         yield from _OF_VOLUMES
     gangs = [gang for gang in reading.of("gangs") if namespace in ("", gang.namespace)]
-    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == "kueue" for gang in gangs)
+    of_kueue = any(pod.queued for pod in pods) or any(gang.scheduler == KUEUE for gang in gangs)
     if of_kueue or _may_be_suspended(reading, asked):
         yield from _OF_KUEUE
 

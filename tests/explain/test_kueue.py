@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from app.explain.reasons.kueue import state_of
 from app.explain.reasons.kueue_words import help_for, inactive_help
+from app.explain.reasons.reason import Reason
 from app.explain.state.index import Index
 from app.facts.kubernetes.kueue import (
     ClusterQueue,
@@ -13,7 +14,8 @@ from app.facts.kubernetes.kueue import (
     KueueQueue,
     KueueWorkload,
 )
-from tests.explain.fleet import NAMESPACE, NOW, answer, facts, nodes
+from app.facts.labels import KAI_SCHEDULER
+from tests.explain.fleet import NAMESPACE, NOW, WORKERS, answer, facts, gang, nodes, placed
 from tests.explain.table.words import ADMITTED, LATE, NOT_READY, RESERVED, kueue, opened
 
 WORKLOAD = KueueWorkload(NAMESPACE, "w", "lab")
@@ -252,3 +254,43 @@ def test_nodes_that_a_check_may_bring_are_not_missed(state: str, ids: set[str]) 
     empty = tuple(replace(node, allocatable={"cpu": 64000, "pods": 110_000}) for node in nodes())
     reasons = answer(facts(**waits, nodes=empty)).reasons
     assert {each.id for each in reasons if each.id in ("KueueHolds", "NeverFits")} == ids
+
+
+def placed_by(scheduler: str, *names: str) -> list[Reason]:
+    """Return what is said of a gang that requires a zone, and a rack for its workers."""
+    backend = gang(scheduler=scheduler)
+    by = KAI_SCHEDULER if scheduler == KAI_SCHEDULER else "default-scheduler"
+    return list(answer(facts(gangs=(backend,), pods=placed(*names, scheduler=by))).reasons)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "names", "texts"),
+    [
+        pytest.param("kueue", ("gpu-15", "gpu-00", "gpu-01", "gpu-02"), [], id="each is in one"),
+        pytest.param(
+            "kueue",
+            ("gpu-00", "gpu-01", "gpu-02", "gpu-04"),
+            [f"{WORKERS} must stay in one rack, but its 3 pods are in 2 racks"],
+            id="a PodClique in two racks",
+        ),
+        pytest.param(
+            KAI_SCHEDULER,
+            ("gpu-15", "gpu-00", "gpu-01", "gpu-02"),
+            ["llm-0 must stay in one zone, but its 4 pods are in 2 zones"],
+            id="KAI keeps all of them together",
+        ),
+    ],
+)
+def test_kueue_keeps_each_pod_clique_within_a_domain(
+    scheduler: str, names: tuple[str, ...], texts: list[str]
+) -> None:
+    """Grove makes a request for each PodSet of it, and there is none for all of them."""
+    found = [r for r in placed_by(scheduler, *names) if r.id == "RequiredViolated"]
+    assert [reason.text.partition(": ")[0] for reason in found] == texts
+    chooses = "Kueue chooses one" if scheduler == "kueue" else "KAI keeps pods in one"
+    assert all(chooses in reason.remedy for reason in found)
+
+
+def test_a_gang_of_kueue_is_not_called_unconstrained() -> None:
+    names = ("gpu-00", "gpu-00", "gpu-01", "gpu-02")
+    assert "GangUnconstrained" not in {reason.id for reason in placed_by("kueue", *names)}

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.explain.answers.answer import explain
-from app.explain.output.text import tree_lines
+from app.explain.output.text import reason_lines, tree_lines
 from app.explain.state.index import Index
 from app.facts.constraint import SchedulerConstraint
 from app.facts.grove.podgang import GangPart
@@ -394,6 +394,18 @@ def test_to_kai_go_only_pods_that_no_other_profile_of_grove_has(
     if backend == "team-x":
         asks = "Ask the platform team whether team-x, for which Grove has a profile, runs."
         assert asks in remedies
+
+
+@pytest.mark.parametrize(("backend", "end"), [("", "Did you mean kai-scheduler?"), (None, "")])
+def test_a_scheduler_with_a_profile_of_grove_is_not_misspelt(backend: str | None, end: str) -> None:
+    name = "kai-schedular"
+    gangs = (gang(scheduler=name if backend is None else backend),)
+    reasons = answer(facts(pods=pods(scheduler=name, **OLD), gangs=gangs), GANG_REF).reasons
+    (silent,) = [reason for reason in reasons if reason.id == "SchedulerSilent"]
+    assert silent.text.partition(". ")[2] == end
+    line = next(iter(reason_lines([silent])))
+    assert line.startswith(f"  1  {silent.text}{'' if end else '.'}")
+    assert "?." not in line
 
 
 TOLERATED = tolerating("node.kubernetes.io/unschedulable")

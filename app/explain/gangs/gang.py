@@ -25,7 +25,7 @@ from app.facts.grove.podgang import PodGang
 from app.facts.identity import Ref
 from app.facts.kai.podgroup import KaiPodGroup
 from app.facts.kubernetes.pod import Pod, Shape
-from app.facts.labels import KAI_SCHEDULER
+from app.facts.labels import KAI_SCHEDULER, KUEUE
 
 Pods = tuple[Pod, ...]
 
@@ -243,6 +243,15 @@ def whole_demand(part: Member | Unit) -> Demand:
     return demand.changed(lambda part: replace(part, occupied=frozenset()))
 
 
+def _with_told(unit: Unit, above: SchedulerConstraint) -> Iterator[Member]:
+    """Yield the members with the nearest constraint: their own, or of a unit around them."""
+    told = unit.told or above
+    for member in unit.members:
+        yield replace(member, told=member.told or told)
+    for part in unit.units:
+        yield from _with_told(part, told)
+
+
 def nodes_of(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(pod.node for pod in pods)
 
@@ -377,6 +386,21 @@ class Gang(Value, dict=True):
         """Whether KAI places some of its pods, or will place some that do not exist yet."""
         schedulers = {pod.scheduler for pod in self.pods}
         return not schedulers or KAI_SCHEDULER in schedulers
+
+    @property
+    def is_of_kueue(self) -> bool:
+        """Has Grove left it to Kueue?"""
+        return self.pod_gang is not None and self.pod_gang.scheduler == KUEUE
+
+    @property
+    def bound_parts(self) -> "tuple[Unit | Member, ...]":
+        """The parts with the constraints that their pods must satisfy.
+
+        Kueue applies a constraint to each PodClique below it separately.
+        """
+        if not self.is_of_kueue:
+            return tuple(self.whole.parts())
+        return tuple(_with_told(self.whole, UNBOUND))
 
     def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
         """Return the placements of a demand of this gang.

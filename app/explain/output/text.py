@@ -63,7 +63,8 @@ def _reason_lines(reasons: Sequence[Reason]) -> Iterator[str]:
     for number, reason in enumerate(reasons, 1):
         objects = len(reason.objects)
         count = f" ({objects} objects)" if objects > 1 and not reason.text[:1].isdigit() else ""
-        line = f"  {number}  {reason.text}.{count}"
+        end = "" if reason.text.endswith("?") else "."
+        line = f"  {number}  {reason.text}{end}{count}"
         yield f"{line:{_IDS_FROM}}  {reason.id}"
         if reason.follows:
             yield "     This follows from the reasons above."

@@ -36,7 +36,7 @@ def required_violated(gang: Gang) -> Reasons:
 
     KAI itself causes that if it places some pods of the part later than the others.
     """
-    told = [(part, part.told.required) for part in gang.whole.parts() if part.told.required]
+    told = [(part, part.told.required) for part in gang.bound_parts if part.told.required]
     unnamed = _unnamed(gang)
     told += [pair for pair in unnamed if pair not in told]
 
@@ -72,9 +72,8 @@ def required_violated(gang: Gang) -> Reasons:
                 f" {part.name} together"
             )
         else:
-            remedy = (
-                f"{remedy}: KAI keeps pods in one {level} only if it places them at the same time"
-            )
+            keeps = "Kueue chooses" if gang.is_of_kueue else "KAI keeps pods in"
+            remedy = f"{remedy}: {keeps} one {level} only if it places them at the same time"
         evidence = Evidence(gang.ref, "required", key)
         yield about(
             evidence,
@@ -210,7 +209,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
     """All pods are placed, but in more preferred domains than would be needed now."""
     if gang.waits:
         return
-    for part in gang.whole.parts():
+    for part in gang.bound_parts:
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
         if len(used) < 2:
             continue

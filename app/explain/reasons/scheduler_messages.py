@@ -207,13 +207,14 @@ def scheduler_unknown(gang: Gang) -> Reasons:
         usual = usual_schedulers(gang.index)
         use = counted(pods, "pod uses", "pods use")
         text = f'{use} scheduler "{name}", and no scheduler of that name has acted for {since}'
-        text += did_you_mean(name, usual)
+        has_profile = gang.pod_gang is not None and gang.pod_gang.scheduler == name
+        text += "" if has_profile else did_you_mean(name, usual)
         remedy = (
             f"Set schedulerName to a scheduler that runs here ({listed(usual)}) in the pod"
             f" template, and delete {'this pod' if len(pods) == 1 else 'these pods'}."
         )
         who: Who = "you"
-        if gang.pod_gang and gang.pod_gang.scheduler == name:
+        if has_profile:
             remedy = f"Ask the platform team whether {name}, for which Grove has a profile, runs."
             who = "platform"
         objects = refs(pods)

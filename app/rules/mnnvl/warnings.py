@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.base.value import Value
 from app.facts.grove.template import CliqueTemplate, CountedClique, Owner, Template
 from app.facts.grove.topology import HOSTNAME_KEY, Level
-from app.facts.labels import MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
+from app.facts.labels import KUEUE, MNNVL_GROUP, POD_GROUP_NAME, SKIP_PODGROUPER
 from app.facts.unit_owners import NamedOwner, UnitSize, is_label_key
 from app.rules.mnnvl.colocation import Bounds
 from app.rules.mnnvl.plan import Plan
@@ -273,6 +273,9 @@ def _spread(
     loose = [
         clique.name for clique, _ in members if not _is_inside(required.get(clique.name), nodes)
     ]
+    if len(members) > 1 and any(clique.scheduler == KUEUE for clique, _ in members):
+        # Kueue applies a constraint to each PodClique separately
+        loose = [clique.name for clique, _ in members]
     if loose:
         named = ", ".join(f'"{clique}"' for clique in loose)
         yield (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from app.base.value import Value
 from app.facts.grove.template import SET, CountedClique, Owner, Template, owner_text
 from app.facts.grove.topology import Level
-from app.facts.labels import GPU_COUNT
+from app.facts.labels import GPU_COUNT, KUEUE
 from app.objects.fields import listed
 from app.rules.topology.coverage import Nodes, NodesWith, Room
 
@@ -44,13 +44,29 @@ def capacity_warnings(
 
     for owner, domain in required.items():
         if domain in domains and owner in members:
-            warnings += _too_small(
-                owner=owner, domain=domain, cliques=members[owner], levels=levels, nodes=nodes
-            )
+            for part, cliques in _kept_together(owner, members[owner]):
+                warnings += _too_small(
+                    owner=part, domain=domain, cliques=cliques, levels=levels, nodes=nodes
+                )
 
     for owner in owners:
-        warnings += _of_several_sizes(owner, members.get(owner, []))
+        for part, cliques in _kept_together(owner, members.get(owner, [])):
+            warnings += _of_several_sizes(part, cliques)
     return warnings
+
+
+def _kept_together(
+    owner: Owner, cliques: Sequence[CountedClique]
+) -> Iterator[tuple[Owner, Sequence[CountedClique]]]:
+    """Yield the parts whose pods the constraint of `owner` keeps together, with their cliques.
+
+    Kueue applies it to each PodClique separately.
+    """
+    if not any(clique.scheduler == KUEUE for clique, _ in cliques):
+        yield owner, cliques
+        return
+    for clique, _ in cliques:
+        yield ("clique", clique.name), [(clique, clique.pods)]
 
 
 def _unknown(nodes: Nodes) -> list[str]:
@@ -181,11 +197,14 @@ def apart_warnings(
     levels: Sequence[Level],
     nodes_with: NodesWith,
 ) -> list[str]:
-    """Return a warning if replicas of scaling groups may be placed in separate domains.
+    """Return warnings about pods under one constraint that may be placed in separate domains.
 
-    `required` has the domain that each owner requires, one of `levels`. If all nodes are in one
-    such domain, there is no warning.
+    They are replicas of scaling groups, or the cliques of a set that Kueue places. `required` has
+    the domain that each owner requires, one of `levels`. If all nodes are in one such domain, there
+    is no warning.
     """
+    if any(clique.scheduler == KUEUE for clique in template.cliques):
+        return list(_apart_in_kueue(template, required, levels, nodes_with))
     domain = required.get(SET, "")
     groups = [group for group in template.groups if group.replicas > group.min_available]
     if not domain or not groups:
@@ -194,8 +213,7 @@ def apart_warnings(
     if domain not in domains:
         return []
 
-    keys = tuple(level.key for level in levels)
-    shared = domains[: nodes_with(keys).shared_levels(keys)]
+    shared = _shared_domains(levels, nodes_with)
     if domain in shared:
         return []
 
@@ -206,3 +224,32 @@ def apart_warnings(
         " above minAvailable form their own PodGangs and may be placed in another"
         f" {domain}{common}. Set minAvailable = replicas to keep all pods together"
     ]
+
+
+def _apart_in_kueue(
+    template: Template,
+    required: Mapping[Owner, str],
+    levels: Sequence[Level],
+    nodes_with: NodesWith,
+) -> Iterator[str]:
+    """Yield a warning for each constraint that Kueue applies to several cliques separately.
+
+    Source: Grove's proposal 704: a constraint becomes the topologyRequest of each PodSet, and there
+    is one PodSet for each PodClique.
+    """
+    shared = _shared_domains(levels, nodes_with)
+    members = _members(template)
+    for owner, domain in required.items():
+        names = [f'"{clique.name}"' for clique, _ in members.get(owner, ())]
+        if len(names) > 1 and domain not in shared:
+            yield (
+                f'the constraint "{domain}" of {owner_text(owner)} applies per clique, because'
+                f" Kueue places its pods: those of {listed(names, _SHOWN)} may be placed in"
+                " different domains. Put pods that must stay together into one clique"
+            )
+
+
+def _shared_domains(levels: Sequence[Level], nodes_with: NodesWith) -> list[str]:
+    """Return the levels that have one domain for all nodes, the broadest first."""
+    keys = tuple(level.key for level in levels)
+    return [level.domain for level in levels[: nodes_with(keys).shared_levels(keys)]]

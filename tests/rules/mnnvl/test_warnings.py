@@ -301,3 +301,22 @@ def test_nodes_that_are_down_matter_to_what_must_start_together(
     assert [text for text in warnings if "spareNodes" in text] == (
         [f"MNNVL of a replica of the PodCliqueSet: {said}"] if said else []
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "scheduler", "is_loose"),
+    [
+        (("w", "l"), "kueue", True),
+        (("w", "l"), "kai-scheduler", False),
+        (("w",), "kueue", False),
+    ],
+)
+def test_kueue_keeps_no_cliques_together(
+    names: tuple[str, ...], scheduler: str, is_loose: bool
+) -> None:
+    """A constraint of the set holds for each PodClique there."""
+    obj = pcs(*map(clique, names), enabled="true")
+    for each in obj["spec"]["template"]["cliques"]:
+        each["spec"]["podSpec"]["schedulerName"] = scheduler
+    expected = [LOOSE.replace('"w"', '"w", "l"')] if is_loose else []
+    assert warned(obj, RACK, [node(9, clique="a")]) == expected

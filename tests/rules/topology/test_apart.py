@@ -65,3 +65,39 @@ def test_apart(groups: list[Any], required: Any, nodes: Any, warnings: list[str]
     names = ["w", *(item["name"] for item in groups)]
     template = read_template(pcs(*map(clique, names), groups=groups))
     assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == warnings
+
+
+def in_kueue(*names: str, groups: Any = (), scheduler: str = "kueue") -> Any:
+    cliques = [clique(name, replicas=2) for name in names]
+    for each in cliques:
+        each["spec"]["podSpec"]["schedulerName"] = scheduler
+    return read_template(pcs(*cliques, groups=list(groups)))
+
+
+@pytest.mark.parametrize(
+    ("template", "required", "nodes", "owners"),
+    [
+        pytest.param(in_kueue("a", "b"), RACK, TWO_RACKS, ["the PodCliqueSet"], id="of the set"),
+        pytest.param(
+            in_kueue("a", "b", groups=[group("g", 3) | {"cliqueNames": ["a", "b"]}]),
+            {("group", "g"): "rack"},
+            TWO_RACKS,
+            ['scaling group "g"'],
+            id="of a scaling group",
+        ),
+        pytest.param(in_kueue("a"), RACK, TWO_RACKS, [], id="a single clique"),
+        pytest.param(in_kueue("a", "b"), RACK, TWO_RACKS[:1], [], id="all nodes are in one rack"),
+        pytest.param(
+            in_kueue("a", "b"), {("clique", "a"): "rack"}, TWO_RACKS, [], id="of a clique"
+        ),
+        pytest.param(in_kueue("a", "b", scheduler=""), RACK, TWO_RACKS, [], id="KAI places them"),
+    ],
+)
+def test_kueue_keeps_each_clique_within_a_domain_and_not_all_of_them(
+    template: Any, required: Any, nodes: Any, owners: list[str]
+) -> None:
+    assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == [
+        f'the constraint "rack" of {owner} applies per clique, because Kueue places its pods: those of'
+        ' "a", "b" may be placed in different domains. Put pods that must stay together into one clique'
+        for owner in owners
+    ]

@@ -127,3 +127,31 @@ def test_pods_of_different_sizes_under_one_constraint(
 def test_room_is_counted_as_kai_counts_it(nodes: Any, warnings: list[str]) -> None:
     required = {("group", "pool"): "rack"}
     assert capacity_warnings(read_template(MIXED), required, [], LEVELS, Nodes(nodes)) == warnings
+
+
+@pytest.mark.parametrize(
+    ("nodes", "warnings"),
+    [
+        pytest.param([node(2, count="8")], [], id="enough for either clique"),
+        pytest.param(
+            [node(1, count="8")],
+            [
+                'a replica of clique "w" must fit into one "rack", but clique "w" has 2 pods with 8 GPUs each, and the largest one holds only 1 of them: they will stay pending'
+            ],
+            id="too small for one of them",
+        ),
+    ],
+)
+def test_kueue_needs_room_for_each_clique_and_not_for_all_of_them(
+    nodes: Any, warnings: list[str]
+) -> None:
+    """A constraint becomes a request of each PodSet, and replicas of groups have their own."""
+    obj = pcs(
+        clique("w", replicas=2),
+        clique("l", replicas=1, gpus=4),
+        groups=[{"name": "pool", "cliqueNames": ["l"], "replicas": 9, "minAvailable": 9}],
+    )
+    for each in obj["spec"]["template"]["cliques"]:
+        each["spec"]["podSpec"]["schedulerName"] = "kueue"
+    found = capacity_warnings(read_template(obj), RACK, [OF_SET], LEVELS, Nodes(nodes))
+    assert found == warnings
