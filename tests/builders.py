@@ -5,8 +5,7 @@ The fields that a test is about are arguments.
 
 from typing import Any
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.topology import ClusterTopology, Level
 from app.facts.grove.unit_member import read_carrier
 from app.rules.mnnvl.claim import CliqueFacts, Injection, inject

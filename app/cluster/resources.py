@@ -32,6 +32,9 @@ class _Needed(Value):
     def __str__(self) -> str:
         return f'{self.resource.kind} "{self.name}"'
 
+    def ref(self, plan: Plan) -> ObjectRef:
+        return ObjectRef(self.resource, self.name, plan.namespace)
+
 
 class NotOurs(Exception):
     """The resources can't be created, for the reason in the message.
@@ -172,17 +175,26 @@ class MnnvlResources:
         return []
 
     async def _ensure_all(self, plan: Plan, dry_run: bool) -> list[Object]:
+        """Create the missing resources, and raise an error if an existing one can't be used."""
         created: list[Object] = []
         for needed in self._needed(plan):
             stored = needed.store.get(plan.namespace, needed.name)
-            if stored is None:
-                stored = await self._read(needed, plan) if dry_run else None
+            if stored is None and dry_run:
+                stored = await read_current(self._client, needed.ref(plan), needed.store)
             if stored is None:
                 plan = plan.owned_by(await self._find_owner(plan))
-                stored = await self._create_or_read(needed, plan, created, dry_run=dry_run)
-            if stored is not None:
-                await self._check(needed, stored, plan)
+                made = await self._create_or_read(needed, plan, dry_run=dry_run)
+                if isinstance(made, dict):
+                    created.append(made)
+                    continue
+                stored = made
 
+            _check_is_ours(needed, stored, plan)
+            if stored.deleting:
+                raise _former(plan, f"{needed} is being deleted")
+            if not await self._owner_lives(stored, plan):
+                problem = "belongs to an owner that is gone, and will be collected with it"
+                raise _former(plan, f"{needed} {problem}")
         return created
 
     async def restore(self, plan: Plan) -> list[Object]:
@@ -199,9 +211,12 @@ class MnnvlResources:
             if stored is None:
                 if not created:
                     await self._check_owner(plan)
-                stored = await self._create_or_read(needed, plan, created, dry_run=False)
-            if stored is not None:
-                _check_is_ours(needed, stored, plan)
+                made = await self._create_or_read(needed, plan)
+                if isinstance(made, dict):
+                    created.append(made)
+                    continue
+                stored = made
+            _check_is_ours(needed, stored, plan)
         return created
 
     async def _check_owner(self, plan: Plan, error: type[Exception] = Unavailable) -> None:
@@ -230,11 +245,12 @@ class MnnvlResources:
         return pcs.uid
 
     async def _create_or_read(
-        self, needed: _Needed, plan: Plan, created: list[Object], *, dry_run: bool
-    ) -> MnnvlResource | None:
-        """Return the existing object of the name, or create one and return None.
+        self, needed: _Needed, plan: Plan, *, dry_run: bool = False
+    ) -> Object | MnnvlResource:
+        """Create an object and return it, or return the existing resource of the name.
 
-        Add a created object to `created`. Raise Unavailable if the existing one is gone again.
+        On a dry run, return the object that would be created. Raise Unavailable if the existing
+        resource is gone again.
         """
         version = self._client.served_version(needed.resource) or needed.resource.versions[0]
         if not plan.is_of_pods:
@@ -242,51 +258,29 @@ class MnnvlResources:
             served = plan.owner.in_version(self._client.served_version(plan.owner))
             plan = plan.owned_by(plan.owner_uid, served)
         desired = desired_resource(plan, needed.resource, version)
-        if not dry_run:
-            try:
-                desired = await self._client.create(needed.resource, desired, plan.namespace)
-            except Conflict:
-                stored = await self._read(needed, plan)
-                if stored is None:
-                    raise Unavailable(f"{needed} existed and has just been deleted") from None
-                return stored
-            needed.store.note(desired)
-        created.append(desired)
-        return None
+        if dry_run:
+            return desired
 
-    async def _read(self, needed: _Needed, plan: Plan) -> MnnvlResource | None:
-        ref = ObjectRef(needed.resource, needed.name, plan.namespace)
-        return await read_current(self._client, ref, needed.store)
-
-    async def _check(self, needed: _Needed, stored: MnnvlResource, plan: Plan) -> None:
-        """Raise an error if an existing resource can't be used.
-
-        It isn't ours, is being deleted, or will be garbage-collected.
-        """
-        _check_is_ours(needed, stored, plan)
-        if stored.deleting:
-            raise _former(plan, f"{needed} is being deleted")
-        if not await self._owner_lives(stored, plan):
-            raise _former(
-                plan, f"{needed} belongs to an owner that is gone, and will be collected with it"
-            )
+        try:
+            created = await self._client.create(needed.resource, desired, plan.namespace)
+        except Conflict:
+            stored = await read_current(self._client, needed.ref(plan), needed.store)
+            if stored is None:
+                raise Unavailable(f"{needed} existed and has just been deleted") from None
+            return stored
+        needed.store.note(created)
+        return created
 
     async def _owner_lives(self, stored: MnnvlResource, plan: Plan) -> bool:
-        if self._owner_is_known(stored, plan) or self._owner_is_named(stored, plan):
+        if self._owner_is_known(stored, plan):
+            return True
+        is_cached = self._facts.cached_set(plan.namespace, plan.owner_name) is not None
+        if not is_cached and plan.owner_uid in {owner.uid for owner in stored.owners} - {""}:
+            # it was created with the owner reference of the PodClique, as `_find_owner` does
             return True
         if plan.is_of_pods:
             return False
         return any([await self._exists(owner, plan) for owner in stored.owners])
-
-    def _owner_is_named(self, stored: MnnvlResource, plan: Plan) -> bool:
-        """Return whether the PodClique's owner reference names an owner of `stored`.
-
-        It is used only if the cache lacks the PodCliqueSet: the resource was created with the same
-        reference (`_find_owner`).
-        """
-        if self._facts.cached_set(plan.namespace, plan.owner_name) is not None:
-            return False
-        return any(owner.uid == plan.owner_uid for owner in stored.owners if plan.owner_uid)
 
     async def _exists(self, owner: OwnerRef, plan: Plan) -> bool:
         resource = _OWNERS.get(owner.kind)

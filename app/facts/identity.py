@@ -173,7 +173,7 @@ def _place(values: tuple[Any, ...]) -> Place:
         own_clique,
         base_podgang,
         unit,
-    ) = map(text_of, values)
+    ) = [value if isinstance(value, str) else "" for value in values]
 
     pcs = own_set or grove_set
     replica = own_replica or grove_replica

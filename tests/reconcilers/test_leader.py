@@ -14,7 +14,7 @@ from jsonpatch import apply_patch
 
 from app.cluster.cluster import Cluster
 from app.config.schema import Configuration
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kinds import (
     CLUSTER_TOPOLOGY,
     CLUSTER_TOPOLOGY_BINDING,

@@ -10,7 +10,7 @@ from jsonpatch import apply_patch
 from app.cluster.cluster import Cluster
 from app.cluster.filled import fill_from
 from app.cluster.leader_rows import CLIQUES
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.kinds import POD_CLIQUE
 from app.facts.rows import SETS
 from app.kube.api import Object, ObjectRef, Patch, Rejected, Unavailable

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.base.value import Value
-from app.facts.grove.mnnvl import group_in
+from app.facts.grove.podcliqueset import group_in
 from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.labels import KAI_QUEUE, MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE
 from app.objects.fields import MOST_ITEMS, CheckedMap, FieldError, FieldPath

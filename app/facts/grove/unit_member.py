@@ -8,8 +8,13 @@ from sys import intern
 from typing import Any
 
 from app.base.value import Value
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations, group_in, read_mnnvl
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    group_in,
+    read_mnnvl,
+)
 from app.facts.identity import PLACE_LABELS, Place, read_place
 from app.facts.kinds import POD_CLIQUE_SET
 from app.facts.kubernetes.gpus import has_gpus
@@ -120,48 +125,28 @@ def unclaimed(carrier: Carrier) -> Unclaimed | None:
     )
 
 
-def read_carrier(obj: JsonMap, namespace: str) -> Carrier:
-    """Read a PodClique.
+def read_carrier(obj: JsonMap, namespace: str, named: NamedOwner | None = None) -> Carrier:
+    """Read a PodClique, or the Pod of the owner `named`.
 
-    A value in its metadata that is missing or has the wrong type is "" in the result.
-    """
-    spec = CheckedMap(obj).child("spec")
-    replicas = int_of(spec.content.get("replicas"), 1)
-    return _read(obj, namespace, spec.child("podSpec"), pointer="/spec/podSpec", replicas=replicas)
-
-
-def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
-    """Read a Pod as `read_carrier` reads a PodClique.
-
-    It may have no name yet, if the API server generates one from `generateName`.
-    """
-    pod_spec = CheckedMap(obj).child("spec")
-    return _read(obj, namespace, pod_spec, pointer="/spec", named=read_owner(obj))
-
-
-def _read(
-    obj: JsonMap,
-    namespace: str,
-    pod_spec: CheckedMap,
-    *,
-    pointer: str,
-    replicas: int = 1,
-    named: NamedOwner | None = None,
-) -> Carrier:
-    """Read an object whose pod spec is at the JSON pointer `pointer`.
-
-    Equal namespaces and uids are one object, because there may be very many PodCliques.
+    A value in its metadata that is missing or has the wrong type is "" in the result. Equal
+    namespaces and uids are one object, because there may be very many PodCliques.
     """
     metadata = map_of(obj.get("metadata"))
+    name = text_at(metadata, "name")
     labels = map_of(metadata.get("labels"))
+    annotations = map_of(metadata.get("annotations"))
+    references = maps_of(metadata.get("ownerReferences"))
     place = read_place(labels)
     # "" if the set does not own the object directly, but through a scaling group
     set_uid = ""
-    for reference in maps_of(metadata.get("ownerReferences")):
+    for reference in references:
         if reference.get("kind") == POD_CLIQUE_SET.kind and reference.get("name") == place.pcs:
             set_uid = str(reference.get("uid") or "")
             break
 
+    spec = CheckedMap(obj).child("spec")
+    pod_spec = spec.child("podSpec") if named is None else spec
+    pointer = "/spec/podSpec" if named is None else "/spec"
     containers: list[GpuContainer] = []
     for field in ("initContainers", "containers"):
         for container in pod_spec.children(field):
@@ -179,7 +164,6 @@ def _read(
 
     pod_spec.list_at("resourceClaims")
     claims = pod_spec.content.get("resourceClaims")
-    annotations = map_of(metadata.get("annotations"))
     group = group_in(annotations)
     if group is None:  # then the group whose claim Grove has injected, which is its ComputeDomain
         injected = claim_named(claims, GROVE_CLAIM) or {}
@@ -192,7 +176,7 @@ def _read(
     ]
     return Carrier(
         namespace=intern(namespace),
-        name=text_at(metadata, "name"),
+        name=name,
         place=place,
         owner_uid=intern(set_uid),
         deleting=metadata.get("deletionTimestamp") is not None,
@@ -201,12 +185,20 @@ def _read(
         named=named,
         controller=None if named is None else controller_of(obj),
         pointer=pointer,
-        replicas=replicas,
+        replicas=1 if named is not None else int_of(spec.content.get("replicas"), 1),
         claims=claims,
         claim=claim_named(claims, CLAIM),
         containers=containers,
-        findings=[*of_labels, *pod_spec.findings],
+        findings=[*of_labels, *spec.findings],
     )
+
+
+def read_carrier_of_pod(obj: JsonMap, namespace: str) -> Carrier:
+    """Read a Pod as `read_carrier` reads a PodClique.
+
+    It may have no name yet, if the API server generates one from `generateName`.
+    """
+    return read_carrier(obj, namespace, read_owner(obj))
 
 
 def claim_named(claims: Any, name: str) -> Entry | None:

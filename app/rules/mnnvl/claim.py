@@ -13,8 +13,12 @@ from msgspec import field
 from msgspec.structs import replace
 
 from app.base.value import Value
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.facts.grove.unit_member import CLAIM, Carrier, Entry, claim_named
 from app.facts.kinds import POD_CLIQUE
 from app.facts.labels import MNNVL_DEVICE_CLASS, MNNVL_ENABLED, MNNVL_GROUP, MNNVL_SCOPE

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from sys import intern
 
 from app.base.value import shared
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.unit_member import Carrier, UnitMember
 from app.rules.mnnvl.plan import (
     ClaimMode,

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from app.facts.grove.mnnvl import MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet
+from app.facts.grove.podcliqueset import MnnvlAnnotations, PodCliqueSet
 from app.facts.grove.unit_member import CLAIM, Entry, UnitMember
 from app.facts.identity import Place
 from app.facts.kinds import COMPUTE_DOMAIN

@@ -6,7 +6,7 @@ A member is a PodClique, or a Pod of one of the workloads in `facts/unit_owners`
 from collections.abc import Iterable, Iterator
 
 from app.base.value import Value
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.labels import (

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.status import LastError
 from tests.explain.fleet import (
     NOW,

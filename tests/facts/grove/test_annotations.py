@@ -1,13 +1,13 @@
 """Where the MNNVL annotations count.
 
-Tests `app/facts/grove/mnnvl.py`.
+Tests `MnnvlAnnotations` of `app/facts/grove/podcliqueset.py`.
 """
 
 from typing import Any
 
 import pytest
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
+from app.facts.grove.podcliqueset import NO_ANNOTATIONS, MnnvlAnnotations, read_mnnvl
 
 ENABLED = "grove.io/mnnvl-enabled"
 SCOPE = "grove.io/mnnvl-scope"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.facts.grove.mnnvl import MnnvlAnnotations
+from app.facts.grove.podcliqueset import MnnvlAnnotations
 from app.facts.grove.unit_member import UnitMember
 from app.facts.identity import Place
 from app.facts.kubernetes.claim import awaited_classes

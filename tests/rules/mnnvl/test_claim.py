@@ -7,8 +7,13 @@ import pytest
 from jsonpatch import apply_patch
 from msgspec.structs import replace
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import Clique, PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    Clique,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.facts.grove.template import read_template
 from app.facts.kinds import COMPUTE_DOMAIN
 from app.rules.mnnvl.claim import Injection

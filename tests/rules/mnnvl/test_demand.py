@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.facts.grove.unit_member import Carrier, read_carrier
 from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM
 from app.facts.nvidia.computedomain import (

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, read_pod_clique_set
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    read_pod_clique_set,
+)
 from app.facts.grove.template import read_template
 from app.facts.grove.unit_member import read_carrier
 from app.rules.mnnvl.claim import CliqueFacts, inject

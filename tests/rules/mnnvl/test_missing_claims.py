@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 from jsonpatch import apply_patch
 
-from app.facts.grove.mnnvl import NO_ANNOTATIONS, MnnvlAnnotations
-from app.facts.grove.podcliqueset import PodCliqueSet, ScalingGroup
+from app.facts.grove.podcliqueset import (
+    NO_ANNOTATIONS,
+    MnnvlAnnotations,
+    PodCliqueSet,
+    ScalingGroup,
+)
 from app.facts.grove.unit_member import Unclaimed
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.rules.mnnvl.lost_claims import asks_for_claim, held_in_deletion, reserving_pods
