@@ -37,6 +37,7 @@ from app.rules.mnnvl.warnings import AS_CONFIGURED, NvlinkDomains, unit_warnings
 from app.rules.set_mistakes import SCHEDULERS, misspelt_annotations, unknown_scheduler
 from app.rules.topology.coverage import Nodes
 from app.rules.topology.levels import KNOWN, NVLINK_DOMAIN
+from app.rules.workload.kai_podgroup import TOPOLOGY_REQUIRED
 
 
 class TemplateFacts(Protocol):
@@ -286,13 +287,17 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
         for step in maker.spec:
             path = path.child(step)
         given = {"metadata": map_at(part, *maker.metadata)}
+        annotations = annotations_of(given)
+        if maker.each:
+            annotations = {**_kept_annotations(document), **annotations}
+            spec = _placed(spec, text_at(map_at(document, "spec", "placementPolicy"), "topology"))
         made = {
             "apiVersion": maker.makes.api_version(),
             "kind": maker.makes.kind,
             "metadata": {
                 "name": name,
                 "namespace": text_at(metadata, "namespace"),
-                "annotations": annotations_of(given),
+                "annotations": annotations,
                 "labels": {
                     **labels_of(given),
                     **(_labels_of_role(metadata, part) if maker.each else {}),
@@ -301,6 +306,41 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
             "spec": spec,
         }
         yield path, made
+
+
+def _kept_annotations(document: Object) -> Mapping[str, Any]:
+    """Return the annotation of a document that KAI reads from it for all its Pods."""
+    annotations = annotations_of(document)
+    return {key: annotations[key] for key in (TOPOLOGY_REQUIRED,) if key in annotations}
+
+
+def _placed(spec: Mapping[str, Any], topology: str) -> Mapping[str, Any]:
+    """Return the spec of a LeaderWorkerSet whose Pods stay in one domain of `topology`, if any.
+
+    The controller of DisaggregatedSets adds such an affinity to all roles of a slice:
+    https://github.com/kubernetes-sigs/lws/pull/916.
+    """
+    if not topology:
+        return spec
+    group = map_at(spec, "leaderWorkerTemplate")
+    templates = {
+        key: _with_affinity(map_at(group, key), topology)
+        for key in ("leaderTemplate", "workerTemplate")
+        if key in group
+    }
+    return {**spec, "leaderWorkerTemplate": {**group, **templates}}
+
+
+def _with_affinity(template: Mapping[str, Any], topology: str) -> Object:
+    spec = map_at(template, "spec")
+    affinity = map_at(spec, "affinity")
+    pods = map_at(affinity, "podAffinity")
+    terms = [*maps_at(pods, _REQUIRED), {"topologyKey": topology}]
+    affinity = {**affinity, "podAffinity": {**pods, _REQUIRED: terms}}
+    return {**template, "spec": {**spec, "affinity": affinity}}
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _labels_of_role(metadata: Mapping[str, Any], role: Mapping[str, Any]) -> dict[str, str]:
@@ -348,7 +388,7 @@ def joined(verdicts: Sequence[tuple[FieldPath, Verdict]]) -> Verdict | None:
         for path, verdict in verdicts
         for cause in verdict.causes
     ]
-    warnings = [warning for _, verdict in verdicts for warning in verdict.warnings]
+    warnings = [*dict.fromkeys(text for _, verdict in verdicts for text in verdict.warnings)]
     return judged(findings, warnings)
 
 

@@ -69,6 +69,8 @@ class OwnerKind(Value, eq=False):
     """Returns whether the spec of an owner still has the unit with some labels."""
     together: str = ""
     """The annotation with which its controller keeps a unit within one domain, or ""."""
+    together_field: str = ""
+    """The field of the spec with which its controller does so, and its value, or ""."""
 
     @property
     def keys(self) -> set[str]:
@@ -92,6 +94,8 @@ class NamedOwner(Value):
     """The keys of the kind with the values that the Pod has for them."""
     second: str = ""
     """Another kind that the Pod names too, or "". Owners and children of the owner do not count."""
+    more_scopes: tuple[str, ...] = ()
+    """The scopes of the maker of its owner, which the Pod names too."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""
@@ -180,6 +184,7 @@ _DISAGGREGATED = OwnerKind(
     "disaggregatedset.x-k8s.io/name",
     (UnitScope("slice", "disagg", (SLICE,)), UnitScope("role", "disaggrole", (SLICE, ROLE))),
     _has_role,
+    together_field="spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}",
 )
 """The row of DisaggregatedSets.
 
@@ -210,15 +215,18 @@ def read_owner(pod: JsonMap) -> NamedOwner:
     values = _values(pod)
     named = [kind for kind in OWNER_KINDS if kind.key in values]
     scope = annotations_of(pod).get(MNNVL_SCOPE)
+    more_scopes: tuple[str, ...] = ()
     if _DISAGGREGATED in named and all(scope != each.name for each in _DISAGGREGATED.scopes):
         named.remove(_DISAGGREGATED)
+        more_scopes = tuple(each.name for each in _DISAGGREGATED.scopes)
     if not named:
         return NamedOwner(NO_KIND)
 
     first = named[0]
     rivals = [kind.title for kind in named[1:] if kind in _LABELLED and first in _LABELLED]
     kept = tuple((key, values[key]) for key in sorted(first.keys & values.keys()))
-    return NamedOwner(first, values[first.key], kept, rivals[0] if rivals else "")
+    second = rivals[0] if rivals else ""
+    return NamedOwner(first, values[first.key], kept, second, more_scopes)
 
 
 def _values(pod: JsonMap) -> dict[str, str]:

@@ -682,6 +682,7 @@ CASES: list[Any] = [
         [
             "the LeaderWorkerSet that this DisaggregatedSet makes is judged",
             'MNNVL of unit "disagg-d-0": nothing keeps its pods',
+            "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}. Or: Annotate the DisaggregatedSet with kai.scheduler/topology-required-placement",
         ],
         ["Unsupported"],
     ),
@@ -696,8 +697,37 @@ CASES: list[Any] = [
         "a DisaggregatedSet with a scope of another kind",
         [DISAGGREGATED.replace("SCOPE", "set")],
         1,
-        ["spec.roles[0].spec.leaderWorkerTemplate.workerTemplate", "Unsupported value"],
+        [
+            "spec.roles[0].spec.leaderWorkerTemplate.workerTemplate",
+            'supported values: "group", "subgroup", "slice", "role"',
+        ],
         [],
+    ),
+    (
+        "a DisaggregatedSet whose controller keeps each slice within one NVLink domain",
+        [
+            DISAGGREGATED.replace("SCOPE", "slice").replace(
+                "spec: {",
+                "spec: {placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}, ",
+                1,
+            )
+        ],
+        0,
+        ["ALLOWED  DisaggregatedSet d"],
+        ["nothing keeps its pods"],
+    ),
+    (
+        "a DisaggregatedSet that KAI keeps within one NVLink domain",
+        [
+            DISAGGREGATED.replace("SCOPE", "slice").replace(
+                "{name: d}",
+                "{name: d, annotations: {kai.scheduler/topology-required-placement: nvidia.com/gpu.clique}}",
+                1,
+            )
+        ],
+        0,
+        ["ALLOWED  DisaggregatedSet d"],
+        ["nothing keeps its pods"],
     ),
     (
         "a Deployment with the annotation",

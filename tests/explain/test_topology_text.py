@@ -12,7 +12,8 @@ from app.explain.answers.topology import survey
 from app.explain.output.json import survey_document
 from app.explain.output.topology_text import survey_text
 from app.explain.state.index import Index
-from tests.explain.fleet import RACK, ZONE, facts
+from app.facts.grove.topology import Level
+from tests.explain.fleet import HOST, RACK, ZONE, facts
 
 NODES = {"nodes": "no permission to list"}
 TOPOLOGIES = {"topologies": "no permission to list", "kai_topologies": "no permission to list"}
@@ -133,3 +134,17 @@ def test_a_misspelt_key_is_told_with_the_label_that_nodes_have() -> None:
     )
     text = levels_text({"nodes": without})
     assert f"Set the key of level rack to {RACK}s, a label that nodes have" in text
+
+
+def test_a_name_in_the_domain_of_other_labels_is_not_taken_for_them() -> None:
+    """All names there begin alike, so only what follows is compared; and no level is meant."""
+    zoned = tuple(
+        replace(one, labels={HOST: one.name, "topology.kubernetes.io/zone": "z"})
+        for one in facts().nodes
+    )
+    for key in ("topology.kubernetes.io/block", "topology.kubernetes.io/rack"):
+        levels = (Level("zone", "topology.kubernetes.io/zone"), Level("rack", key))
+        topology = replace(facts().topologies[0], levels=levels)
+        text = levels_text({"nodes": zoned, "topologies": (topology,), "kai_topologies": ()})
+        assert f"NO NODE has the label {key}" in text
+        assert "a label that nodes have" not in text

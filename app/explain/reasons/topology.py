@@ -1,7 +1,7 @@
 """Reasons about labels of nodes, the levels of the topology, and KAI's copy of it."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -154,7 +154,7 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     remedy = "Correct the key of the level, or label each node with its domain"
     named = topology.cluster or topology.kai
     levels = suggested_levels(present)
-    meant = nearest(key, tuple(sorted(present)))
+    meant = _meant(topology, key, present)
     if meant:
         remedy = f"Set the key of level {level} to {meant}, a label that nodes have"
     elif levels:
@@ -163,6 +163,23 @@ def _absent_key(topology: Topology, key: str, ignored_for: str) -> Reason:
     objects = (named.ref,) if named is not None else ()
     evidence = Evidence(Ref("Node", "", ""), f"metadata.labels[{key}]", "on no node")
     return about(evidence, "LevelLabelMissing", text, remedy, "platform", objects=objects)
+
+
+def _meant(topology: Topology, key: str, present: Collection[str]) -> str:
+    """Return the node label for which a key is probably a typo, or "".
+
+    Names in one domain, such as topology.kubernetes.io, are compared without it. A label that is
+    another level is not meant.
+    """
+    begin = f"{key.rpartition('/')[0]}/" if "/" in key else ""
+    names = {
+        label.removeprefix(begin): label
+        for label in sorted(present)
+        if label.startswith(begin) and label not in topology.keys
+    }
+    own = nearest(key.removeprefix(begin), tuple(names))
+    others = tuple(label for label in sorted(present) if not begin or not label.startswith(begin))
+    return names[own] if own else nearest(key, others)
 
 
 def _fits(nodes: int, guessed: int) -> str:

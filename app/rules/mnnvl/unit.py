@@ -130,7 +130,8 @@ def scope_of(member: UnitMember, annotations: MnnvlAnnotations) -> tuple[Scope, 
     scopes = scopes_of(member)
     scope = annotations.scope or scopes[0]
     if scope not in scopes and any(scopes):
-        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, scopes))
+        more = member.named.more_scopes if member.named is not None else ()
+        findings.append(not_supported(_ANNOTATIONS.key(MNNVL_SCOPE), scope, (*scopes, *more)))
         scope = scopes[0]
 
     if member.named is None:

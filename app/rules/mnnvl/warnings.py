@@ -134,7 +134,8 @@ def _how_to_bind(named: NamedOwner, bounds: Bounds) -> str:
             f" the subgroup of these pods, to {NVLINK_DOMAIN}"
         )
     remedies = filter(None, (named.kind.together, TOPOLOGY_REQUIRED))
-    return f"Annotate the {named.kind.title} with {' or '.join(remedies)}"
+    sets_field = f"Set {named.kind.together_field}. Or: " if named.kind.together_field else ""
+    return f"{sets_field}Annotate the {named.kind.title} with {' or '.join(remedies)}"
 
 
 def _of_size(
