@@ -178,7 +178,7 @@ def _wrong_version() -> NotHttp:
 def _path_and_query(url: bytes) -> tuple[str, bytes]:
     """Return the path and the query of a request target.
 
-    The path is not decoded, because API servers send the paths of webhooks as they are. A query of
+    The path is not decoded, because API servers send the paths of webhooks unencoded. A query of
     more than MOST_QUERY bytes is ignored.
     """
     try:

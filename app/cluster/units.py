@@ -167,7 +167,7 @@ class UnitOwners:
 
 
 def not_owned(plan: Plan) -> FieldError:
-    """Return the finding about a Pod whose owner is not the one that it names."""
+    """Return the finding about a Pod that the workload named in its label does not own."""
     named = plan.member.named
     assert named is not None
     detail = (

@@ -124,7 +124,7 @@ def names_in(store: WatchStore[str]) -> Collection[str]:
 
 
 DIALECTS: tuple[Dialect, ...] = (EPOCHS, BINDINGS, DESIGN)
-"""All dialects, the latest first. If the cluster serves the signs of several, the first is used."""
+"""All dialects, latest first. If the cluster serves the signs of several, the first is used."""
 
 LATER: tuple[Dialect, ...] = (EPOCHS, BINDINGS)
 """The dialects of the releases after `design`."""

@@ -107,7 +107,7 @@ def own_account(namespace: str) -> str:
 
 
 class Authorization(_Section):
-    """Who may write the managed ClusterTopology."""
+    """The users and service accounts that may write the managed ClusterTopology."""
 
     authorized_users: tuple[str, ...] = Field(
         default=(own_account("grove-system"), "system:serviceaccount:grove-system:grove-operator"),

@@ -71,7 +71,7 @@ class Shown(Value):
     tls_crt: bytes | None
     """The certificate, or None."""
     reason: str = ""
-    """Why there is no certificate."""
+    """The reason why there is no certificate, or ""."""
     is_readable: bool = True
     """Whether the Secret could be read."""
 

@@ -3,7 +3,7 @@
 It reports what stops if a webhook is down, and whether the webhook prevents its own recovery. It
 also finds timeouts that add up, and certificates that do not match.
 
-The rules of selectors and failure policies are those of Kubernetes:
+Selectors and failure policies are evaluated as in Kubernetes:
 https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/.
 """
 

@@ -150,7 +150,7 @@ def listed(texts: Sequence[str], most: int, separator: str = ", ") -> str:
 
 
 class CheckedMap(Value):
-    """A map in an object, whose fields are checked as they are read.
+    """A map in an object, whose fields are checked when they are read.
 
     A field of the wrong type, and a list of more than MOST_ITEMS, is noted as a finding and counts
     as absent. A field that is absent or null is no finding.

@@ -50,7 +50,7 @@ class Blocked(Value):
     """The id of a reason of the table, UNEXPLAINED or NOT_KNOWN."""
     message: str
     who: str
-    """Who can act, or "" if that is not known."""
+    """The party that can act, or "" if it is not known."""
     queue: str
 
 

@@ -312,7 +312,7 @@ class Bench:
         server.stop()
 
     async def killed_while_adopting(self, count: int) -> None:
-        """PodGangs come one after the other; half way the leader is killed, and started anew beside
+        """PodGangs come one after the other; half way the leader is killed, and restarted next to
         the other.
         """
         servers = [Server(self.directory, port, LEVELS) for port in (self.port, free_port())]
@@ -503,7 +503,7 @@ class Bench:
         server.stop()
 
     async def killed_leader(self, count: int) -> None:
-        """Back to the old levels, with two servers: the leader is killed half way, and started anew
+        """Back to the old levels, with two servers: the leader is killed half way, and restarted
         beside the other, as a Deployment does. Webhooks are reached at its port, so that patches
         fail while it is away.
         """

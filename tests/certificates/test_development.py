@@ -58,12 +58,12 @@ def make_the_leaf_its_own_ca(directory: Path) -> None:
             NAMES,
             NOW + 359 * DAY,
             ("tls.crt", "tls.key"),
-            id="a leaf with 6 days is made anew",
+            id="a leaf with 6 days is recreated",
         ),
         pytest.param(
-            None, NAMES, NOW + 3644 * DAY, FILES, id="all is made anew when the CA has 6 days"
+            None, NAMES, NOW + 3644 * DAY, FILES, id="all is recreated when the CA has 6 days"
         ),
-        pytest.param(None, NAMES, NOW - DAY, FILES, id="all is made anew when it is of the future"),
+        pytest.param(None, NAMES, NOW - DAY, FILES, id="all is recreated when it is of the future"),
         pytest.param(
             None,
             [*NAMES, "grove.svc"],

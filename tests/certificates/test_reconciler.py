@@ -368,7 +368,7 @@ async def test_what_a_fast_clock_has_made_is_not_shown_before_it_is_valid(cluste
     assert shown(replica) == fingerprint(cluster.holdings())
 
 
-@pytest.mark.parametrize("is_new", [False, True], ids=["goes on", "starts anew"])
+@pytest.mark.parametrize("is_new", [False, True], ids=["goes on", "starts again"])
 @pytest.mark.parametrize("jump", [70 * DAY, 300 * DAY, 400 * DAY], ids=["leaf", "CA", "both"])
 async def test_what_a_clock_has_made_that_was_wrong_for_a_while_is_made_again(
     cluster: Cluster, jump: timedelta, *, is_new: bool

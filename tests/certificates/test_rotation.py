@@ -56,7 +56,7 @@ FRESH_AT_CA_END = rotated("leaf", ADOPTED, NAMES, CA_END - 9 * DAY, TERMS)
         ),
         pytest.param(LATE_LEAF, CA_RENEWAL, "ca", id="at two thirds of the CA's life"),
         pytest.param(FIRST, CA_RENEWAL, "leaf", id="CA and leaf due at once: the leaf first"),
-        pytest.param(FIRST, CA_END, "issue", id="the CA has expired: everything anew"),
+        pytest.param(FIRST, CA_END, "issue", id="the CA has expired: everything is new"),
         pytest.param(
             ANNOUNCED, CA_RENEWAL + DAY, None, id="a new CA that is not trusted yet signs nothing"
         ),

@@ -86,7 +86,7 @@ async def test_a_gang_never_takes_what_another_controls() -> None:
     assert cluster.client.writes() == []
 
 
-@pytest.mark.parametrize("sets", [[SET], []], ids=["it was made anew", "it is gone"])
+@pytest.mark.parametrize("sets", [[SET], []], ids=["it was recreated", "it is gone"])
 async def test_a_gang_of_a_former_set_takes_nothing(sets: list[Any]) -> None:
     """The garbage collector will delete the PodGang with everything that it owns."""
     former = {**BY_SET, "uid": "former"}

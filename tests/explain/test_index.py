@@ -1,4 +1,4 @@
-"""An index that follows an earlier one gives what an index made anew gives.
+"""An index that follows an earlier one gives what a new index gives.
 
 Tests `app/explain/state/`.
 """

@@ -80,7 +80,7 @@ WORDS = {
     "NoNodeMatches": "the selector is in a pod template",
     "ClaimFull": "the kind of claim is in a pod template",
     "ChannelTaken": "pods of others have to end",
-    "WithinQuota": "the quotas of several queues are shared out anew",
+    "WithinQuota": "the quotas of several queues are shared out again",
     "NoNodeGroupHelps": "the node groups are settings of a cloud",
     "PoolNotChosen": "projects are settings of another product",
     "DomainDeadlock": "a ComputeDomain can't be changed: it is made again by its manifest",

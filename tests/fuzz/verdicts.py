@@ -79,7 +79,7 @@ FACTS: dict[str, Callable[[], OfflineCluster]] = {
 
 
 class Clusters:
-    """The cluster of each name, built anew once something was written in it."""
+    """The cluster of each name, built again once something was written in it."""
 
     def __init__(self) -> None:
         self._built: dict[str, tuple[OfflineCluster, dict[str, Route]]] = {}

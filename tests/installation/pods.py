@@ -268,7 +268,7 @@ class Pods:
 
     async def _remove_ended(self) -> None:
         """A Pod that was told to stop is gone with its process; one that ends by itself is started
-        anew.
+        again.
         """
         for pod in [pod for pod in self.pods if pod.process.has_ended]:
             self.pods.remove(pod)

@@ -106,7 +106,7 @@ class Stand:
         return {key: stored["metadata"].get(key) for key in ("resourceVersion", "uid")}
 
     async def forget(self, refs: Sequence[ObjectRef]) -> None:
-        """Remove what was changed, so that the next state has it anew."""
+        """Remove what was changed, so that the next state has it again."""
         for ref in refs:
             await self._stage.remove((ref.resource.kind, ref.namespace or "", ref.name))
 

@@ -638,7 +638,7 @@ async def test_a_restart_of_everything_writes_nothing(
         await until_ready(clients, "True")
         await eventually(lambda: satisfied(clients, namespace))
     async with start(LEVELS) as served:
-        # `start` registers the webhooks anew, so that the server writes their paths
+        # `start` registers the webhooks again, so that the server writes their paths
         configurations = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         paths = {("patch", str(resource)): 1 for resource in configurations}
 

@@ -70,7 +70,7 @@ class Watched:
         """Notes what is `needed` and has another uid than before, is gone, or is being deleted.
 
         What is being deleted when it is needed again, because Pods of a former PodClique still use
-        it, was not lost: it is made anew later.
+        it, was not lost: it is recreated later.
         """
         for key in [key for key in self.uids if key not in needed]:
             del self.uids[key]

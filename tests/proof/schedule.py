@@ -57,7 +57,7 @@ LEASE_SECONDS = 0.3
 
 RESOURCES = (COMPUTE_DOMAIN, RESOURCE_CLAIM)
 LATE = (*[POD_CLIQUE_SET] * 12, POD_CLIQUE, POD_GANG, *RESOURCES)
-"""Whose watches are late while a set is made anew, more than once if it is likelier."""
+"""Whose watches are late while a set is recreated, more than once if it is likelier."""
 
 SHARE = 0.2
 """Of the calls that fail while the network is bad."""
@@ -382,7 +382,7 @@ class Schedule:
         return len(self._balancer.ports) == 2 and any(replica.leads for replica in self._replicas)
 
     async def _replace_dead(self) -> None:
-        """Start servers anew that have ended by themselves."""
+        """Restart servers that have ended by themselves."""
         for number, replica in enumerate(self._replicas):
             if replica.is_dead:
                 await self._replace(number, share=0.0)

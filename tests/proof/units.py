@@ -63,7 +63,7 @@ class Controllers:
         self.wishes[wish] = self._random.choice((None, 0, 1, 2, 3))
 
     async def recreate(self, names: Iterable[str]) -> None:
-        """Delete an owner, which is made anew at once."""
+        """Delete an owner, which is recreated at once."""
         resource, name = self._wish(names)
         with suppress(NotFound):
             await self._client.delete(ObjectRef(resource, _name(resource, name), self._namespace))

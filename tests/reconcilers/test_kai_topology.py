@@ -253,7 +253,7 @@ SAY = ("patch", CLUSTER_TOPOLOGY)
             True,
             "True",
             [DELETE, CREATE, SAY],
-            id="other levels are made anew, never patched",
+            id="other levels are recreated, never patched",
         ),
         pytest.param(
             ALL[::-1], True, "True", [DELETE, CREATE, SAY], id="another order is another topology"

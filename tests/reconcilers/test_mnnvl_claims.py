@@ -425,7 +425,7 @@ def test_changes_of_podcliques_and_sets_lead_to_a_step() -> None:
         assert world.claimed() == NAMES[:1]
         world.client.load([clique(NAMES[1])])
         world.look_again()
-        fill(world.cluster.stores[SETS], [pcs(uid="anew")])
+        fill(world.cluster.stores[SETS], [pcs(uid="new")])
         await asyncio.sleep(2 * SETTLE_SECONDS)
         assert world.claimed() == NAMES[:2]
         running.cancel()

@@ -529,7 +529,7 @@ class Added(Loop):
         pytest.param(CLIQUES, [("ADDED", clique())], id="a PodClique comes"),
         pytest.param(DOMAINS, [("ADDED", DOMAIN)], id="a ComputeDomain comes"),
         pytest.param(CLAIMS, [("ADDED", CLAIM), ("DELETED", CLAIM)], id="a claim goes"),
-        pytest.param(SETS, [("MODIFIED", pcs(uid="new"))], id="the set is made anew"),
+        pytest.param(SETS, [("MODIFIED", pcs(uid="new"))], id="the set is recreated"),
     ],
 )
 async def test_what_leads_to_a_look(store: Any, events: Iterable[tuple[Any, Object]]) -> None:
@@ -738,7 +738,7 @@ async def test_what_podgangs_own_is_given_back(
     [
         pytest.param([], id="the set is gone"),
         pytest.param([pcs(**DELETED)], id="the set is being deleted"),
-        pytest.param([pcs("new")], id="the set was made anew"),
+        pytest.param([pcs("new")], id="the set was recreated"),
     ],
 )
 async def test_what_was_orphaned_is_not_given_to_a_set_that_only_the_cache_has(

@@ -1,5 +1,5 @@
 """Ownership under faults: leaders killed at any moment, lagging caches, lost answers, PodGangs
-deleted and made anew.
+deleted and recreated.
 
 Each run is made of one seed, in virtual time. In the end every PodGang that is there owns what was
 made for it, nothing is owned by one that isn't, and nothing that was in use has ever been taken

@@ -386,21 +386,21 @@ async def test_a_podgang_that_is_gone_behind_the_cache_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", [BY_PCS, owner("PodGang", "train-0", "uid-anew")], ids=["not yet", "already"]
+    "before", [BY_PCS, owner("PodGang", "train-0", "uid-new")], ids=["not yet", "already"]
 )
 async def test_a_podgang_made_anew_behind_the_cache_keeps_its_resources(before: Object) -> None:
     world = world_of(
         TOPOLOGY, pcs(), gang(), resource(COMPUTE_DOMAIN, before), resource(RESOURCE_CLAIM, before)
     )
     await world.client.delete(ObjectRef(POD_GANG, "train-0", "ns"))
-    world.client.load([gang(uid="uid-anew")])
+    world.client.load([gang(uid="uid-new")])
     await world.reconciler.reconcile(KEY)
     uid = before["uid"]
     assert world.owners() == {"ComputeDomain train-0": [uid], "ResourceClaim train-0": [uid]}
     await world.reconcile()
     assert world.owners() == {
-        "ComputeDomain train-0": ["uid-anew"],
-        "ResourceClaim train-0": ["uid-anew"],
+        "ComputeDomain train-0": ["uid-new"],
+        "ResourceClaim train-0": ["uid-new"],
     }
 
 
@@ -415,8 +415,8 @@ class Overtaken(MemoryClient):
         answer = await super().get(ref, **options)
         if self.world is not None and ref.resource == POD_GANG:
             await self.delete(ref)
-            self.load([gang(uid="uid-anew")])
-            taken = {"metadata": {"ownerReferences": [owner("PodGang", ref.name, "uid-anew")]}}
+            self.load([gang(uid="uid-new")])
+            taken = {"metadata": {"ownerReferences": [owner("PodGang", ref.name, "uid-new")]}}
             for kind, fact in ((COMPUTE_DOMAIN, DOMAINS), (RESOURCE_CLAIM, CLAIMS)):
                 patched = await self.patch(ObjectRef(kind, ref.name, "ns"), taken)
                 self.world.stores[fact].note(patched)
@@ -431,8 +431,8 @@ async def test_what_the_next_podgang_took_while_the_answer_was_on_its_way_is_not
     with pytest.raises(Conflict):
         await world.reconcile()
     assert world.owners() == {
-        "ComputeDomain train-0": ["uid-anew"],
-        "ResourceClaim train-0": ["uid-anew"],
+        "ComputeDomain train-0": ["uid-new"],
+        "ResourceClaim train-0": ["uid-new"],
     }
 
 

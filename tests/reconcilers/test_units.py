@@ -123,7 +123,7 @@ async def test_an_owner_that_goes_at_this_moment_gets_nothing() -> None:
             [owner("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "a", "new")],
             None,
             True,
-            id="the owner was made anew",
+            id="the owner was recreated",
         ),
         pytest.param(
             [

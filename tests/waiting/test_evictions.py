@@ -219,7 +219,7 @@ async def test_a_gang_is_told_of_each_eviction_although_its_words_are_the_same()
 
 @pytest.mark.parametrize("first", SAYS)
 async def test_evictions_are_told_once_though_leaders_are_killed(first: str) -> None:
-    """A gang is evicted, and placed anew, every 40 s: by each action, under a leader that lives,
+    """A gang is evicted, and placed again, every 40 s: by each action, under a leader that lives,
     and under one that is killed two seconds after the eviction, before it sees it or after it has
     told it. The next one is there 18 s later.
     """

@@ -55,7 +55,7 @@ class Answer(Value, rename=AS_JSON):
     said: tuple[str, ...]
     """KAI's own messages about pending gangs."""
     silence: str
-    """What it means if KAI has written no message."""
+    """The part of the conclusion that explains why KAI has written no message."""
     room: tuple[DomainRoom, ...]
     """The room of each domain for the first part that does not fit, most room first."""
     line: tuple[InLine, ...]

@@ -41,7 +41,7 @@ class WorkloadRow(Value):
     id: str = ""
     """The id of the first reason, or "" if none is known."""
     who: Who | str = ""
-    """Who can act on the first reason, or "" if none is known."""
+    """The party that can act on the first reason, or "" if none is known."""
     remedy: str = ""
     """The remedy for the first reason."""
     commands: tuple[str, ...] = ()

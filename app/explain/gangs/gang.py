@@ -73,14 +73,14 @@ class Member(Value, dict=True):
         """Its place in the order in which KAI considers the parts of a gang."""
         return _rank(len(self.placed), self.minimum, self.name)
 
-    def demand(self, *, anew: bool = False) -> Demand:
+    def demand(self, *, from_scratch: bool = False) -> Demand:
         """Return what KAI places next: the pods missing to the minimum, or else one pod.
 
-        With `anew`, assume that no pod is placed yet.
+        With `from_scratch`, assume that no pod is placed yet.
         """
-        placed = () if anew else self.placed
+        placed = () if from_scratch else self.placed
         missing = max(1, self.minimum - len(placed))
-        pods = tuple(self._runs_to_come(min(missing, self.expected - len(placed)), anew))
+        pods = tuple(self._runs_to_come(min(missing, self.expected - len(placed)), from_scratch))
         return demand_of(self, pods=pods, occupied=nodes_of(placed))
 
     def demand_for(self, takes: Callable[[Pod], bool]) -> Demand:
@@ -89,7 +89,7 @@ class Member(Value, dict=True):
         pods = _runs(shape for pod, shape in pairs if takes(pod))
         return demand_of(self, pods=tuple(pods), occupied=nodes_of(self.placed))
 
-    def _runs_to_come(self, count: int, anew: bool) -> Iterator[Run]:
+    def _runs_to_come(self, count: int, from_scratch: bool) -> Iterator[Run]:
         """Yield the next `count` pods in KAI's order, as runs of equal shapes.
 
         Pods that do not exist yet are one run, because a minimum may be any number.
@@ -97,7 +97,7 @@ class Member(Value, dict=True):
         known = [
             (pod.created or 0.0, pod.uid, position)
             for position, pod in enumerate(self.pods)
-            if anew or not pod.node
+            if from_scratch or not pod.node
         ]
         chosen = [self.shapes[position] for _, _, position in sorted(known)[:count]]
         runs = list(_runs(chosen))
@@ -200,18 +200,22 @@ class Unit(Value, dict=True):
         """Its place in the order in which KAI considers the parts of a gang."""
         return _rank(self.satisfied, self.needed, self.name)
 
-    def demand(self, *, anew: bool = False) -> Demand:
+    def demand(self, *, from_scratch: bool = False) -> Demand:
         """Return what KAI places next: the parts missing to the minimum, or else one more part.
 
-        With `anew`, assume that no pod is placed yet.
+        With `from_scratch`, assume that no pod is placed yet.
         """
-        if anew:
-            parts = self._first_parts(sorted(self.own, key=lambda part: part.name), anew=True)
+        if from_scratch:
+            parts = self._first_parts(
+                sorted(self.own, key=lambda part: part.name), from_scratch=True
+            )
         elif self.is_satisfied:
             demands = (part.demand() for part in sorted(self.own, key=lambda part: part.rank))
             parts = [demand for demand in demands if demand.count][:1]
         else:
-            parts = self._first_parts(sorted(self.own, key=lambda part: part.rank), anew=False)
+            parts = self._first_parts(
+                sorted(self.own, key=lambda part: part.rank), from_scratch=False
+            )
 
         occupied = frozenset(node for part in parts for node in part.occupied)
 
@@ -224,10 +228,10 @@ class Unit(Value, dict=True):
         needed = tuple(part for part in parts if part.count)
         return demand_of(self, parts=needed, occupied=nodes_of(self.placed))
 
-    def _first_parts(self, own: "list[Member | Unit]", *, anew: bool) -> list[Demand]:
+    def _first_parts(self, own: "list[Member | Unit]", *, from_scratch: bool) -> list[Demand]:
         """Return the demands of the first parts that KAI needs, without parts already placed."""
-        chosen = [part for part in own[: self.needed] if anew or not part.is_satisfied]
-        demands = [part.demand(anew=anew) for part in chosen]
+        chosen = [part for part in own[: self.needed] if from_scratch or not part.is_satisfied]
+        demands = [part.demand(from_scratch=from_scratch) for part in chosen]
         return [demand for demand in demands if demand.count]
 
 
@@ -367,9 +371,9 @@ class Gang(Value, dict=True):
         return self.placements.now.short_of(self.demand)
 
     @cached_property
-    def anew(self) -> Placements:
+    def from_scratch(self) -> Placements:
         """The placements of the whole gang, assuming that none of it is placed yet."""
-        return self.placements_of(self.whole.demand(anew=True), anew=True)
+        return self.placements_of(self.whole.demand(from_scratch=True), from_scratch=True)
 
     @property
     def pool(self) -> str:
@@ -402,12 +406,12 @@ class Gang(Value, dict=True):
             return tuple(self.whole.parts())
         return tuple(_with_told(self.whole, UNBOUND))
 
-    def placements_of(self, demand: Demand, *, anew: bool = False) -> Placements:
+    def placements_of(self, demand: Demand, *, from_scratch: bool = False) -> Placements:
         """Return the placements of a demand of this gang.
 
-        With `anew`, the placed pods of the gang make room. Gangs that differ only in names
+        With `from_scratch`, the placed pods of the gang make room. Gangs that differ only in names
         share one computation.
         """
-        own = Own(self.placed, leave=anew)
+        own = Own(self.placed, leave=from_scratch)
         key = (self.topology.keys, demand.profile, self.pool, own)
         return self.index.remembered(key, lambda: Placements(self.topology, demand, self.pool, own))

@@ -141,7 +141,7 @@ def by_shape(pods: Iterable[Run]) -> tuple[Run, ...]:
 def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, ...]:
     """Return the names of the domains of some nodes, and the names of nodes outside all domains.
 
-    The domains are those of the narrowest required level, or of the level above the narrowest if no
+    The domains belong to the narrowest required level, or to the level above the narrowest if no
     level is required.
     """
     trees = [(part.key, domains.by(part.levels)) for part in demand.every() if part.key]

@@ -30,7 +30,7 @@ _LATE = 30.0
 _BELOW = "doesn't meet the minimum required number of pods"
 _FOR_OTHERS = "was preempted"
 BACKGROUND = "Evicted to make room for a workload"
-"""What KAI says of a background pod whose room it needs."""
+"""KAI's message about a background pod that it evicts to make room."""
 _OFF = (
     "To keep KAI from evicting it, ask the platform team to set default-staleness-grace-period of"
     " KAI's scheduler to -1s"

@@ -248,8 +248,8 @@ def _evicted(index: Index, workload: KueueWorkload, evicted: KueueCondition) -> 
 
     if workload.holds("WaitingForReplacementPods"):
         words += "; Kueue has deleted its pods, and waits for new ones"
-        anew = "If no controller recreates its pods, create them again."
-        helps = replace(helps, remedy=f"{helps.remedy} {anew}")
+        recreate = "If no controller recreates its pods, create them again."
+        helps = replace(helps, remedy=f"{helps.remedy} {recreate}")
     return words, helps
 
 

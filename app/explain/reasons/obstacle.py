@@ -236,7 +236,7 @@ def _is_bound_for_ever(gang: Gang, short: Demand) -> bool:
         return True
     # without a required level, running pods bind the rest to nothing
     is_bound = any(part.occupied and part.key for part in gang.demand.every())
-    return is_bound and gang.anew.under(EMPTY).fits
+    return is_bound and gang.from_scratch.under(EMPTY).fits
 
 
 def _missing_resource(placements: Placements, shapes: Sequence[Shape]) -> str:

@@ -95,7 +95,7 @@ def _deployment_of(member: Member) -> str:
 def _fits_whole(gang: Gang) -> str:
     """Return where the whole gang would start now, or "" if nowhere."""
     demand = whole_demand(gang.whole)
-    placements = gang.placements_of(demand, anew=True)
+    placements = gang.placements_of(demand, from_scratch=True)
     if not placements.now.fits:
         return ""
     positions = frozenset(

@@ -213,7 +213,7 @@ def not_as_preferred(gang: Gang) -> Reasons:
         used = _preferred_domains(gang, part, {pod.node for pod in part.placed})
         if len(used) < 2:
             continue
-        placements = gang.placements_of(whole_demand(part), anew=True)
+        placements = gang.placements_of(whole_demand(part), from_scratch=True)
         again = _preferred_domains(gang, part, placements.now.nodes)
         if not again or len(used) <= len(again):
             continue

@@ -525,7 +525,7 @@ def _bound(obstacle: Obstacle) -> tuple[str, str]:
     best = obstacle.placements.now.best
     if not best:
         where = f"on {listed(sorted(short.occupied))}, in no {level_of(gang, short)} that KAI knows"
-        helps = "Restart the gang: it fits elsewhere" if gang.anew.now.fits else ""
+        helps = "Restart the gang: it fits elsewhere" if gang.from_scratch.now.fits else ""
         return f"{run} {where}, and the rest must join them", helps or _without_room(obstacle)
 
     needs = pods_of(short.shapes)
@@ -543,7 +543,7 @@ def _rejoined(obstacle: Obstacle, best: DomainRoom) -> str:
     gang = obstacle.gang
     helps: list[str] = []
     # with its minimum, a gang that starts from scratch may be where it is now, without the rest
-    if not gang.whole.is_satisfied and gang.anew.now.fits:
+    if not gang.whole.is_satisfied and gang.from_scratch.now.fits:
         helps.append("Restart the gang: it fits elsewhere")
     freed = Assumption(emptied=frozenset(obstacle.usable(best)))
     if obstacle.placements.under(freed).fits:
@@ -563,7 +563,7 @@ def _without_room(obstacle: Obstacle) -> str:
         return "Ask the platform team to open the closed nodes there"
     if obstacle.gang.whole.is_satisfied:
         return "Request fewer pods. Nothing is wrong: the gang has its minimum"
-    if obstacle.gang.anew.under(EMPTIED).fits:
+    if obstacle.gang.from_scratch.under(EMPTIED).fits:
         return (
             "Restart the gang once another domain has room for all of it, or ask the platform team"
             " for nodes: other workloads currently fill every other domain"

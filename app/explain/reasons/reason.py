@@ -11,7 +11,7 @@ from app.facts.identity import Ref
 from app.objects.names import is_subdomain
 
 Who = Literal["you", "platform", "wait"]
-"""Who can act: the owner of the workload (`you`), the platform team, or nobody (`wait`)."""
+"""The party that can act: the workload's owner (`you`), the platform team, or none (`wait`)."""
 
 Severity = Literal["problem", "warning", "note"]
 
@@ -36,7 +36,7 @@ class Reason(Value):
     remedy: str
     """The remedy, as an instruction to a person."""
     who: Who
-    """Who can act."""
+    """The party that can act."""
     evidence: tuple[Evidence, ...] = ()
     """A value that proves the reason, or one for each missing label."""
     commands: tuple[str, ...] = ()

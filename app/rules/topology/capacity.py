@@ -4,8 +4,8 @@ A domain may have too few GPUs for the pods of a PodCliqueSet, or the constraint
 PodGang separately where users expect one domain for all pods:
 https://github.com/ai-dynamo/grove/issues/648
 
-The labels of the nodes define the domains. The GPUs of a node are those of its label
-`nvidia.com/gpu.count`, else its allocatable GPUs, else those of its ResourceSlices.
+The labels of the nodes define the domains. The GPU count of a node comes from its label
+`nvidia.com/gpu.count`, else from its allocatable GPUs, else from its ResourceSlices.
 """
 
 from collections import defaultdict

@@ -88,7 +88,7 @@ class LineRecording:
 
 
 def evicted_again(items: Iterable[Object], gone: set[str], cycle: int) -> Iterator[Object]:
-    """Yield pods that a controller makes anew in place of those that were evicted."""
+    """Yield pods that a controller recreates after evictions."""
     for item in items:
         if item["kind"] == "Pod" and item["metadata"]["name"] in gone:
             made = copy.deepcopy(item)

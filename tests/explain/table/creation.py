@@ -1,4 +1,4 @@
-"""Reasons in what was not made, or is made anew, and in what is not installed."""
+"""Reasons in what was not made, or is recreated, and in what is not installed."""
 
 from msgspec.structs import replace
 

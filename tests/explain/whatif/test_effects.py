@@ -417,11 +417,11 @@ def test_the_index_has_the_facts_after_the_edits_and_all_that_follows_from_them(
     snapshot = facts(**FULL)
     index = Index(snapshot)
     effects(index, [parse(edit)])
-    anew = Index(apply_edits(Index(snapshot), [parse(edit)]).facts)
-    assert index.facts.nodes == anew.facts.nodes != snapshot.nodes
-    assert index.nodes == anew.nodes
-    assert index.free_gpus == anew.free_gpus
-    assert rows(index, workloads(index, "")) == rows(anew, workloads(anew, ""))
+    new = Index(apply_edits(Index(snapshot), [parse(edit)]).facts)
+    assert index.facts.nodes == new.facts.nodes != snapshot.nodes
+    assert index.nodes == new.nodes
+    assert index.free_gpus == new.free_gpus
+    assert rows(index, workloads(index, "")) == rows(new, workloads(new, ""))
 
 
 def test_of_a_gang_without_a_place_a_drained_rack_is_no_new_trouble() -> None:

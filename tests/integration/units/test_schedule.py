@@ -125,7 +125,7 @@ class Schedule:
                 await self._live.write(workload)
 
     async def replace(self, rng: Random) -> None:
-        """Each is deleted and made anew, with other sizes where they may be changed.
+        """Each is deleted and recreated, with other sizes where they may be changed.
 
         The controller of LeaderWorkerSets gives a StatefulSet of the former one to the new one, if
         that comes before the garbage collector. Its Pods stay, and a user has to delete them.

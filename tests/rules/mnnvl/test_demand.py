@@ -169,7 +169,7 @@ def owned(name: str, uid: str, **metadata: Any) -> ClaimedMember:
         pytest.param(
             pcs(), ["train-0-d", "train-0-a"], id="those that stay, of the set as it is now"
         ),
-        pytest.param(pcs("new"), ["train-0-d", "train-0-c"], id="the set was made anew"),
+        pytest.param(pcs("new"), ["train-0-d", "train-0-c"], id="the set was recreated"),
         pytest.param(pcs(deleting=True), [], id="the set is being deleted"),
     ],
 )

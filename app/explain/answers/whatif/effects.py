@@ -288,7 +288,7 @@ class _Arranging:
         index = self._index
         facts = index.facts
         free = index.free(self._names)
-        # for a moment: an index anew would take ten times as long
+        # for a moment: a new index would take ten times as long
         index.follow(without_nodes(facts, staying))
         gangs = gangs_of(index, candidate.workload)
         gang = next(gang for gang in gangs if gang.ref == candidate.gang.ref)

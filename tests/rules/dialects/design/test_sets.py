@@ -156,7 +156,7 @@ def test_disabled_topology_refuses_every_constraint() -> None:
         ),
         pytest.param(pcs(None, "block"), pcs("zone", "block"), FEW, True, id="one of two removed"),
         pytest.param(
-            pcs("block", "region"), pcs("zone", "region"), FEW, False, id="one made invalid anew"
+            pcs("block", "region"), pcs("zone", "region"), FEW, False, id="one becomes invalid"
         ),
         pytest.param(
             pcs("rack", "block", "zone"),
