@@ -1,18 +1,23 @@
-"""What a person is told to do about credentials that are missing or not accepted."""
+"""The clients of commands: whose credentials they have, and what a person is told to do if these are
+missing or not accepted.
+"""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.cluster.command_clients import how_to_renew, is_of_pod
-from app.kube.api import ClusterError, Unavailable
+from app.cluster.command_clients import how_to_renew, is_of_pod, looking_client
+from app.kube.api import ClusterError, Rejected, Selection, Unavailable
+from app.kube.transport import ApiRequest
+from app.objects.resource import NODE
 
 EXPIRED = ClusterError("who?", code=401)
 
 
-def kubeconfig(folder: Path) -> Path:
-    """A kubeconfig whose user has a token from a command."""
+def kubeconfig(folder: Path, **user: str) -> Path:
+    """A kubeconfig whose user has a token from a command, unless it is given."""
     path = folder / "kubeconfig"
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -25,7 +30,7 @@ def kubeconfig(folder: Path) -> Path:
         "kind": "Config",
         "current-context": "a",
         "clusters": [{"name": "a", "cluster": {"server": "http://a.example.com"}}],
-        "users": [{"name": "u", "user": {"exec": plugin}}],
+        "users": [{"name": "u", "user": user or {"exec": plugin}}],
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "u"}}],
     }
     path.write_text(json.dumps(content))
@@ -79,3 +84,46 @@ def test_the_account_of_a_pod_is_used_if_no_option_names_another(
     if in_pod:
         monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert is_of_pod(file, context) is is_used
+
+
+@pytest.mark.parametrize(
+    ("in_pod", "context", "host"),
+    [
+        pytest.param(False, None, "http://a.example.com", id="the current context"),
+        pytest.param(True, "a", "http://a.example.com", id="a context in a Pod"),
+        pytest.param(False, "b", None, id="a context that is not there"),
+        pytest.param(True, None, None, id="a Pod without an account"),
+    ],
+)
+async def test_a_command_has_the_credentials_of(
+    in_pod: bool,
+    context: str | None,
+    host: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path, token="t")))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if in_pod:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    if host is None:
+        with pytest.raises(ClusterError, match="no credentials"):
+            async with looking_client((NODE,), None, context):
+                pass
+        return
+    async with looking_client((NODE,), None, context) as client:
+        assert client._transport.credentials.host == host
+
+
+async def test_recorded_answers_need_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/absent")
+    asked = []
+
+    async def recorded(request: ApiRequest) -> Any:
+        asked.append((request.method, request.path))
+        raise Rejected("not recorded", code=403)
+
+    async with looking_client((NODE,), None, None, recorded) as client:
+        with pytest.raises(ClusterError):
+            await client.list(Selection(NODE))
+    assert asked == [("GET", "/api/v1/nodes")]

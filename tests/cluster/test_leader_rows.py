@@ -1,5 +1,6 @@
 """What the leader keeps of Pods, Workloads and PodGroups of Kubernetes, and how it finds them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -55,6 +56,14 @@ def test_a_pod_of_a_group_is_kept_with_its_state(
     assert kept is not None
     assert (kept.settled_group, kept.marked, kept.bound, kept.ending) == expected
     assert (kept.namespace, kept.name, kept.uid) == ("ns", "p", "u-p")
+
+
+def test_what_groups_are_made_from_is_kept_of_a_pod() -> None:
+    labels, annotations = {"app": "a"}, {"note": "n"}
+    made = pod("p", metadata={"labels": labels, "annotations": annotations, "generation": 3})
+    kept = read_stored_pod(made)
+    assert kept is not None
+    assert json.loads(kept.content) == {"metadata": {"labels": labels, "annotations": annotations}}
 
 
 OPTED_OUT = {"kai.scheduler/ignore-workload-api": "true"}

@@ -262,6 +262,17 @@ async def test_everything_is_given_back_by_the_replica_that_the_labels_name() ->
     assert (reference["kind"], reference["uid"]) == ("PodCliqueSet", "u")
 
 
+async def test_everything_is_given_back_from_every_page_of_a_list() -> None:
+    """What the labels select is listed in pages; the first page may have nothing to give back."""
+    others = [
+        domain(name=f"a-{number}", labels={**MANAGED, "grove.io/podgang": "pcs-0"})
+        for number in range(600)
+    ]
+    cluster = OfflineCluster([BINDING, SET, GANG, domain([BY_GANG]), *others])
+    given = await cluster.owners.give_back_all_of(gang())
+    assert [obj["metadata"]["name"] for obj in given] == ["pcs-0-cd"]
+
+
 # Given back to the set, in a later dialect.
 
 

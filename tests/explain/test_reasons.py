@@ -32,6 +32,7 @@ from tests.explain.table.placement import PLACEMENT
 from tests.explain.table.pod_starts import STARTING
 from tests.explain.table.queue_order import LINE
 from tests.explain.table.queues import QUEUES
+from tests.explain.table.recorded import in_full, read
 from tests.explain.table.rejected_constraints import REFUSED
 from tests.explain.table.row import Changes, Row, changed
 from tests.explain.table.scaling import SCALING
@@ -58,6 +59,8 @@ ROWS = (
     *STARTING,
     *WORDS,
 )
+RECORDED = read()
+TO_RECORD = "if it is right, run: .venv/bin/python -m tests.explain.table"
 CASES = [
     pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")
     for row in ROWS
@@ -85,6 +88,7 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
     assert hit.evidence
     assert hit.remedy
     assert hit.severity == severity_of(row)
+    assert in_full(reasons, row.id) == RECORDED[f"{row.id}: {row.name}", dialect], TO_RECORD
 
 
 @pytest.mark.untraced
@@ -151,6 +155,9 @@ def test_each_closed_domain_that_a_gang_of_several_parts_needs_is_named() -> Non
 
 def test_every_reason_of_the_table_has_a_case() -> None:
     assert {row.id for row in ROWS} == {rule.id for rule in RULES}
+    assert RECORDED.keys() == {
+        (f"{row.id}: {row.name}", dialect) for row in ROWS for dialect in row.dialects
+    }
 
 
 @pytest.mark.parametrize("dialect", ["design", "today"])

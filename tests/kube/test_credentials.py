@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from app.certificates.certificate import make_ca
-from app.kube.api import ClusterError
+from app.kube.api import ClusterError, Unavailable
 from app.kube.credentials import PodCredentials, from_kubeconfig, in_cluster
 from app.kube.tls_context import ServerTrust
 
@@ -92,7 +92,7 @@ async def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_the_token_of_a_pod_is_read_again_once_a_minute(tmp_path: Path) -> None:
-    times = iter([0.0, 59.0, 61.0, 61.0])
+    times = iter([0.0, 60.0, 61.0, 61.0])
     token = tmp_path / "token"
     token.write_text("one")
     credentials = PodCredentials(
@@ -126,6 +126,28 @@ async def test_a_service_account_that_cannot_be_used(
         (directory / name).write_text(content)
     with pytest.raises(ClusterError, match="no credentials"):
         await in_cluster(directory)
+
+
+@pytest.mark.parametrize("content", ["", " \n", None], ids=["empty", "blank", "gone"])
+async def test_a_token_that_is_lost_is_a_problem_of_credentials(
+    content: str | None, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_text(content)
+    with pytest.raises(Unavailable) as raised:
+        await PodCredentials("https://10.0.0.1:443", token, tmp_path / "ca.crt").authorization()
+    assert raised.value.reason == "Credentials"
+    assert raised.value.message.startswith("credentials: ")
+
+
+async def test_a_kubeconfig_that_is_lost_is_a_problem_of_credentials(tmp_path: Path) -> None:
+    path = kubeconfig(tmp_path / "config", first={"token": "t"})
+    credentials = await from_kubeconfig(path, None)
+    path.unlink()
+    with pytest.raises(Unavailable) as raised:
+        await credentials.renew()
+    assert raised.value.reason == "Credentials"
 
 
 async def test_outside_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,7 @@ async def test_what_is_wrong_with_a_kubeconfig_is_said(
     said = raised.value.message.replace(str(path), "FILE")
     assert said.startswith(f"no credentials for the cluster: {message}")
     assert "\n" not in said
+    assert raised.value.reason == "Credentials"
 
 
 async def test_no_login_helps_if_a_plugin_is_not_installed(tmp_path: Path) -> None:
@@ -109,6 +110,7 @@ async def test_no_login_helps_if_a_plugin_is_not_installed(tmp_path: Path) -> No
         "no credentials for the cluster: no-such-plugin, the exec plugin of user u, is not"
         " installed or not in PATH: get it at example.com"
     )
+    assert raised.value.reason == ""
     assert how_to_renew(raised.value, path, None) == ""
 
 

@@ -18,16 +18,17 @@ async def test_it_sends_reads_and_access_reviews_only() -> None:
     await client.create(ACCESS_REVIEW, {})
     await client.create(SELF_ACCESS_REVIEW, {})
     sent = list(lists.calls)
-    for refused in (
-        client.create(POD, {}, "default"),
-        client.patch(ObjectRef(POD, "a", "default"), {}),
-        client.delete(ObjectRef(POD, "a", "default")),
-        client.get(ObjectRef(SECRET, "a", "default")),
-        client.list(Selection(SECRET)),
+    for refused, why in (
+        (client.create(POD, {}, "default"), "this client only reads, so it does not create pods"),
+        (client.patch(ObjectRef(POD, "a", "default"), {}), "so it does not patch pods"),
+        (client.delete(ObjectRef(POD, "a", "default")), "so it does not delete pods"),
+        (client.get(ObjectRef(SECRET, "a", "default")), "this client does not read secrets"),
+        (client.list(Selection(SECRET)), "this client does not read secrets"),
     ):
-        with pytest.raises(Rejected):
+        with pytest.raises(Rejected, match=why) as raised:
             await refused
-    with pytest.raises(Rejected):
+        assert (raised.value.code, raised.value.reason) == (403, "Forbidden")
+    with pytest.raises(Rejected, match="this client does not read secrets"):
         client.watch(Selection(SECRET), resource_version="1")
     assert lists.calls == sent
     await client.list(Selection(CONFIG_MAP))

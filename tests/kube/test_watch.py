@@ -352,6 +352,25 @@ async def test_a_proxy_that_ends_quiet_watches_again_and_again_delays_nothing() 
         assert calls(client, "list") == 0
 
 
+class EndingClient(MemoryClient):
+    """A cluster whose watches end at once, without an error."""
+
+    begun = 0
+
+    async def watch(self, *args: Any, **kwargs: Any) -> AsyncGenerator[WatchEvent, None]:
+        self.begun += 1
+        for event in ():
+            yield event
+
+
+@in_virtual_time
+async def test_a_watch_that_ends_at_once_begins_again_after_at_most_a_second() -> None:
+    client = EndingClient([node("a")])
+    async with running(client, new_store()):
+        await asyncio.sleep(20)
+        assert client.begun == 22  # after 0, 0.5, 1.5, 2.5 s ...
+
+
 @in_virtual_time
 async def test_a_version_that_is_gone_leads_to_a_new_list() -> None:
     client = MemoryClient([node("a"), node("b")])

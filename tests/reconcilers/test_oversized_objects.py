@@ -76,6 +76,11 @@ async def test_an_object_is_named_once_in_half_an_hour_and_no_more_once_it_is_sm
     assert await world.look() == [("large", 2)]
 
 
+async def test_each_of_several_objects_is_named() -> None:
+    world = World(*(pcs(name, MOST_PARTS + 1) for name in ("one", "two", "three")))
+    assert sorted(await world.look()) == [("one", 1), ("three", 1), ("two", 1)]
+
+
 async def test_an_object_that_was_small_meanwhile_is_named_again_at_once() -> None:
     world = World(pcs("large", MOST_PARTS + 1))
     assert await world.look() == [("large", 1)]

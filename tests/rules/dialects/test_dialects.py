@@ -17,6 +17,7 @@ from app.rules.dialects.bindings import BINDINGS
 from app.rules.dialects.design import DESIGN, UNSERVED
 from app.rules.dialects.dialect import Dialect
 from app.rules.dialects.epochs import EPOCHS
+from app.rules.topology.coverage import Nodes
 from tests.builders import managed, pod_clique_set
 from tests.rules.dialects.around import Around
 
@@ -181,3 +182,70 @@ def test_the_topologies_that_workloads_can_use() -> None:
     assert DESIGN.in_use(Around(OFF, bound=bound)) == {}
     for dialect in (BINDINGS, EPOCHS):
         assert dialect.in_use(Around(OFF, bound=bound)) == bound
+
+
+RACK, HOST = (
+    {"domain": "rack", "key": "k/rack"},
+    {"domain": "host", "key": "kubernetes.io/hostname"},
+)
+UNLABELLED = (
+    'level "rack": no node has the label k/rack, so pods that require this level stay pending'
+)
+USER = a_set(packDomain="rack")
+
+
+def in_use(levels: str) -> list[str]:
+    text = f"1 PodCliqueSet has constraints on the removed levels ({levels}), which will be ignored"
+    return [f"{text}: {USER.namespace}/train"]
+
+
+def topology(*levels: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "t"}, "spec": {"levels": list(levels)}}
+
+
+@pytest.mark.parametrize("dialect", [DESIGN, UNSERVED, BINDINGS, EPOCHS], ids=lambda d: d.name)
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+def test_levels_that_no_node_has_are_warned_of(dialect: Dialect, operation: str) -> None:
+    around = Around(counted=Nodes([({"kubernetes.io/hostname": "n"}, 3)]))
+    for managed_one in (False, True):
+        obj = topology(RACK, HOST)
+        verdict = dialect.validate_levels(obj, obj, operation, around, managed_one)
+        assert (verdict.refusal, verdict.findings) == (None, [])
+        assert verdict.warnings == [UNLABELLED]
+
+
+@pytest.mark.parametrize("dialect", [DESIGN, UNSERVED, BINDINGS, EPOCHS], ids=lambda d: d.name)
+def test_levels_that_are_invalid_are_not_warned_of(dialect: Dialect) -> None:
+    around = Around(counted=Nodes([({"kubernetes.io/hostname": "n"}, 3)]), sets=[USER])
+    verdict = dialect.validate_levels(topology(RACK, RACK), topology(RACK), "UPDATE", around, True)
+    assert verdict.findings
+    assert verdict.warnings == []
+
+
+@pytest.mark.parametrize("dialect", [DESIGN, UNSERVED], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("before", "after", "managed_one", "warnings"),
+    [
+        pytest.param(topology(RACK, HOST), topology(HOST), True, in_use("'rack'"), id="removed"),
+        pytest.param(topology(RACK, HOST), topology(HOST), False, [], id="of another topology"),
+        pytest.param(topology(RACK, HOST), topology(RACK, HOST), True, [], id="kept"),
+        pytest.param(topology(HOST), topology(RACK, HOST), True, [], id="added"),
+        pytest.param(topology(RACK, HOST), None, True, in_use("'rack', 'host'"), id="deleted"),
+        pytest.param(topology(RACK, HOST), None, False, [], id="another topology is deleted"),
+        pytest.param(topology(HOST), None, True, [], id="deleted without that level"),
+    ],
+)
+def test_the_removal_of_a_level_that_sets_use_is_warned_of(
+    dialect: Dialect,
+    before: dict[str, Any],
+    after: dict[str, Any] | None,
+    managed_one: bool,
+    warnings: list[str],
+) -> None:
+    around = Around(sets=[USER])
+    verdict = (
+        dialect.validate_levels(before, None, "DELETE", around, managed_one)
+        if after is None
+        else dialect.validate_levels(after, before, "UPDATE", around, managed_one)
+    )
+    assert (verdict.refusal, verdict.findings, list(verdict.warnings)) == (None, [], warnings)

@@ -73,6 +73,11 @@ def judged(
         pytest.param(pcs(), [], id="no constraint"),
         pytest.param(pcs("rack", "rack", "rack"), [], id="equal at every level"),
         pytest.param(pcs("zone", "rack", "host"), [], id="stricter at every level"),
+        pytest.param(
+            pcs(None, "zone", "region"),
+            [(CLIQUE, '"zone" of scaling group "g"')],
+            id="the broadest level below the next one, and no constraint of the set",
+        ),
         pytest.param(pcs("host", None, "numa"), [], id="a group without a constraint is skipped"),
         pytest.param(
             pcs("host", None, "rack"),

@@ -1,0 +1,16 @@
+"""Writes what the reason of each row says into `reasons.txt`."""
+
+from tests.explain.fleet import answer, facts
+from tests.explain.table.recorded import in_full, write
+from tests.explain.test_reasons import ROWS, start
+
+if __name__ == "__main__":
+    write(
+        {
+            (f"{row.id}: {row.name}", dialect): in_full(
+                answer(facts(**{**start(dialect), **row.hit})).reasons, row.id
+            )
+            for row in ROWS
+            for dialect in row.dialects
+        }
+    )

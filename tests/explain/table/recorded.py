@@ -1,0 +1,55 @@
+"""What the reason of each row says in full: its remedy, commands, objects and evidence.
+
+`reasons.txt` has it. `.venv/bin/python -m tests.explain.table` writes the file again: read the
+differences before you commit them.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from app.explain.reasons.reason import Reason
+from app.facts.identity import Ref
+
+FILE = Path(__file__).with_name("reasons.txt")
+
+
+def in_full(reasons: Iterable[Reason], id: str) -> str:
+    """The paragraphs about the reasons with this id."""
+    return "\n".join("\n".join(_lines(reason)) for reason in reasons if reason.id == id)
+
+
+def _lines(reason: Reason) -> Iterable[str]:
+    yield f"  {reason.severity} ({reason.who}): {reason.text}"
+    yield f"    remedy: {reason.remedy}"
+    yield from (f"    $ {command}" for command in reason.commands)
+    yield f"    objects: {', '.join(map(_name, reason.objects))}"
+    for evidence in reason.evidence:
+        yield f"    evidence: {_name(evidence.object)}, {evidence.field}: {evidence.value}"
+    if reason.parts:
+        yield f"    parts: {', '.join(reason.parts)}"
+    if reason.follows:
+        yield "    follows from others"
+
+
+def _name(ref: Ref) -> str:
+    return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
+
+
+def read() -> dict[tuple[str, str], str]:
+    """The paragraph of each row and dialect: its first line is `id: name (dialects)`."""
+    told = {}
+    for paragraph in FILE.read_text().removesuffix("\n").split("\n\n"):
+        title, text = paragraph.split("\n", 1)
+        row, dialects = title.removesuffix(")").rsplit(" (", 1)
+        told.update({(row, dialect): text for dialect in dialects.split(", ")})
+    return told
+
+
+def write(told: dict[tuple[str, str], str]) -> None:
+    dialects: dict[tuple[str, str], list[str]] = {}
+    for (row, dialect), text in told.items():
+        dialects.setdefault((row, text), []).append(dialect)
+    FILE.write_text(
+        "\n\n".join(f"{row} ({', '.join(of)})\n{text}" for (row, text), of in dialects.items())
+        + "\n"
+    )
