@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.objects.fields import MOST_ITEMS
 from app.objects.names import LABEL_RULE, is_label, label_key_problem
 from app.rules.subgroups import validate_pod_group
 
@@ -275,3 +276,17 @@ def test_label_keys(key: str) -> None:
 def test_what_is_no_label_key(key: str) -> None:
     assert label_key_problem(key) is not None
     assert not is_label(f"{key}\n")
+
+
+@pytest.mark.parametrize(
+    ("count", "found"),
+    [(MOST_ITEMS, []), (MOST_ITEMS + 1, ["spec.subGroups: Too many"])],
+    ids=["the most", "one more"],
+)
+def test_only_so_many_subgroups_are_looked_at_one_by_one(count: int, found: list[str]) -> None:
+    """A child before its parent is valid, but not at first sight."""
+    subgroups = [("child", "parent"), *(f"s{number}" for number in range(count - 2)), "parent"]
+    findings = validate_pod_group(names(*subgroups))
+    assert [str(finding)[: len(start)] for finding, start in zip(findings, found, strict=True)] == (
+        found
+    )

@@ -8,6 +8,7 @@ import pytest
 from jsonpatch import apply_patch
 
 from app.config.schema import Configuration, PodBinding
+from app.facts.grove.podcliqueset import MOST_PARTS
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG_MAP
 from app.facts.rows import (
     DOMAINS,
@@ -95,6 +96,26 @@ async def test_a_gang_gets_the_constraints_of_its_set_and_not_of_a_former_one() 
     constraint = spec["topologyConstraint"]["packConstraint"]
     assert constraint["required"] == "topology.kubernetes.io/zone"
     assert [call.resource for call in offline.client.calls] == [POD_CLIQUE_SET]
+
+
+async def test_a_gang_of_a_set_with_too_many_parts_keeps_its_constraints() -> None:
+    pcs = load("podcliqueset.topology-three-levels")["request"]["object"]
+    first = pcs["spec"]["template"]["cliques"][0]
+    pcs["spec"]["template"]["cliques"] = [
+        {**first, "name": f"c{number}"} for number in range(MOST_PARTS + 1)
+    ]
+    gang = load("podgang.replica-0")
+    metadata = gang["request"]["object"]["metadata"]
+    metadata["labels"] |= {"grove.io/pcs-name": "tas-deep"}
+    response = await Caller(OfflineCluster([NODE, pcs], levels=LEVELS)).ask("/mutate/podgang", gang)
+    assert response["warnings"] == [
+        f'PodCliqueSet "tas-deep" has more than {MOST_PARTS} cliques and scaling groups and is not'
+        f" read: the topology constraints of PodGang {metadata['name']} are left unchanged"
+    ]
+    assert (
+        apply_patch(gang["request"]["object"], patch_of(response))["spec"]
+        == (gang["request"]["object"]["spec"])
+    )
 
 
 async def test_a_gang_without_labels_is_warned_about() -> None:
