@@ -16,7 +16,7 @@ from app.objects.resource import NODE
 EXPIRED = ClusterError("who?", code=401)
 
 
-def kubeconfig(folder: Path, **user: str) -> Path:
+def kubeconfig(folder: Path, **user: Any) -> Path:
     """A kubeconfig whose user has a token from a command, unless it is given."""
     path = folder / "kubeconfig"
     plugin = {

@@ -359,7 +359,8 @@ class EndingClient(MemoryClient):
 
     async def watch(self, *args: Any, **kwargs: Any) -> AsyncGenerator[WatchEvent, None]:
         self.begun += 1
-        for event in ():
+        none: tuple[WatchEvent, ...] = ()
+        for event in none:
             yield event
 
 
