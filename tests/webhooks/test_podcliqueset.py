@@ -48,7 +48,9 @@ def review(old: bool = False) -> dict[str, Any]:
 
 async def test_a_new_set_whose_pods_would_ask_for_two_channels_is_refused() -> None:
     response = await Caller(cluster(THEIRS)).ask("/validate/podcliqueset", review())
-    assert response["status"]["message"].startswith(f"{FIELD}: Forbidden: it asks for the NVLink")
+    assert response["status"]["message"].startswith(
+        f"{FIELD}: Forbidden: it also requests the only NVLink"
+    )
 
 
 async def test_a_stored_set_can_be_changed_although_its_pods_ask_for_two_channels() -> None:

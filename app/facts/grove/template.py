@@ -127,29 +127,21 @@ class CliqueTemplate(Value):
     scheduler: str = ""
     """The schedulerName of its pods, or "" for Grove's default."""
 
+    enabling: SetPart | None = None
+    """The part with our annotation that enables MNNVL for it, or None if it is disabled."""
+
     def part_with(self, annotation: str) -> SetPart | None:
         """Return the part whose value of `annotation` counts for this clique, or None."""
-        return next((part for part in self.parts if annotation in part.annotations), None)
-
-    def value_of(self, annotation: str) -> Any:
-        """Return the value of `annotation` that counts for this clique, or None if
-        there is none.
-        """
-        part = self.part_with(annotation)
-        return None if part is None else part.annotations[annotation]
-
-    @property
-    def enabling(self) -> SetPart | None:
-        """The part with our annotation that enables MNNVL for this clique, or None if it is
-        disabled.
-        """
-        part = self.part_with(MNNVL_ENABLED)
-        return part if part is not None and part.enabled else None
+        for part in self.parts:
+            if annotation in part.annotations:
+                return part
+        return None
 
     @property
     def scope(self) -> str:
         """The scope of our annotations, if MNNVL is enabled for this clique. It may be invalid."""
-        return str(self.value_of(MNNVL_SCOPE) or "replica")
+        part = self.part_with(MNNVL_SCOPE)
+        return str((part and part.annotations[MNNVL_SCOPE]) or "replica")
 
 
 CountedClique = tuple[CliqueTemplate, int]
@@ -173,27 +165,18 @@ class Template(Value):
     findings: tuple[FieldError, ...]
     """Findings about parts that don't have the CRD's shape, which count as absent."""
 
-    @property
-    def mentions_mnnvl(self) -> bool:
-        """Whether the set has an annotation about MNNVL. If not, no rule about MNNVL applies."""
-        return any(part.annotations for part in self.parts)
+    mentions_mnnvl: bool
+    """Whether the set has an annotation about MNNVL. If not, no rule about MNNVL applies."""
+    asking: tuple[CliqueTemplate, ...]
+    """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
+
+    MIG devices count only in our vocabulary.
+    """
 
     @property
     def has_gpus(self) -> bool:
         """Whether any clique has GPUs. If not, no rule about room applies."""
         return any(clique.gpus for clique in self.cliques)
-
-    @property
-    def asking(self) -> list[CliqueTemplate]:
-        """The cliques with GPUs for which MNNVL is enabled, in either vocabulary.
-
-        MIG devices count only in our vocabulary.
-        """
-        return [
-            clique
-            for clique in self.cliques
-            if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
-        ]
 
     def above(self, owner: Owner) -> list[Owner]:
         """Return the owners above `owner`: the set, then the scaling groups of a clique."""
@@ -232,14 +215,23 @@ def read_template(obj: JsonMap, *, groups_read: bool = True) -> Template:
         _read_clique(part, clique.content, whole, groups_of.get(part.owner[1]), groups_read)
         for part, clique in _parts_in(template, "cliques", "clique")
     ]
+    parts = (whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques])
+    mentions_mnnvl = any(part.annotations for part in parts)
+    asking = [
+        clique
+        for clique in (cliques if mentions_mnnvl else ())
+        if (clique.enabling and clique.gpus) or (clique.mnnvl_group and clique.whole_gpus)
+    ]
     return Template(
         name=str(metadata.get("name") or ""),
         replicas=int_of(spec.content.get("replicas"), 1),
-        parts=(whole, *[group.part for group in groups], *[clique.parts[0] for clique in cliques]),
+        parts=parts,
         groups=tuple(groups),
         cliques=tuple(cliques),
         groups_of=groups_of,
         findings=tuple(template.findings),
+        mentions_mnnvl=mentions_mnnvl,
+        asking=tuple(asking),
     )
 
 
@@ -295,9 +287,9 @@ def _read_clique(
 
     group = next(iter(groups.values())) if groups else None
     parts = (own, whole) if group is None else (own, group.part, whole)
-    mnnvl_group = ""
-    if groups_read:
-        mnnvl_group = next((part.group for part in parts if part.group is not None), "")
+    deciding = [part for part in parts if MNNVL_ENABLED in part.annotations]
+    grouping = [part for part in parts if MNNVL_GROUP in part.annotations] if groups_read else []
+    named = [part.group for part in grouping if part.group is not None]
 
     claims_at = "spec.podSpec.resourceClaims"
     claims = list_of(pod_spec.get("resourceClaims"))[:MOST_ITEMS]
@@ -309,7 +301,7 @@ def _read_clique(
         whole_gpus=gpus.whole,
         parts=parts,
         group=group,
-        mnnvl_group=mnnvl_group,
+        mnnvl_group=named[0] if named else "",
         claims=tuple(
             (
                 own.path.child(claims_at).index(position).child("name"),
@@ -318,4 +310,5 @@ def _read_clique(
             for position, claim in enumerate(claims)
         ),
         scheduler=text_at(pod_spec, "schedulerName"),
+        enabling=deciding[0] if deciding and deciding[0].enabled else None,
     )

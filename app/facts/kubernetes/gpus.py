@@ -23,6 +23,9 @@ class Gpus(Value):
     """The number of GPUs named nvidia.com/gpu."""
 
 
+_NO_GPUS = Gpus(0, 0)
+
+
 def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
     """Return the GPUs of a pod.
 
@@ -31,33 +34,37 @@ def gpus_of_pod(pod_spec: JsonMap) -> Gpus:
     """
     every = 0
     whole = 0
-    for gpus in _gpus_of_each(pod_spec.get("containers")):
+    for container in maps_of(pod_spec.get("containers")):
+        gpus = _gpus_of(container)
         every += gpus.every
         whole += gpus.whole
 
-    for gpus in _gpus_of_each(pod_spec.get("initContainers")):
+    for container in maps_of(pod_spec.get("initContainers")):
+        gpus = _gpus_of(container)
         every = max(every, gpus.every)
         whole = max(whole, gpus.whole)
 
     return Gpus(every, whole)
 
 
-def _gpus_of_each(containers: Any) -> list[Gpus]:
-    """Return the GPUs of each container that requests resources."""
-    return [_gpus(item["resources"]) for item in maps_of(containers) if item.get("resources")]
-
-
-def _gpus(resources: Any) -> Gpus:
+def _gpus_of(container: JsonMap) -> Gpus:
     """Return the GPUs in the limits or in the requests of a container, whichever is larger."""
-    resources = map_of(resources)
-    limits = _counted(map_of(resources.get("limits")))
-    requests = _counted(map_of(resources.get("requests")))
-    return Gpus(max(limits.every, requests.every), max(limits.whole, requests.whole))
+    resources = container.get("resources")
+    if not resources or not isinstance(resources, dict):
+        return _NO_GPUS
 
-
-def _counted(amounts: JsonMap) -> Gpus:
-    counts = {str(name): gpu_count(amount) for name, amount in amounts.items() if is_gpu(str(name))}
-    return Gpus(sum(counts.values()), counts.get(GPU, 0))
+    every = 0
+    whole = 0
+    for field in ("limits", "requests"):
+        total = 0
+        for name, amount in map_of(resources.get(field)).items():
+            if is_gpu(name):
+                count = gpu_count(amount)
+                total += count
+                if name == GPU:
+                    whole = max(whole, count)
+        every = max(every, total)
+    return Gpus(every, whole)
 
 
 def is_gpu(resource: str) -> bool:

@@ -340,7 +340,7 @@ def test_who_asks_for_mnnvl() -> None:
     groves = pcs(*cliques, group="train")
     assert [each.name for each in read_template(ours).asking] == ["whole", "mig"]
     assert [each.name for each in read_template(groves).asking] == ["whole"]
-    assert read_template(groves, groups_read=False).asking == []
+    assert read_template(groves, groups_read=False).asking == ()
 
 
 @pytest.mark.untraced
