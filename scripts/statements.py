@@ -20,7 +20,7 @@ INTRODUCTION = """\
 
 Written by `.venv/bin/python scripts/statements.py`, from `tests/statements.txt` and the marks
 `@pytest.mark.statement` of tests. The five documents are numbered 1, 2, W (KAI's Workloads), 3 and 5. Words in brackets
-say where this product deviates from a statement, or whose part it is if it can't be tested here.
+say where this product deviates from a statement, or which project is responsible if it can't be tested here.
 """
 
 
