@@ -23,7 +23,9 @@ from app.objects.resource import POD
 from app.server.serve import Running
 from scripts.apiserver.admission_server import ApiServer
 from tests.integration.grove import mistakes
+from tests.integration.grove.bindings import bind
 from tests.integration.grove.claims import claims_of_pods, owners
+from tests.integration.grove.gangs import base_gangs
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, names
 
@@ -163,23 +165,14 @@ class Workload:
         return before == await self.versions()
 
     async def packs(self, replica: str) -> list[object]:
-        """The required constraints of the base PodGang of a replica, its groups and PodGroups.
-
-        With epochs in their names, it is the one with the role Anchor.
-        """
-        gangs = (await self.clients.admin.list(Selection(POD_GANG, self.namespace), limit=0)).items
-        (spec,) = (gang["spec"] for gang in gangs if _is_base(gang["metadata"], replica))
+        """The required constraints of the base PodGang of a replica, its groups and PodGroups."""
+        (gang,) = await base_gangs(self.clients, self.namespace, replica)
+        spec = gang["spec"]
         holders = [spec, *spec.get("topologyConstraintGroupConfigs", []), *spec["podgroups"]]
         return [
             ((holder.get("topologyConstraint") or {}).get("packConstraint") or {}).get("required")
             for holder in holders
         ]
-
-
-def _is_base(metadata: Object, replica: str) -> bool:
-    role = metadata["labels"].get("grove.io/podgang-role")
-    name = str(metadata["name"])
-    return name == replica if role is None else role == "Anchor" and name.startswith(f"{replica}-")
 
 
 async def test_a_workload_lives_and_goes(
@@ -192,7 +185,7 @@ async def test_a_workload_lives_and_goes(
 ) -> None:
     if today:
         levels = (("zone", ZONE), ("rack", RACK), ("host", HOST))
-        await clients.user.create(CLUSTER_TOPOLOGY_BINDING, mistakes.binding("used", *levels))
+        await bind(clients, "used", *levels)
 
         async def is_known() -> bool:
             return "used" in served.cluster.facts.bindings()

@@ -4,7 +4,6 @@ server has the rights of the rendered account.
 """
 
 import asyncio
-import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -26,12 +25,13 @@ from app.kube.api import ClusterError, Object, ObjectRef
 from app.server.serve import Running
 from scripts.apiserver.admission_server import ApiServer
 from tests.integration.grove import mistakes
+from tests.integration.grove.bindings import SETS, bind
+from tests.integration.grove.gangs import base_gang
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names
 
 ROOT = Path(__file__).parents[3]
 
-SETS = "/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"
 BINDINGS = "/apis/grove.io/v1alpha1/clustertopologybindings"
 
 
@@ -46,18 +46,10 @@ def _of_today(today: bool, operator: GroveOperator, served: Running) -> None:
 async def used(clients: Users, served: Running) -> AsyncIterator[str]:
     """The name of a binding with zone, rack and host. Afterwards it is deleted on purpose."""
     levels = (("zone", mistakes.ZONE), ("rack", mistakes.RACK), ("host", mistakes.HOST))
-    await clients.user.create(CLUSTER_TOPOLOGY_BINDING, mistakes.binding("used", *levels))
-
-    probe = mistakes.pcs("probe", mistakes.clique("w"), pack={"required": "zone"})
+    await bind(clients, "used", *levels)
 
     async def is_known() -> bool:
-        """Whether our server knows the binding, and Grove's webhook too: both have caches."""
-        if "used" not in served.cluster.facts.bindings():
-            return False
-        with contextlib.suppress(httpx.HTTPStatusError):
-            path = f"{SETS.format(namespace='default')}?dryRun=All"
-            return (await clients.answer("user", "POST", path, probe)).is_success
-        return False
+        return "used" in served.cluster.facts.bindings()
 
     await eventually(is_known)
     yield "used"
@@ -249,22 +241,23 @@ async def test_audit_reports_an_edited_constraint(
         return int(status.get("availableReplicas", 0))
 
     await eventually(available)
-    path = f"/apis/scheduler.grove.io/v1alpha1/namespaces/{namespace}/podgangs/train-0"
+    gang = await base_gang(clients, namespace, "train-0")
+    path = f"/apis/scheduler.grove.io/v1alpha1/namespaces/{namespace}/podgangs/{gang}"
     edit = {"spec": {"topologyConstraint": {"packConstraint": {"required": mistakes.RACK}}}}
     await clients.answer("user", "PATCH", path, edit)
 
     async def in_kai() -> bool:
-        group = await clients.admin.get(ObjectRef(POD_GROUP, "train-0", namespace))
+        group = await clients.admin.get(ObjectRef(POD_GROUP, gang, namespace))
         return bool(
             group["spec"].get("topologyConstraint", {}).get("requiredTopologyLevel")
             == mistakes.RACK
         )
 
     await eventually(in_kai)
-    stored = await clients.admin.get(ObjectRef(POD_GANG, "train-0", namespace))
+    stored = await clients.admin.get(ObjectRef(POD_GANG, gang, namespace))
     assert stored["spec"]["topologyConstraint"]["packConstraint"] == {"required": mistakes.RACK}
     text = await printed(api, "audit", "--namespace", namespace)
-    assert f"PodGang {namespace}/train-0" in text
+    assert f"PodGang {namespace}/{gang}" in text
     assert (
         f"is {{required: {mistakes.RACK}}}, but Grove would write {{required: {mistakes.ZONE}}}"
         in text

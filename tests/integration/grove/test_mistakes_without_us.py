@@ -20,10 +20,10 @@ from app.facts.kinds import (
 from app.kube.api import ClusterError, Object, ObjectRef
 from app.objects.resource import POD, Resource
 from tests.integration.grove import mistakes
+from tests.integration.grove.bindings import SETS, bind
+from tests.integration.grove.gangs import base_gang
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users, eventually, is_gone, names
-
-SETS = "/apis/grove.io/v1alpha1/namespaces/{namespace}/podcliquesets"
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def _of_today(today: bool, operator: GroveOperator) -> None:
 async def used(clients: Users, operator: GroveOperator) -> AsyncIterator[str]:
     """The name of a binding with zone, rack and host."""
     levels = (("zone", mistakes.ZONE), ("rack", mistakes.RACK), ("host", mistakes.HOST))
-    await clients.user.create(CLUSTER_TOPOLOGY_BINDING, mistakes.binding("used", *levels))
+    await bind(clients, "used", *levels)
     yield "used"
     if not await is_gone(clients.user, CLUSTER_TOPOLOGY_BINDING, "used"):
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, "used"))
@@ -108,7 +108,8 @@ async def test_constraints_vanish_from_podgangs(
     await created(
         clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "rack"}), namespace
     )
-    assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
+    gang = await base_gang(clients, namespace, "train-0")
+    assert await until_gang(clients, gang, namespace) == {"required": mistakes.RACK}
     if change == "the binding is deleted":
         await clients.user.delete(ObjectRef(CLUSTER_TOPOLOGY_BINDING, used))
     else:
@@ -121,7 +122,7 @@ async def test_constraints_vanish_from_podgangs(
         )
     constraint = ("spec", "topologyConstraint")
     await eventually(
-        lambda: field(clients, POD_GANG, "train-0", namespace, *constraint), lambda value: not value
+        lambda: field(clients, POD_GANG, gang, namespace, *constraint), lambda value: not value
     )
 
 
@@ -192,29 +193,30 @@ async def test_an_edited_constraint_is_copied_to_kai_and_stays_until_the_set_cha
     await created(
         clients, mistakes.pcs("train", mistakes.clique("w"), pack={"required": "zone"}), namespace
     )
-    await until_gang(clients, "train-0", namespace)
+    gang = await base_gang(clients, namespace, "train-0")
+    await until_gang(clients, gang, namespace)
     available = ("status", "availableReplicas")
     await eventually(lambda: field(clients, POD_CLIQUE_SET, "train", namespace, *available))
     edit = {"spec": {"topologyConstraint": {"packConstraint": {"required": mistakes.RACK}}}}
-    path = f"/apis/scheduler.grove.io/v1alpha1/namespaces/{namespace}/podgangs/train-0"
+    path = f"/apis/scheduler.grove.io/v1alpha1/namespaces/{namespace}/podgangs/{gang}"
     await clients.answer("user", "PATCH", path, edit)
     level = ("spec", "topologyConstraint", "requiredTopologyLevel")
     in_kai = await eventually(
-        lambda: field(clients, POD_GROUP, "train-0", namespace, *level),
+        lambda: field(clients, POD_GROUP, gang, namespace, *level),
         lambda value: value == mistakes.RACK,
     )
     assert in_kai == mistakes.RACK
     await created(
         clients, mistakes.pcs("later", mistakes.clique("w"), pack={"required": "zone"}), namespace
     )
-    await until_gang(clients, "later-0", namespace)
-    assert await until_gang(clients, "train-0", namespace) == {"required": mistakes.RACK}
+    await until_gang(clients, await base_gang(clients, namespace, "later-0"), namespace)
+    assert await until_gang(clients, gang, namespace) == {"required": mistakes.RACK}
     path = f"{SETS.format(namespace=namespace)}/train"
     cliques = [mistakes.clique("w", gpus=1)]
     await clients.answer("user", "PATCH", path, {"spec": {"template": {"cliques": cliques}}})
     constraint = ("spec", "topologyConstraint", "packConstraint", "required")
     await eventually(
-        lambda: field(clients, POD_GANG, "train-0", namespace, *constraint),
+        lambda: field(clients, POD_GANG, gang, namespace, *constraint),
         lambda value: value == mistakes.ZONE,
     )
 

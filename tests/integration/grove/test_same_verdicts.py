@@ -13,6 +13,7 @@ from app.facts.kinds import CLUSTER_TOPOLOGY_BINDING, POD_CLIQUE_SET
 from app.kube.api import Object, ObjectRef
 from app.rules.dialects.bindings import BINDINGS
 from tests.integration.grove import mistakes
+from tests.integration.grove.bindings import bind
 from tests.integration.grove.operator import GroveOperator
 from tests.integration.system import Users
 from tests.integration.tried import tried
@@ -132,8 +133,7 @@ async def test_our_verdicts_are_those_of_groves_webhook(
     if not today:
         pytest.skip("the webhook of this release of Grove judges other fields")
     for name, levels in BOUND.items():
-        binding = mistakes.binding(name, *((level.domain, level.key) for level in levels))
-        await clients.user.create(CLUSTER_TOPOLOGY_BINDING, binding)
+        await bind(clients, name, *((level.domain, level.key) for level in levels))
     try:
         base = await defaulted(clients, namespace)
         chance = random.Random(7)
