@@ -58,7 +58,7 @@ def drawn(
     """Return the cells of the deepest level that can be drawn, grouped by their parents.
 
     With `worst`, they are the cells of the deepest level above nodes, in one group: first the
-    domains with closed nodes, then those with the least room. Return None if even the next level
+    domains with closed nodes, then domains with the least room. Return None if even the next level
     has too many domains.
     """
     depth = _depth(topology, at, above_nodes=worst)

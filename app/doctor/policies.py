@@ -330,7 +330,7 @@ _ACCOUNTS = re.compile(r'"system:serviceaccounts:([^"]+)"')
 
 
 async def check_queue_guard(client: Client, configuration: Configuration) -> Checks:
-    """Return the effect of the queue guard and its differences, or what is left of it."""
+    """Return the effect of the queue guard and its differences, or its leftover objects."""
     stored = await read_policies(client, selector_of(QUEUES))
     is_defined = client.served_version(QUEUE_NAMES) is not None
     if not stored.policies and not stored.bindings:

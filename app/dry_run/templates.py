@@ -360,15 +360,15 @@ def about(maker: Maker, *, is_judged: bool) -> str:
     made = maker.makes.kind
     if is_judged:
         return (
-            f"the {made} that this {maker.kind} makes is judged, with the labels and annotations of"
-            f" {maker.labelled_at}"
+            f"the {made} that this {maker.kind} creates is checked, with the labels and"
+            f" annotations of {maker.labelled_at}"
         )
     if maker.spec:
         return (
-            f"the {made} that it makes is judged, if a Pod template in it has the annotation"
+            f"the {made} that it creates is checked, if a Pod template in it has the annotation"
             f" {MNNVL_ENABLED}"
         )
-    return f"the {made} that its controller makes is judged: check that {made}"
+    return f"the {made} that its controller creates is checked instead: check that {made}"
 
 
 def not_asking() -> str:
@@ -409,7 +409,7 @@ def _refuse_ownerless(document: Object) -> Verdict | None:
     findings = [
         forbidden(
             template.path.child("metadata.annotations").key(MNNVL_ENABLED),
-            f"the Pods of a {document['kind']} would be refused: a Pod shares a ComputeDomain with"
+            f"the Pods of a {document['kind']} would be rejected: a Pod shares a ComputeDomain with"
             f" the others of its {kinds}. Use one of these kinds, or remove the annotation",
         )
         for template in templates_of(document)

@@ -67,7 +67,7 @@ KAI_PROJECT = "kai/project"
 KAI_CORDONS = ("kai.scheduler/unschedulable", "kai.scheduler/to-exclude")
 """The labels of nodes that KAI Resource Management cordons, to move them to another node pool.
 
-With the second one, the other pool is that of the nodes that KAI doesn't manage.
+With the second one, the other pool contains the nodes that KAI doesn't manage.
 """
 
 POD_GROUP_NAME = "pod-group-name"

@@ -95,7 +95,7 @@ class NamedOwner(Value):
     second: str = ""
     """Another kind that the Pod names too, or "". Owners and children of the owner do not count."""
     more_scopes: tuple[str, ...] = ()
-    """The scopes of the maker of its owner, which the Pod names too."""
+    """The scopes of its owner's owner, which the labels of the Pod name too."""
 
     def values_at(self, keys: Iterable[str]) -> list[str]:
         """Return the values at `keys`, with "" for a key that the Pod lacks."""

@@ -1,4 +1,4 @@
-"""Find the workloads that a Pod was created for, by whose names users ask for it."""
+"""Find the workloads that a Pod was created for, whose names users know."""
 
 from app.facts.kinds import (
     DISAGGREGATED_SET,

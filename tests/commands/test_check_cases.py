@@ -534,7 +534,7 @@ CASES: list[Any] = [
         "a RayJob",
         [CLIQUES_OF_2, ray(("g", 3, 1), kind="RayJob", at="rayClusterSpec")],
         0,
-        ["the RayCluster that this RayJob makes is judged", "3 pods need 3 nodes"],
+        ["the RayCluster that this RayJob creates is checked", "3 pods need 3 nodes"],
         ["would create"],
     ),
     (
@@ -542,7 +542,7 @@ CASES: list[Any] = [
         [CLIQUES_OF_2, ray(("g", 2, 1), kind="RayJob", at="rayClusterSpec")],
         0,
         [
-            "the RayCluster that this RayJob makes is judged, with the labels and annotations of metadata"
+            "the RayCluster that this RayJob creates is checked, with the labels and annotations of metadata"
         ],
         ["nothing keeps its pods"],
     ),
@@ -550,7 +550,7 @@ CASES: list[Any] = [
         "a CronJob whose template annotates its Jobs",
         [CLIQUES_OF_2, CRON_JOB.replace("ANNOTATIONS", f"{REQUIRED}: nvidia.com/gpu.clique")],
         0,
-        ["is judged, with the labels and annotations of spec.jobTemplate.metadata"],
+        ["is checked, with the labels and annotations of spec.jobTemplate.metadata"],
         ["nothing keeps its pods"],
     ),
     (
@@ -564,7 +564,7 @@ CASES: list[Any] = [
         "a RayService without the annotation",
         [ray(("g", 3, 1), kind="RayService", at="rayClusterConfig").replace('"true"', '"false"')],
         0,
-        ["the RayCluster that it makes is judged, if"],
+        ["the RayCluster that it creates is checked, if"],
         ["check apiVersion"],
     ),
     (
@@ -588,7 +588,7 @@ CASES: list[Any] = [
             "spec: {runtimeRef: {name: r}}\n"
         ],
         0,
-        ["the JobSet that its controller makes is judged"],
+        ["the JobSet that its controller creates is checked"],
         ["check apiVersion"],
     ),
     (
@@ -602,14 +602,17 @@ CASES: list[Any] = [
             "}}]}\n",
         ],
         0,
-        ["the LeaderWorkerSet that this DisaggregatedSet makes is judged", "3 pods need 3 nodes"],
+        [
+            "the LeaderWorkerSet that this DisaggregatedSet creates is checked",
+            "3 pods need 3 nodes",
+        ],
         [],
     ),
     (
         "a deployment of Dynamo",
         ["apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\nmetadata: {name: d}\n"],
         0,
-        ["the PodCliqueSet that its controller makes is judged"],
+        ["the PodCliqueSet that its controller creates is checked"],
         ["check apiVersion"],
     ),
     (
@@ -680,7 +683,7 @@ CASES: list[Any] = [
         [DISAGGREGATED.replace("SCOPE", "slice")],
         0,
         [
-            "the LeaderWorkerSet that this DisaggregatedSet makes is judged",
+            "the LeaderWorkerSet that this DisaggregatedSet creates is checked",
             'MNNVL of unit "disagg-d-0": nothing keeps its pods',
             "Set spec.placementPolicy: {type: ExclusiveSlice, topology: nvidia.com/gpu.clique}. Or: Annotate the DisaggregatedSet with kai.scheduler/topology-required-placement",
         ],
@@ -736,7 +739,7 @@ CASES: list[Any] = [
             f"spec: {{template: {TEMPLATE}}}\n"
         ],
         1,
-        ["the Pods of a Deployment would be refused"],
+        ["the Pods of a Deployment would be rejected"],
         [],
     ),
     (

@@ -16,7 +16,7 @@ from app.facts.kubernetes.pod import Pod
 def asks_for_quota(gang: Gang) -> bool:
     """Return whether the pods that KAI places next must fit in the quota of their queue.
 
-    Those of a semi-preemptible gang must until its minimum is placed.
+    The pods of a semi-preemptible gang must fit until its minimum is placed.
     """
     group = gang.pod_group
     if not group or group_is_preemptible(gang.index, group):

@@ -135,8 +135,9 @@ class Packer(Trial):
         return lambda path: tally.of(path)[0] >= demand.count
 
     def _scores(self, demand: Demand, scope: Domain, depth: int) -> Scores:
-        """Return KAI's rank of each node by its preferred domain. Nodes of the emptiest one rank
-        highest. `depth` is that of the preferred level.
+        """Return KAI's rank of each node by its preferred domain, highest in the emptiest domain.
+
+        `depth` is the depth of the preferred level.
         """
         tree = self.tree(demand)
         common = _common(tree.domains, scope, depth)

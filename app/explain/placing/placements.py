@@ -346,7 +346,7 @@ class Placements:
                 free[position] = amounts.left(allocatable[position], used, self.names)
 
     def _release(self, free: list[Vector], pods: Iterable[Pod], emptied: Collection[int]) -> None:
-        """Free what pods use, except on nodes that are already empty."""
+        """Free the resources that pods use, except on nodes that are already empty."""
         for name, of_node in _by_node(pods).items():
             position = self.domains.positions.get(name)
             if position is None or position in emptied:

@@ -222,8 +222,9 @@ class Trial(Board):
     def kept(self) -> list[tuple[int, int]]:
         """Make all steps permanent and return them: (position of the node, number of pods).
 
-        If KAI waits for pods to terminate, all placed pods only get what these will free, and other
-        pods may still take what is free already (`ConvertAllAllocatedToPipelined`).
+        If KAI waits for pods to terminate, all placed pods only get resources that these will
+        free, and other pods may still take the resources that are free already
+        (`ConvertAllAllocatedToPipelined`).
         """
         if self._waiting:
             for step in reversed(self._journal):

@@ -264,7 +264,7 @@ def _promise(account: Account, resource: int, total: float) -> float:
 
 
 def _divide_rest(accounts: Iterable[Account], resource: int, left: float) -> None:
-    """Divide what no quota covers, by priority and then by weight.
+    """Divide the resources that no quota covers, by priority and then by weight.
 
     Shares are rounded down to whole numbers. In the end, the queues that lost most by rounding get
     up to one more. See `divideOverQuotaResource` in `plugins/proportion/resource_division` of KAI.

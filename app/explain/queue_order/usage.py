@@ -80,7 +80,7 @@ def _counted(index: Index, group: KaiPodGroup) -> list[Pod]:
     """Return the pods of a PodGroup that KAI counts in its queue.
 
     Terminating and finished pods don't count, and neither do background pods with a node: KAI
-    evicts these at the start of each cycle, and gives them what is left at its end.
+    evicts these at the start of each cycle, and gives them the remaining resources at its end.
     """
     pods = index.pods_of_group.get(group.key, ())
     return [pod for pod in pods if pod.is_alive and not (pod.background and pod.node)]

@@ -1,4 +1,4 @@
-"""Background pods: KAI plans as if they weren't there, and evicts those whose room it needs.
+"""Background pods: KAI plans as if they weren't there, and evicts them if it needs their room.
 
 Source: `pkg/scheduler/plugins/backgroundpods` of KAI at 45103d4c, of October 2026.
 """

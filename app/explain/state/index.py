@@ -50,7 +50,7 @@ class Index(Belongings):
     def remembered(self, key: object, make: Callable[[], T], of: Iterable[str] = ()) -> T:
         """Return the value that `make` returned for this key the first time.
 
-        Equal gangs share what is computed for them. `of` names the fields of the facts that the
+        Equal gangs share one result. `of` names the fields of the facts that the
         value depends on, if it depends on nothing else: then it is kept until one of them changes.
         """
         memory = self._memory
@@ -187,7 +187,7 @@ class Index(Belongings):
         )
 
     def _without(self, used: ByNode, names: tuple[str, ...]) -> list[tuple[int, ...]]:
-        """Return what is left of the resources of each node after this usage."""
+        """Return the remaining resources of each node after this usage."""
         pairs = zip(self.nodes, self.allocatable(names), strict=True)
         return [amounts.left(has, used.get(node.name, _NOTHING), names) for node, has in pairs]
 

@@ -244,7 +244,7 @@ def _apart_in_kueue(
         if len(names) > 1 and domain not in shared:
             yield (
                 f'the constraint "{domain}" of {owner_text(owner)} applies per clique, because'
-                f" Kueue places its pods: those of {listed(names, _SHOWN)} may be placed in"
+                f" Kueue places its pods: the cliques {listed(names, _SHOWN)} may be placed in"
                 " different domains. Put pods that must stay together into one clique"
             )
 

@@ -97,7 +97,7 @@ def test_kueue_keeps_each_clique_within_a_domain_and_not_all_of_them(
     template: Any, required: Any, nodes: Any, owners: list[str]
 ) -> None:
     assert apart_warnings(template, required, LEVELS, lambda keys: Nodes(nodes)) == [
-        f'the constraint "rack" of {owner} applies per clique, because Kueue places its pods: those of'
+        f'the constraint "rack" of {owner} applies per clique, because Kueue places its pods: the cliques'
         ' "a", "b" may be placed in different domains. Put pods that must stay together into one clique'
         for owner in owners
     ]
