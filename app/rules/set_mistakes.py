@@ -39,8 +39,6 @@ _ANNOTATIONS = (
     *(kind.together for kind in OWNER_KINDS if kind.together),
 )
 
-_NO_LABELS = frozenset(_ABOUT_MNNVL)
-
 
 def minimum_findings(template: Template) -> Findings:
     """Return a finding for each clique and scaling group whose minAvailable exceeds its replicas.
@@ -98,13 +96,17 @@ def misspelt_annotations(
                 f"{at.child('annotations').key(key)}: no component reads this annotation. Did you"
                 f" mean {meant}?"
             )
-    for key in labels.keys() & _NO_LABELS:
-        yield f"{at.child('labels').key(key)}: has no effect as a label. Make it an annotation"
+    for key in labels:
+        if key in _ABOUT_MNNVL:
+            yield f"{at.child('labels').key(key)}: has no effect as a label. Make it an annotation"
 
 
 def _scheduler_warnings(template: Template) -> list[str]:
-    schedulers = {clique.scheduler: clique for clique in reversed(template.cliques)}
-    schedulers.pop("", None)
+    schedulers = {
+        clique.scheduler: clique for clique in reversed(template.cliques) if clique.scheduler
+    }
+    if not schedulers:
+        return []
     warnings = [
         unknown_scheduler(name, clique.parts[0].path.child("spec.podSpec.schedulerName"))
         for name, clique in sorted(schedulers.items())

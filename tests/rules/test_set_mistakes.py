@@ -91,6 +91,25 @@ def test_minimums(obj: dict[str, Any], fields: list[str]) -> None:
             id="an annotation as a label",
         ),
         pytest.param(
+            pcs(
+                metadata={
+                    "labels": {
+                        "grove.io/mnnvl-scope": "replica",
+                        "grove.io/mnnvl-group": "a",
+                        "grove.io/mnnvl-device-class": "b",
+                        "grove.io/mnnvl-enabled": "true",
+                    }
+                }
+            ),
+            [
+                "metadata.labels[grove.io/mnnvl-scope]",
+                "metadata.labels[grove.io/mnnvl-group]",
+                "metadata.labels[grove.io/mnnvl-device-class]",
+                "metadata.labels[grove.io/mnnvl-enabled]",
+            ],
+            id="several, in the order of the object",
+        ),
+        pytest.param(
             pcs(metadata={"annotations": {"example.com/anything": "x"}}), [], id="of strangers"
         ),
         pytest.param({"spec": {"template": {"cliques": [7, None]}}}, [], id="odd values"),

@@ -287,9 +287,13 @@ def _read_clique(
 
     group = next(iter(groups.values())) if groups else None
     parts = (own, whole) if group is None else (own, group.part, whole)
-    deciding = [part for part in parts if MNNVL_ENABLED in part.annotations]
-    grouping = [part for part in parts if MNNVL_GROUP in part.annotations] if groups_read else []
-    named = [part.group for part in grouping if part.group is not None]
+    enabling = None
+    mnnvl_group = ""
+    for part in reversed(parts):  # the most specific part decides, which is the last one here
+        if MNNVL_ENABLED in part.annotations:
+            enabling = part if part.enabled else None
+        if groups_read and part.group is not None:
+            mnnvl_group = part.group
 
     claims_at = "spec.podSpec.resourceClaims"
     claims = list_of(pod_spec.get("resourceClaims"))[:MOST_ITEMS]
@@ -301,7 +305,7 @@ def _read_clique(
         whole_gpus=gpus.whole,
         parts=parts,
         group=group,
-        mnnvl_group=named[0] if named else "",
+        mnnvl_group=mnnvl_group,
         claims=tuple(
             (
                 own.path.child(claims_at).index(position).child("name"),
@@ -310,5 +314,5 @@ def _read_clique(
             for position, claim in enumerate(claims)
         ),
         scheduler=text_at(pod_spec, "schedulerName"),
-        enabling=deciding[0] if deciding and deciding[0].enabled else None,
+        enabling=enabling,
     )
