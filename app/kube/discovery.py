@@ -9,6 +9,7 @@ are treated like those of the newest known version. `unknown` has these resource
 """
 
 import asyncio
+import contextlib
 import logging
 import random as system_random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -276,15 +277,21 @@ class Discovery:
         return self.served_version(resource) if is_unread else None
 
     async def assume(self) -> None:
-        """Read only the groups, in one call.
+        """Read only the groups, in one call, and the lists that are needed to choose a version.
 
-        Every resource counts as served if its group version is served. If a resource is not served
-        after all, listing it raises NotServed. Commands that read each resource once use this.
-        Raise ClusterError.
+        A resource counts as served if one group version is served that may have it. If it is not
+        served after all, listing it raises NotServed. Where an unknown version is served next to
+        known ones, their lists are read. Commands that read each resource once use this. Raise
+        ClusterError.
         """
         groups = await self._served_groups()
+        needed = {each for r in self.resources for each in _to_choose_from(r, groups)}
+        lists: Lists = {}
+        for group_version in needed:
+            with contextlib.suppress(ClusterError):  # then the known version is assumed
+                lists[group_version] = await self._plurals(group_version)
         self._has_refreshed.set()
-        self._set_served({resource: _assumed(resource, groups) for resource in self.resources})
+        self._set_served({r: _assumed(r, groups, lists) for r in self.resources})
 
     async def _served_groups(self) -> list[GroupVersion]:
         """Return the group versions of the cluster, including the core group's.
@@ -366,8 +373,19 @@ def _later_versions(resource: Resource, served: Iterable[GroupVersion]) -> Itera
     )
 
 
-def _assumed(resource: Resource, served: Sequence[GroupVersion]) -> str | None:
+def _to_choose_from(resource: Resource, served: Sequence[GroupVersion]) -> list[GroupVersion]:
+    """Return the group versions that may have `resource`, if a known and an unknown one may."""
+    known = [(resource.group, version) for version in resource.versions]
+    known = [group_version for group_version in known if group_version in served]
+    later = list(_later_versions(resource, served))
+    return [*known, *later] if known and later else []
+
+
+def _assumed(resource: Resource, served: Sequence[GroupVersion], lists: Lists) -> str | None:
     """Return the version in which `resource` would be served if the cluster has it."""
+    for group_version in _to_choose_from(resource, served):
+        if resource.plural in lists.get(group_version, ()):
+            return group_version[1]
     known = (version for version in resource.versions if (resource.group, version) in served)
     later = (version for _, version in _later_versions(resource, served))
     return next(known, None) or next(later, None)

@@ -6,7 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from app.facts.kinds import COMPUTE_DOMAIN, RESOURCE_CLAIM, WORKLOAD
+from app.facts.kinds import (
+    COMPUTE_DOMAIN,
+    POD_CLIQUE,
+    POD_CLIQUE_SCALING_GROUP,
+    POD_CLIQUE_SET,
+    RESOURCE_CLAIM,
+    WORKLOAD,
+)
 from app.kube.api import ClusterError, NotFound, Object, ObjectRef, Unavailable
 from app.kube.discovery import Discovery, watch_crds
 from app.objects.resource import CRD, NODE, POD, Resource
@@ -194,6 +201,27 @@ def test_commands_take_no_workloads_for_served_in_the_version_of_priority_classe
         discovery = discovery_of(ApiServer(scheduling_k8s_io=groups))
         await discovery.assume()
         assert answers(discovery)["workloads.scheduling.k8s.io"] == "v1alpha2"
+
+    virtual.run(main())
+
+
+def test_commands_find_an_unknown_version_next_to_known_ones_of_other_kinds() -> None:
+    """Such as v1beta2 of Grove, beside a CRD of v1alpha1 that an upgrade has left."""
+
+    async def main() -> None:
+        groups = {"v1alpha1": ["podcliques"], "v9": ["podcliquesets", "clustertopologies"]}
+        server = ApiServer(grove_io=groups, resource_nvidia_com={"v1beta1": ["computedomains"]})
+        resources = (POD_CLIQUE, POD_CLIQUE_SET, POD_CLIQUE_SCALING_GROUP, COMPUTE_DOMAIN)
+        discovery = Discovery(server.read, resources)
+        await discovery.assume()
+        served = {str(resource): version for resource, version in discovery.unknown.items()}
+        assert served == {"podcliquesets.grove.io": "v9"}
+        assert discovery.served_version(POD_CLIQUE) == "v1alpha1"
+        assert discovery.served_version(POD_CLIQUE_SCALING_GROUP) == "v1alpha1"  # a list says 404
+        assert "/apis/resource.nvidia.com/v1beta1" not in server.asked
+        server.broken.add("/apis/grove.io/v9")
+        await discovery.assume()
+        assert discovery.served_version(POD_CLIQUE_SET) == "v1alpha1"
 
     virtual.run(main())
 
