@@ -56,13 +56,23 @@ def read_compute_domain(obj: JsonMap) -> ComputeDomain:
     return ComputeDomain(
         *read_key(obj),
         uid=text_at(metadata, "uid"),
-        number=int_of(spec.get("numNodes")),
+        number=_number(metadata, spec),
         template=text_at(map_at(spec, "channel", "resourceClaimTemplate"), "name"),
         ready=status.get("status") == "Ready",
         nodes=_nodes(status.get("nodes")),
         place=read_place(map_at(metadata, "labels")),
         held_by=tuple(finalizers),
     )
+
+
+def _number(metadata: JsonMap, spec: JsonMap) -> int:
+    """Return the number of nodes that a ComputeDomain requests.
+
+    v1beta2 has no such field, so its conversion keeps the number in an annotation:
+    https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/3fe94879/api/nvidia.com/resource/v1beta2.
+    """
+    kept = text_at(map_at(metadata, "annotations"), "resource.nvidia.com/computedomain-num-nodes")
+    return int_of(spec.get("numNodes", int(kept) if kept.isdecimal() else 0))
 
 
 class DomainClique(Namespaced):
