@@ -60,7 +60,7 @@ ROWS = (
     *WORDS,
 )
 RECORDED = read()
-TO_RECORD = "if it is right, run: .venv/bin/python -m tests.explain.table"
+TO_RECORD = "if it is right, run: .venv/bin/python -m tests.explain.table, and read the differences"
 CASES = [
     pytest.param(row, dialect, id=f"{row.id}: {row.name} ({dialect})")
     for row in ROWS
@@ -88,7 +88,7 @@ def test_the_reason_is_found(row: Row, dialect: str) -> None:
     assert hit.evidence
     assert hit.remedy
     assert hit.severity == severity_of(row)
-    assert in_full(reasons, row.id) == RECORDED[f"{row.id}: {row.name}", dialect], TO_RECORD
+    assert in_full(reasons, row) == RECORDED[f"{row.id}: {row.name}", dialect], TO_RECORD
 
 
 @pytest.mark.untraced

@@ -8,7 +8,7 @@ if __name__ == "__main__":
     write(
         {
             (f"{row.id}: {row.name}", dialect): in_full(
-                answer(facts(**{**start(dialect), **row.hit})).reasons, row.id
+                answer(facts(**{**start(dialect), **row.hit})).reasons, row
             )
             for row in ROWS
             for dialect in row.dialects

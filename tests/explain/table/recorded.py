@@ -1,7 +1,7 @@
-"""What the reason of each row says in full: its remedy, commands, objects and evidence.
+"""What the reason of each row says besides its text: remedy, commands, objects and evidence.
 
-`reasons.txt` has it. `.venv/bin/python -m tests.explain.table` writes the file again: read the
-differences before you commit them.
+`reasons.txt` has it. `.venv/bin/python -m tests.explain.table` writes the file again, and so does
+`./scripts/fix`: read the differences before you commit them.
 """
 
 from collections.abc import Iterable
@@ -9,17 +9,21 @@ from pathlib import Path
 
 from app.explain.reasons.reason import Reason
 from app.facts.identity import Ref
+from tests.explain.table.row import Row
 
 FILE = Path(__file__).with_name("reasons.txt")
 
 
-def in_full(reasons: Iterable[Reason], id: str) -> str:
-    """The paragraphs about the reasons with this id."""
-    return "\n".join("\n".join(_lines(reason)) for reason in reasons if reason.id == id)
+def in_full(reasons: Iterable[Reason], row: Row) -> str:
+    """The lines about the reasons with the id of a row. Other texts than the row's are in them."""
+    return "\n".join(
+        line for reason in reasons if reason.id == row.id for line in _lines(reason, row)
+    )
 
 
-def _lines(reason: Reason) -> Iterable[str]:
-    yield f"  {reason.severity} ({reason.who}): {reason.text}"
+def _lines(reason: Reason, row: Row) -> Iterable[str]:
+    text = "" if reason.text == row.text else f": {reason.text}"
+    yield f"  {reason.severity} ({reason.who}){text}"
     yield f"    remedy: {reason.remedy}"
     yield from (f"    $ {command}" for command in reason.commands)
     yield f"    objects: {', '.join(map(_name, reason.objects))}"
