@@ -54,7 +54,7 @@ def scaling(*events: tuple[str, str, float], **changes: Any) -> Changes:
     }
 
 
-OF_HELPER = "(said of kai-scale-adjust/inference-w, KAI's scaling pod)"
+OF_HELPER = "(about kai-scale-adjust/inference-w, KAI's scaling pod)"
 SCALING = (
     Row(
         "NodesComing",
