@@ -309,7 +309,7 @@ def made_by(maker: Maker, document: Object) -> Iterator[tuple[FieldPath, Object]
 
 
 def _kept_annotations(document: Object) -> Mapping[str, Any]:
-    """Return the annotation of a document that KAI reads from it for all its Pods."""
+    """Return the annotation that KAI reads from a document for all its Pods."""
     annotations = annotations_of(document)
     return {key: annotations[key] for key in (TOPOLOGY_REQUIRED,) if key in annotations}
 

@@ -70,7 +70,7 @@ class OwnerKind(Value, eq=False):
     together: str = ""
     """The annotation with which its controller keeps a unit within one domain, or ""."""
     together_field: str = ""
-    """The field of the spec with which its controller does so, and its value, or ""."""
+    """The field of the spec, with its value, that also keeps a unit within one domain, or ""."""
 
     @property
     def keys(self) -> set[str]:

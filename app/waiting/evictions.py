@@ -64,8 +64,8 @@ class Evictions:
     async def tell(self, index: Index) -> bool:
         """Write events for the recent evictions that no leader has reported.
 
-        Return False if any is left. Evictions of background pods are not reported: that is what
-        these are for.
+        Return False if any is left. Evictions of background pods are not reported, because
+        these pods are meant to be evicted.
         """
         self._follow(index.facts)
         everything_told = True

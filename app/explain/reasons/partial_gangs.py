@@ -40,8 +40,8 @@ def gang_split(gang: Gang) -> Reasons:
 def _is_elastic(gang: Gang, member: Member) -> bool:
     """Return whether a user, or an autoscaler, has chosen a minimum below the number of pods.
 
-    The replicas of a Deployment need no others. KAI's pod-grouper gives other workloads the minimum
-    1, unless they request a higher one.
+    The replicas of a Deployment do not need each other. KAI's pod-grouper gives other workloads
+    the minimum 1, unless they request a higher one.
     """
     controllers = {pod.controller.kind for pod in member.pods if pod.controller}
     return gang.is_of_grove or not controllers.isdisjoint({"RayCluster", "ReplicaSet"})

@@ -13,9 +13,9 @@ from app.facts.labels import NODE_POOL
 
 
 def with_background(facts: Snapshot) -> Snapshot:
-    """Return the facts with normal pods where the scheduler of a node pool has no background pods.
+    """Return the facts, with background pods as normal pods if their scheduler does not have any.
 
-    A SchedulingShard can switch them off, or select them by labels that are not known here.
+    A SchedulingShard can disable background pods, or select them by labels that are not known here.
     """
     without = {shard.pool for shard in facts.shards if not shard.has_background}
     if not without or not any(pod.background for pod in facts.pods):

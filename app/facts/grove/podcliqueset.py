@@ -106,7 +106,7 @@ class MnnvlAnnotations(Value):
 
     @property
     def are_complete(self) -> bool:
-        """Whether no annotation is missing, so that no inherited one counts."""
+        """Whether all annotations are set, so that inherited ones do not count."""
         return None not in (self.enabled, self.scope, self.device_class)
 
     def over(self, inherited: "MnnvlAnnotations") -> "MnnvlAnnotations":

@@ -63,7 +63,7 @@ class Shard(ClusterScoped):
     pool: str = ""
     """Its node pool, or "" for the nodes without a pool."""
     has_background: bool = True
-    """Does its scheduler have background pods, by the label that KAI gives them by default?"""
+    """Does its scheduler treat pods with KAI's default label as background pods?"""
     sets: tuple[str, ...] = ()
     """The settings that may change the order of its gangs or their nodes.
 
