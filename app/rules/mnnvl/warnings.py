@@ -240,29 +240,35 @@ def _several(
     They cannot if none leaves its NVLink domain and no two fit into one. Source:
     https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/892
     """
-    sizes = sorted(size for members in domains.values() for size in _sizes(members))
-    if len(sizes) < 2:
+    copies = [_copies(members) for members in domains.values()]
+    number = sum(count for _, count in copies)
+    if number < 2:
         return
 
     most = nvlink.size(nodes)
     members = itertools.chain.from_iterable(domains.values())
     inside = all(_is_inside(required.get(clique.name), nodes) for clique, _ in members)
-    if inside and sum(sizes[:2]) > most:
+    # a group may have any number of replicas, and only the two smallest ComputeDomains count
+    smallest = sorted(size for size, count in copies for _ in range(min(count, 2)))[:2]
+    if inside and sum(smallest) > most:
         return
 
     yield (
-        f"a replica of the PodCliqueSet gets {len(sizes)} ComputeDomains: if two share an NVLink"
+        f"a replica of the PodCliqueSet gets {number} ComputeDomains: if two share an NVLink"
         " domain, CUDA may fail with CUDA_ERROR_NOT_SUPPORTED (NVIDIA's DRA driver, issue 892)."
         f' Use the scope "replica", or one {MNNVL_GROUP} for all cliques'
     )
 
 
-def _sizes(members: Sequence[CountedClique]) -> list[int]:
-    """Return how many pods share each ComputeDomain. Each replica of a group may have its own."""
+def _copies(members: Sequence[CountedClique]) -> tuple[int, int]:
+    """Return how many pods share a ComputeDomain, and how many equal ones there are.
+
+    Each replica of a scaling group may have its own.
+    """
     clique, pods = members[0]
     group = clique.group
     copies = group.replicas if group is not None and pods == clique.pods else 1
-    return [sum(pods for _, pods in members)] * copies
+    return sum(pods for _, pods in members), max(copies, 0)
 
 
 def _spread(

@@ -4,13 +4,22 @@ The PodCliqueSet owns them until the PodGang is stored. Source: `rules/README.md
 """
 
 from collections.abc import Collection, Iterator
+from itertools import chain, islice
 
 from app.facts.grove.podgang import SlimPodGang
 from app.facts.kinds import POD_CLIQUE_SET, POD_GANG
 from app.facts.labels import ANCHOR
 from app.facts.nvidia.computedomain import MnnvlResource
+from app.objects.names import MAX_SUBDOMAIN
 from app.objects.owners import OwnerRef
 from app.rules.dialects.dialect import Adopted, OwnerRule, OwnershipProblem, State, orphaned
+
+MOST_BEGINNINGS = 10_000
+"""The maximum number of names of scaling group replicas that are looked up for a PodGang.
+
+Anybody can send a PodGang with very many podgroups, whose names have very many numbers. One with
+more is found by the label or by the owner of its resources.
+"""
 
 
 class PodGangOwns(OwnerRule):
@@ -26,9 +35,10 @@ class PodGangOwns(OwnerRule):
         place = gang.place
         start = f"{place.pcs}-{place.replica}"
         names = {gang.name, start, f"{start}-{place.group}-{place.group_replica}"}
-        for clique in gang.cliques:
-            names.update(_beginnings(clique, place.pcs))
-        return names
+        # a name that is too long for a PodClique is not the name of one
+        cliques = [clique for clique in gang.cliques if len(clique) <= MAX_SUBDOMAIN]
+        beginnings = chain.from_iterable(_beginnings(clique, place.pcs) for clique in cliques)
+        return names.union(cliques, islice(beginnings, MOST_BEGINNINGS))
 
     def state(self, resource: MnnvlResource, gang: SlimPodGang) -> State | None:
         """Return the ownership state of `resource`.
@@ -99,16 +109,17 @@ def _is_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
 
 
 def _beginnings(clique: str, pcs: str) -> Iterator[str]:
-    """Yield the base names that resources of the PodClique `clique` can have.
+    """Yield the names of scaling group replicas that the PodClique `clique` can be in.
 
-    For the scope `scalingGroupReplica`, these are the parts of the name before each dash that
-    follows the replica. For the scope `clique`, it is the whole name.
+    These are the parts before each dash that end in a number, the index of the replica.
     """
-    at = clique.find("-", len(pcs) + 1)
+    before = len(pcs)
+    at = clique.find("-", before + 1)
     while at != -1:
-        yield clique[:at]
+        if clique[before + 1 : at].isdecimal():
+            yield clique[:at]
+        before = at
         at = clique.find("-", at + 1)
-    yield clique
 
 
 def _has_cliques_of(resource: MnnvlResource, gang: SlimPodGang) -> bool:
