@@ -13,7 +13,7 @@ from app.facts.kinds import CLAIM_TEMPLATE, POD_GROUP, RESOURCE_CLAIM
 from app.facts.kubernetes.claim import read_claim_template, read_resource_claim
 from app.facts.unit_owners import OWNER_KINDS, is_label_key, path_of_key
 from app.kube.api import ClusterError, Object, ObjectRef, Objects, find
-from app.kube.owners import Owners
+from app.kube.owners import Owners, is_kind
 from app.objects.fields import FieldError, FieldPath, forbidden, invalid
 from app.objects.names import is_subdomain
 from app.objects.owners import controller_of
@@ -159,6 +159,8 @@ class UnitOwners:
 
         The resource has the served version, because the version in an owner reference may be gone.
         """
+        if not is_kind(api_version, kind):
+            return None
         group, _, version = api_version.rpartition("/")
         for resource in CONTROLLERS:
             if (resource.group, resource.kind) == (group, kind):

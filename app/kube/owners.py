@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct, field
 
-from app.base.groups import remember
+from app.base.json import to_json
+from app.base.value import Value
 from app.kube.api import NotFound, Object, ObjectRef, Objects, Rejected
-from app.objects.names import MAX_SUBDOMAIN, is_subdomain
+from app.objects.names import MAX_LABEL, is_label, is_subdomain
 from app.objects.owners import COPIES, OwnerRef, controller_of
 from app.objects.resource import Resource
-from app.objects.shape import maps_at, text_at
+from app.objects.shape import maps_at, only, text_at
 from app.objects.time import Clock
 
 FindKind = Callable[[str, str], Awaitable[Resource | None]]
@@ -19,25 +20,41 @@ FindKind = Callable[[str, str], Awaitable[Resource | None]]
 
 MAX_DEPTH = 10
 REMEMBERED = 10_000
+REMEMBERED_BYTES = 8 * 2**20
 FRESH_SECONDS = 30.0
 """The age up to which a cached owner is used, unless the caller asks for a younger one."""
+
+
+_READ = ("name", "uid", "labels", "annotations", "ownerReferences")
+"""The metadata that callers use."""
+
+
+class _Read(Value):
+    """An owner as it was read."""
+
+    at: float
+    """The time of the read."""
+    owner: Object | None
+    """Its metadata, or None if it can't be read."""
+    size: int
+    """Its size as JSON, in bytes."""
 
 
 class Owners(Struct):
     """A reader of owners along references with `controller: true`.
 
-    Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners. Callers
-    say how old a cached owner may be, in seconds. Anybody can write a reference with the uid of
-    another object's owner, so such a reference is read separately. `clock` is monotonic, in
-    seconds.
+    Up to `REMEMBERED` owners are cached, because the Pods of a group have the same owners, and at
+    most `REMEMBERED_BYTES` of them, because tenants decide on the size of their annotations.
+    Callers say how old a cached owner may be, in seconds. Anybody can write a reference with the
+    uid of another owner, so such a reference is read separately. `clock` is monotonic, in seconds.
     """
 
     client: Objects
     find_kind: FindKind
     clock: Clock = time.monotonic
-    _read: OrderedDict[tuple[str, OwnerRef], tuple[float, Object | None]] = field(
-        default_factory=OrderedDict
-    )
+    _read: OrderedDict[tuple[str, OwnerRef], _Read] = field(default_factory=OrderedDict)
+    _bytes: int = 0
+    """The size of all cached owners as JSON."""
 
     async def top_owner(
         self, namespace: str, reference: OwnerRef, *, fresh_seconds: float = FRESH_SECONDS
@@ -83,11 +100,20 @@ class Owners(Struct):
             return None
         key = namespace, reference
         cached = self._read.get(key)
-        if cached is not None and self.clock() - cached[0] < fresh_seconds:
-            return cached[1]
-        read = await self._fetch(namespace, reference)
-        remember(self._read, key, (self.clock(), read), REMEMBERED)
-        return read
+        if cached is not None and self.clock() - cached.at < fresh_seconds:
+            return cached.owner
+        owner = await self._fetch(namespace, reference)
+        self._remember(key, _Read(self.clock(), owner, len(to_json(owner))))
+        return owner
+
+    def _remember(self, key: tuple[str, OwnerRef], read: _Read) -> None:
+        """Keep `read` as the newest owner, and remove the oldest ones beyond the limits."""
+        former = self._read.pop(key, None)
+        self._bytes += read.size - (former.size if former else 0)
+        self._read[key] = read
+        while len(self._read) > REMEMBERED or self._bytes > REMEMBERED_BYTES:
+            _, oldest = self._read.popitem(last=False)
+            self._bytes -= oldest.size
 
     async def _fetch(self, namespace: str, reference: OwnerRef) -> Object | None:
         resource = await self.find_kind(reference.api_version, reference.kind)
@@ -107,18 +133,35 @@ class Owners(Struct):
         if read["metadata"].get("uid") != reference.uid:
             return None
 
-        return {**read, "apiVersion": reference.api_version, "kind": reference.kind}
+        metadata = only(read["metadata"], _READ)
+        return {
+            "apiVersion": reference.api_version,
+            "kind": reference.kind,
+            "metadata": metadata,
+        }
 
 
 def _is_possible(reference: OwnerRef) -> bool:
     """Return whether a stored object can have this reference, and an owner may be behind it.
 
-    A reference in a review may have megabytes, or the name ".", whose path is the list of all
-    objects. Owners of the kinds COPIES do not own Pods.
+    API servers check neither the group, the version nor the kind of a reference, which become a
+    path of the API: `v1%2Fpods` would be the list of all Pods. A reference in a review may have
+    megabytes, or the name ".", whose path is the list of all objects. Owners of the kinds COPIES do
+    not own Pods.
     """
-    kind = reference.api_version + reference.kind
-    is_possible = len(kind) <= MAX_SUBDOMAIN and reference.kind not in COPIES
-    return is_possible and all(map(is_subdomain, (reference.name, reference.uid)))
+    if not is_kind(reference.api_version, reference.kind) or reference.kind in COPIES:
+        return False
+    return all(map(is_subdomain, (reference.name, reference.uid)))
+
+
+def is_kind(api_version: str, kind: str) -> bool:
+    """Return whether these can be the apiVersion and the kind of an API.
+
+    Their characters need no quotes in a path, and nothing in them changes its meaning.
+    """
+    group, slash, version = api_version.rpartition("/")
+    is_group = is_subdomain(group) if slash else not group
+    return is_group and is_label(version) and len(kind) <= MAX_LABEL and is_label(kind.lower())
 
 
 def _check_is_final(error: NotFound | Rejected) -> None:
@@ -142,6 +185,8 @@ class Kinds(Struct):
         An owner reference may name a version that was served when it was written. The resource then
         has a version that is served now.
         """
+        if not is_kind(api_version, kind):
+            return None
         found = await self._find(api_version, kind)
         group = api_version.rpartition("/")[0]
         if found is None and group:
