@@ -21,7 +21,19 @@ class Versioned(Value):
         return type(other) is type(self) and astuple(self)[:-1] == astuple(other)[:-1]
 
 
-@lru_cache(maxsize=8192)
+MOST_SHARED = 2048
+"""The maximum length of a shared value in the notation of Python.
+
+Tenants decide on the size of what is read from their objects, and a cache of large values would
+need more memory than it saves.
+"""
+
+
 def shared(value: T) -> T:
-    """Return the same object for all equal values, to save memory."""
+    """Return the same object for all equal values, to save memory, unless they are large."""
+    return _shared(value) if len(repr(value)) <= MOST_SHARED else value
+
+
+@lru_cache(maxsize=8192)
+def _shared(value: T) -> T:
     return value

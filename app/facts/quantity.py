@@ -36,12 +36,18 @@ def is_quantity(text: str) -> bool:
     return len(text) <= _MOST_TEXT and _QUANTITY.fullmatch(text) is not None
 
 
-@lru_cache(maxsize=8192)
 def thousandths(quantity: str | int | float) -> int:
     """Return `quantity` in thousandths, rounded up, or 0 if it is invalid.
 
     A quantity beyond the range of Kubernetes becomes the largest or the smallest one.
     """
+    if isinstance(quantity, str) and len(quantity) > _MOST_TEXT:
+        return 0  # and it must not stay in the cache
+    return _thousandths(quantity)
+
+
+@lru_cache(maxsize=8192)
+def _thousandths(quantity: str | int | float) -> int:
     try:
         amount = _read_quantity(quantity)
     except (ValueError, OverflowError):  # a number that is not finite, or that has two points
@@ -52,7 +58,7 @@ def thousandths(quantity: str | int | float) -> int:
 def _read_quantity(quantity: str | int | float) -> int:
     if not isinstance(quantity, str):
         return -int(-quantity * 1000 // 1)
-    match = _QUANTITY.fullmatch(quantity.strip()) if len(quantity) <= _MOST_TEXT else None
+    match = _QUANTITY.fullmatch(quantity.strip())
     if match is None:
         return 0
     digits, exponent, suffix = match.groups()

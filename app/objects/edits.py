@@ -44,13 +44,25 @@ def value_at(obj: Any, path: Path) -> Any:
     return obj
 
 
-@functools.lru_cache(maxsize=4096)
 def pointer(path: Path) -> str:
-    """Return `path` as a JSON pointer (RFC 6901).
+    """Return `path` as a JSON pointer (RFC 6901)."""
+    if any(isinstance(step, str) and len(step) > _LONGEST for step in path):
+        return _pointer(path)
+    return _cached_pointer(path)
 
-    Results are cached, because all objects of a kind have the same few paths.
-    """
+
+def _pointer(path: Path) -> str:
     return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in path)
+
+
+_cached_pointer = functools.lru_cache(maxsize=4096)(_pointer)
+"""Most objects of a kind have the same few paths."""
+
+_LONGEST = 317
+"""The longest step of a path that is kept. It is that of the longest key of a label.
+
+Anybody can send a review with keys of megabytes, which must not stay in memory.
+"""
 
 
 def operations(obj: Object, changes: Iterable[Edit]) -> list[Operation]:

@@ -150,15 +150,17 @@ def read_shape(spec: JsonMap, annotations: JsonMap = NOTHING) -> Shape:
     part: tuple[str, ...] = _WITHOUT_PART
     if GPU_FRACTION in annotations or GPU_MEMORY in annotations:
         part = tuple(text_at(annotations, name) for name in _OF_PART)
-    return _read_shape(to_json(only(spec, _OF_SHAPE)), part)
+    content = to_json(only(spec, _OF_SHAPE))
+    is_small = len(content) + sum(map(len, part)) <= _MOST_SHAPE
+    return _cached_shape(content, part) if is_small else _read_shape(content, part)
 
 
-@lru_cache(maxsize=1024)
+_MOST_SHAPE = 4096
+"""The maximum size of what a cached shape is read from, in bytes. Tenants decide on it."""
+
+
 def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
-    """Return the shape for the JSON of a pod spec.
-
-    The pods of a gang have equal specs, and a cached result takes an eighth of the time.
-    """
+    """Return the shape for the JSON of a pod spec."""
     spec = from_json(content)
     requests = pod_requests(spec)
     part = read_part(dict(zip(_OF_PART, annotations, strict=True)))
@@ -177,6 +179,10 @@ def _read_shape(content: bytes, annotations: tuple[str, ...]) -> Shape:
         )
     )
     return shape
+
+
+_cached_shape = lru_cache(maxsize=1024)(_read_shape)
+"""The pods of a gang have equal specs, and a cached result takes an eighth of the time."""
 
 
 class Stalled(Value):

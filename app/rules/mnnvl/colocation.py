@@ -13,6 +13,7 @@ from app.facts.kubernetes.gpus import gpus_of_pod
 from app.facts.kubernetes.selectors import node_selector, required_affinity
 from app.facts.labels import POD_GROUP_NAME, SKIP_PODGROUPER, SUBGROUP
 from app.facts.unit_owners import OWNER_KINDS, UnitSize
+from app.objects.names import label_key_problem
 from app.objects.owners import controller_of
 from app.objects.shape import JsonMap, annotations_of, labels_of, map_at, maps_at, text_at
 from app.rules.topology.levels import NVLINK_DOMAIN
@@ -117,7 +118,8 @@ def read_bounds(
 
     return Bounds(
         gpus_of_pod(spec).every,
-        frozenset(filter(None, levels)),
+        # nodes can't have other labels, and an annotation in a review may have megabytes
+        frozenset(level for level in levels if level and not label_key_problem(level)),
         is_known=controller_of([pod, *above][-1]) is None
         and (own_group is None or own_group.levels is not None),
         is_apart=HOSTNAME_KEY in _topology_keys(affinity, "podAntiAffinity"),

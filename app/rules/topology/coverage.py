@@ -28,12 +28,18 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+MOST_RESULTS = 1000
+"""The maximum number of cached results. Tenants can ask about any node label in an annotation."""
+
+
 def _once(compute: Callable[["Nodes", *Ts], T]) -> Callable[["Nodes", *Ts], T]:
     """Cache the results of a method of Nodes, so that a verdict need not visit every node."""
 
     def kept(nodes: "Nodes", *arguments: *Ts) -> T:
         key = (compute, arguments)
         if key not in nodes.results:
+            if len(nodes.results) >= MOST_RESULTS:
+                nodes.results.clear()
             nodes.results[key] = compute(nodes, *arguments)
         result: T = nodes.results[key]
         return result
