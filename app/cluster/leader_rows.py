@@ -324,6 +324,7 @@ def pods_of_scheduler(scheduler_name: str) -> Row[StoredPod]:
         fields=selector,
         form=PodForm,
         most=64 * 2**10,
+        most_of_namespace=16 * 2**20,  # kept as JSON
         most_decoded=MOST_OF_POD,
     )
 

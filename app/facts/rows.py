@@ -36,6 +36,12 @@ MOST_KEPT = 32 * 2**10
 The facts of most objects take less than 1 KiB.
 """
 
+MOST_OF_NAMESPACE = 4 * 2**20
+"""The maximum JSON size of all kept objects of one kind in a namespace, in bytes.
+
+The first KiB of each object does not count. In memory, they may take five times as much.
+"""
+
 MOST_OF_POD = 512 * 2**10
 """The maximum JSON size of the decoded fields of a Pod, in bytes.
 
@@ -72,6 +78,11 @@ class Row(Value, Generic[T], dict=True, eq=False):
     """A TypedDict with all fields that `read` needs, or None for a whole object."""
     most: int = MOST_KEPT
     """The maximum JSON size of an object, in bytes. Larger objects are not kept."""
+    most_of_namespace: int = MOST_OF_NAMESPACE
+    """The maximum JSON size of all objects of a namespace, in bytes, without 1 KiB of each.
+
+    Further ones are not kept.
+    """
     most_decoded: int | None = None
     """The maximum JSON size, in bytes, of the decoded fields. A larger object is not read."""
     is_cut: Callable[[T], bool] = lambda value: False
@@ -131,6 +142,7 @@ GANGS: Row[StoredGang] = Row(
     read_stored_gang,
     {BY_SET: lambda gang: in_namespace(gang.namespace, gang.place.pcs)},
     most=128 * 2**10,
+    most_of_namespace=16 * 2**20,  # kept as JSON
 )
 SETS: Row[PodCliqueSet] = Row(
     kinds.POD_CLIQUE_SET,
@@ -140,6 +152,7 @@ SETS: Row[PodCliqueSet] = Row(
         OF_BINDING: lambda pcs: in_namespace("", pcs.topology_name),
     },
     most=64 * 2**10,
+    most_of_namespace=6 * 2**20,
     is_cut=lambda pcs: pcs.is_cut,
 )
 NODES = Row(NODE, read_node_labels, form=NodeForm)

@@ -11,6 +11,7 @@ If they are not numbers, the last object that arrives is stored.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from sys import intern
 from typing import Generic, Self, TypeVar
@@ -34,6 +35,13 @@ It gets the key, the old value and the new value. None stands for no value.
 """
 
 
+FREE = 1024
+"""The bytes of each projection that don't count for the limit of its namespace.
+
+Most facts take less, so that the number of objects of a namespace is not limited.
+"""
+
+
 class WatchStore(Generic[T]):
     """A cache of a resource that a watch fills (`app.kube.watch.run_store`).
 
@@ -44,8 +52,10 @@ class WatchStore(Generic[T]):
 
     Tenants decide on the size of their objects. So an object of more than `most_decoded` bytes of
     JSON is not projected, and a projection of more than `most` bytes is not stored: the object is
-    in `too_large` instead. An object whose projection `is_cut` is in `too_large` too, and its
-    projection is stored.
+    in `too_large` instead. So is one that would be too much for its namespace: there, the bytes of
+    all projections, without the first FREE bytes of each, are at most `most_of_namespace`. It is
+    looked at again when it changes, or with the next list. An object whose projection `is_cut` is
+    in `too_large` too, and its projection is stored.
     """
 
     def __init__(
@@ -56,6 +66,7 @@ class WatchStore(Generic[T]):
         clock: Clock = time.monotonic,
         most: int = 2**20,
         most_decoded: int | None = None,
+        most_of_namespace: int | None = None,
         is_cut: Callable[[T], bool] = lambda value: False,
     ) -> None:
         self.too_large: dict[Key, str] = {}
@@ -79,6 +90,11 @@ class WatchStore(Generic[T]):
         self._clock = clock
         self._most = most
         self._most_decoded = most_decoded
+        self._most_of_namespace = most_of_namespace
+        self._excess: dict[Key, int] = {}
+        """The bytes of JSON above FREE of each stored projection that has more."""
+        self._excess_in: Counter[str] = Counter()
+        """The sum of these bytes by namespace."""
         self._is_cut = is_cut
         self._entries: dict[Key, T] = {}
         self._version: Version = 0
@@ -304,13 +320,41 @@ class WatchStore(Generic[T]):
             return None
 
         value = self._project(obj)
-        is_known_small = 0 < length <= self._most
-        is_small = value is None or is_known_small or len(to_json(value)) <= self._most
+        is_small = value is None or self._is_small(key, value, length)
         if value is None or (is_small and not self._is_cut(value)):
             self.too_large.pop(key, None)
         else:
             self.too_large[key] = str(obj["metadata"].get("uid") or "")
         return value if is_small else None
+
+    def _is_small(self, key: Key, value: T, length: int) -> bool:
+        """Return whether a projection is small enough to be stored, alone and in its namespace."""
+        self._release(key)
+        if 0 < length <= min(self._most, FREE):
+            return True
+        limit = self._most_of_namespace if key[0] else None
+        is_known_small = 0 < length <= self._most
+        if is_known_small and limit is None:
+            return True
+        size = len(to_json(value))
+        if is_known_small:
+            size = min(size, length)  # bytes are longer in JSON
+        elif size > self._most:
+            return False
+        excess = size - FREE
+        if limit is None or excess <= 0:
+            return True
+        if self._excess_in[key[0]] + excess > limit:
+            return False
+        self._excess[key] = excess
+        self._excess_in[key[0]] += excess
+        return True
+
+    def _release(self, key: Key) -> None:
+        """Forget the bytes of the stored projection of `key`."""
+        excess = self._excess.pop(key, 0)
+        if excess:
+            self._excess_in[key[0]] -= excess
 
     def _remove(self, key: Key) -> None:
         self.too_large.pop(key, None)
@@ -324,6 +368,7 @@ class WatchStore(Generic[T]):
         before = self._entries.get(key)
         if value is None:
             self._entries.pop(key, None)
+            self._release(key)
         else:
             self._entries[key] = value
 

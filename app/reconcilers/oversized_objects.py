@@ -27,9 +27,9 @@ MOST_OBJECTS = 50
 """The maximum number of objects of one cache that get an event. The metric counts all of them."""
 
 _NOTE = (
-    "this object is too large for the caches of grove-admission, which treat it as unknown."
-    " Shorten its lists, labels and annotations"
-    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups)"
+    "this object, or all of its kind in this namespace, is too large for the caches of"
+    " grove-admission, which treat it as unknown. Shorten its lists, labels and annotations"
+    f" (a PodCliqueSet may have at most {MOST_PARTS} cliques and scaling groups), or delete others"
 )
 
 AnyStore = tuple[Row[Any], WatchStore[Any]]

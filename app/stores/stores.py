@@ -29,6 +29,7 @@ class Stores:
                 row.lookups,
                 most=row.most,
                 most_decoded=row.most_decoded,
+                most_of_namespace=row.most_of_namespace,
                 is_cut=row.is_cut,
             )
             for row in rows
