@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from app.base.groups import by_key
 from app.explain.gangs.gang import Gang, Member, Pods, Unit
 from app.explain.state.amounts import asked_gpus
 from app.explain.state.index import Index
@@ -173,15 +174,16 @@ def _nested(index: Index, group: KaiPodGroup, pods: Pods) -> Unit:
     name, repeated names and levels below MOST_DEPTH are omitted too.
     """
     subgroups = _distinct(group.subgroups)
-    parents = {sub.parent for sub in subgroups}
+    inside = by_key((sub.parent, sub) for sub in subgroups)
+    pods_of = by_key((pod.subgroup, pod) for pod in pods)
 
     def unit(whole: SubGroup, parent: str, depth: int) -> Unit:
         """Return the SubGroups whose parent is `parent`, as parts of `whole`."""
-        children = [sub for sub in subgroups if sub.parent == parent]
-        nested = parents if depth < MOST_DEPTH else ()
+        children = inside.get(parent, [])
+        nested = inside if depth < MOST_DEPTH else ()
         optional = whole.needed is not None and whole.needed < len(children)
         members = tuple(
-            _member_of_subgroup(index, sub, pods, optional=optional)
+            _member_of_subgroup(index, sub, pods_of.get(sub.name, ()), optional=optional)
             for sub in children
             if sub.name not in nested
         )
@@ -215,12 +217,14 @@ def _distinct(subgroups: Iterable[SubGroup]) -> list[SubGroup]:
     return list(by_name.values())
 
 
-def _member_of_subgroup(index: Index, sub: SubGroup, pods: Pods, *, optional: bool) -> Member:
-    """Return the member of a SubGroup without children.
+def _member_of_subgroup(
+    index: Index, sub: SubGroup, pods: Iterable[Pod], *, optional: bool
+) -> Member:
+    """Return the member of a SubGroup without children, with its `pods`.
 
     With `optional`, pods that do not exist do not count as missing.
     """
-    own = tuple(pod for pod in pods if pod.subgroup == sub.name)
+    own = tuple(pods)
     replicas = len(own) if optional else max(sub.minimum, len(own))
     shape, shapes = _asked(index, own)
     return Member(sub.name, sub.minimum, replicas, shape, own, sub.told, shapes=shapes)

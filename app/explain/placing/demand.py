@@ -159,6 +159,13 @@ def where(domains: Domains, demand: Demand, used: frozenset[int]) -> tuple[str, 
 # Nodes.
 
 
+MOST_ONE_BY_ONE = 5000
+"""The maximum number of equal pods with GPU fractions that are counted or placed one by one.
+
+KAI does so with all of them, but anybody can write any number as the minimum of a PodGroup. So more
+of them count as having no place.
+"""
+
 Vector = tuple[int, ...]
 """Amounts of some resources, in a given order."""
 
@@ -283,6 +290,7 @@ class Board:
         self._shares = dict(ground.shares)
         self._journal: list[Step] = []
         self._room = cache(capacity_of)
+        self._room_of_gpus = cache(capacity_for)
 
     @property
     def mark(self) -> int:
@@ -354,7 +362,7 @@ class Board:
         if not most or self._has_one_place(have):
             return 0
         whole = have[self._ground.gpu] // 1000
-        return capacity_for(self._shares_at(position), part, whole, most)
+        return self._room_of_gpus(self._shares_at(position), part, whole, most)
 
     def _has_one_place(self, have: Vector) -> bool:
         """Return whether a node takes only one more pod, so that no pod can reserve a GPU too."""

@@ -5,9 +5,11 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from heapq import heapify, heappop, heapreplace
 from typing import Any, Generic, TypeVar
 
 from app.explain.placing.demand import (
+    MOST_ONE_BY_ONE,
     Board,
     Demand,
     Ground,
@@ -336,23 +338,23 @@ class Trial(Board):
         self, shape: Shape, part: GpuPart, count: int, nodes: Sequence[int], scores: Scores
     ) -> bool:
         """Place pods that request GPU fractions one by one, like KAI's `OrderedNodesByTask`."""
+        if count > MOST_ONE_BY_ONE:
+            return False
         asks = self._ground.takes[shape]
         fit = self._ground.fit[shape]
-        keys = {
-            at: key
-            for at in nodes
-            if fit[at] and (key := self._rank_of_part(at, asks, part, scores))
-        }
+        ranks = (self._rank_of_part(at, asks, part, scores) for at in nodes if fit[at])
+        waiting = [rank for rank in ranks if rank]
+        heapify(waiting)
         for _ in range(count):
-            if not keys:
+            if not waiting:
                 return False
-            position = min(keys, key=keys.__getitem__)
+            position = int(waiting[0][-1])
             self._take_part(position, asks, part)
-            key = self._rank_of_part(position, asks, part, scores)
-            if key:
-                keys[position] = key
+            rank = self._rank_of_part(position, asks, part, scores)
+            if rank:
+                heapreplace(waiting, rank)
             else:
-                del keys[position]
+                heappop(waiting)
         return True
 
     def _rank_of_part(

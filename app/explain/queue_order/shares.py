@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from app.base.groups import by_key
 from app.base.value import Value
-from app.explain.placing.demand import Run, by_shape
+from app.explain.placing.demand import MOST_ONE_BY_ONE, Run, by_shape
 from app.facts.kai.queue import Queue
 from app.facts.kubernetes.pod import Shape
 from app.facts.quantity import Amounts
@@ -70,8 +70,9 @@ def quantities_of(runs: Iterable[Run], memory_of_gpu: int | None = None) -> Quan
         if one[0].is_integer():
             total = added(total, one, count)
         else:
-            for _ in range(count):
+            for _ in range(min(count, MOST_ONE_BY_ONE)):
                 total = added(total, one)
+            total = added(total, one, max(0, count - MOST_ONE_BY_ONE))
     return total
 
 
