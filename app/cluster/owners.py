@@ -5,8 +5,7 @@ and their preconditions.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Iterable, Mapping
 
 from app.base.groups import by_key
 from app.cluster.resources import read_current
@@ -23,6 +22,7 @@ from app.facts.nvidia.computedomain import (
 )
 from app.facts.rows import CLAIMS, DOMAINS, GANGS, OF_GANG
 from app.kube.api import (
+    ClusterError,
     Conflict,
     NotFound,
     Object,
@@ -43,6 +43,12 @@ from app.stores.stores import Stores
 
 _OWNERS = {(resource.group, resource.kind): resource for resource in ALL}
 """Resources by group and kind, including every kind that can own an MNNVL resource."""
+
+AT_ONCE = 8
+"""The number of resources of a PodGang that are written at once."""
+
+IN_A_STEP = 64
+"""The maximum number of resources that a PodGang adopts at once. Tenants decide on their number."""
 
 TRIES = 3
 """The maximum number of attempts to write a resource that another writer keeps changing."""
@@ -149,9 +155,9 @@ class MnnvlOwners:
         return obj if is_current else None
 
     async def adopt(self, gang: SlimPodGang, *, dry_run: bool) -> list[Object]:
-        """Make the cached PodGang `gang` the owner of its adoptable resources, and return these.
+        """Make the cached PodGang `gang` the owner of adoptable resources, and return these.
 
-        Adopt nothing in these cases:
+        These are its first IN_A_STEP adoptable resources. Adopt nothing in these cases:
 
         - The PodGang is gone from the API server, or its PodCliqueSet is gone or was created again.
         - It lacks the annotation. The webhook for deletions is called only for PodGangs with the
@@ -169,7 +175,8 @@ class MnnvlOwners:
         reference = self._served(POD_GANG).owner_reference(gang.name, gang.uid)
         if dry_run:
             return [_owned(stored, reference) for stored in adoptable]
-        return await _all(self._write(stored, reference) for stored in adoptable)
+        adopted = (self._write(stored, reference) for stored in adoptable[:IN_A_STEP])
+        return await _all(adopted)
 
     async def _may_adopt(self, gang: GangIdentity, *, dry_run: bool) -> bool:
         obj = await self._read_gang(gang)
@@ -381,13 +388,25 @@ def _owned(stored: MnnvlResource, reference: JsonMap) -> Object:
     }
 
 
-async def _all(calls: Iterable[Any]) -> list[Object]:
-    """Await all `calls`, and return their results without None.
+async def _all(calls: Iterable[Awaitable[Object | None]]) -> list[Object]:
+    """Await all `calls`, AT_ONCE of them at a time, and return their results without None.
 
     After all of them have ended, raise the first error.
     """
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if isinstance(result, dict)]
+    waiting = enumerate(calls)
+    results: dict[int, Object | None] = {}
+    errors: list[ClusterError] = []
+
+    async def work() -> None:
+        for number, call in waiting:
+            try:
+                results[number] = await call
+            except ClusterError as error:
+                errors.append(error)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(work())
+    if errors:
+        raise errors[0]
+    return [result for _, result in sorted(results.items()) if result is not None]

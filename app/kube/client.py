@@ -105,7 +105,9 @@ class HttpClient(Part):
     ) -> Object:
         path = self._path_of(ref, version=version)
         accept = _METADATA if metadata_only else JSON
-        request = ApiRequest("get", str(ref.resource), "GET", path, accept=accept)
+        request = ApiRequest(
+            "get", str(ref.resource), "GET", path, accept=accept, namespace=ref.namespace or ""
+        )
         return await self.call(request)
 
     async def list(
@@ -126,6 +128,7 @@ class HttpClient(Part):
             params=params,
             accept=accept,
             most=MOST_PAGE_BYTES if limit > 1 else 0,
+            namespace=selection.namespace or "",
             arrived=lengths.append,
         )
         answer = await self.call(request)
@@ -183,6 +186,7 @@ class HttpClient(Part):
                 path=path,
                 params=_WRITING,
                 body=body,
+                namespace=namespace or "",
             )
         )
 
@@ -196,6 +200,7 @@ class HttpClient(Part):
             params=_WRITING,
             body=patch,
             content_type=_JSON_PATCH if isinstance(patch, list) else _MERGE_PATCH,
+            namespace=ref.namespace or "",
         )
         return await self.call(request)
 
@@ -210,7 +215,14 @@ class HttpClient(Part):
             "propagationPolicy": "Background",
         }
         body |= {"preconditions": preconditions} if preconditions else {}
-        request = ApiRequest("delete", str(ref.resource), "DELETE", self._path_of(ref), body=body)
+        request = ApiRequest(
+            verb="delete",
+            resource=str(ref.resource),
+            method="DELETE",
+            path=self._path_of(ref),
+            body=body,
+            namespace=ref.namespace or "",
+        )
         await self.call(request)
 
     def _version(self, resource: Resource) -> str:

@@ -12,6 +12,7 @@ from typing import Literal, Never
 
 from msgspec import Struct, field
 
+from app.base.fair_queue import FairQueue
 from app.base.groups import remember
 from app.base.value import Value
 from app.kube.api import Client, ClusterError, Conflict, Key, NotFound, Object, ObjectRef
@@ -23,7 +24,9 @@ CONTROLLER = "grove-admission"
 NOTE_LIMIT = 1024
 """The maximum size of a note, in bytes. The API server rejects an Event with a longer note."""
 
-QUEUE_LIMIT = 1000
+QUEUE_LIMIT = 500
+"""The maximum number of Events about objects of one namespace that wait to be written."""
+
 SERIES_LIMIT = 4096
 MAX_KEYS = 10_000
 
@@ -73,28 +76,40 @@ class Regarding(Value):
         }
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 class Recorder(Struct):
     """A writer of Events (events.k8s.io/v1).
 
     If the same content is recorded again, the count of the Event's series is increased.
 
+    Namespaces take turns, because tenants decide on the number of their Events.
+
     `identity` is the name of this process, and `now` the wall clock in UTC. `lost` is the number of
-    Events that could not be written, because the queue was full or the API server rejected them.
+    Events that could not be written, because too many of their namespace were waiting, or the API
+    server rejected them.
     """
 
     client: Client
     identity: str
     now: Now = utc_now
     lost: int = 0
-    _waiting: asyncio.Queue[Object] = field(default_factory=lambda: asyncio.Queue(QUEUE_LIMIT))
+    _waiting: FairQueue[Object] = field(default_factory=lambda: FairQueue(QUEUE_LIMIT))
+    _added: asyncio.Event = field(default_factory=asyncio.Event)
+    _idle: asyncio.Event = field(default_factory=_set_event)
     _counts: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
-    def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> None:
+    def record(self, regarding: Regarding, kind: EventType, reason: str, note: str) -> bool:
         """Log a message and add an Event to the queue, without waiting.
 
-        If the queue is full, the Event is lost. `reason` is a CamelCase word, and `note` a sentence
-        for people.
+        Return False if the Event is lost, because too many of its namespace are waiting. `reason`
+        is a CamelCase word, and `note` a sentence for people.
         """
+        note = shortened(note)
         logger.log(
             logging.INFO if kind == "Normal" else logging.WARNING,
             "%s %s: %s: %s",
@@ -103,15 +118,21 @@ class Recorder(Struct):
             reason,
             note,
         )
-        try:
-            self._waiting.put_nowait(self.event(regarding, kind, reason, note))
-        except asyncio.QueueFull:
+        if not self._waiting.put(regarding.namespace, self.event(regarding, kind, reason, note)):
             self.lost += 1
+            return False
+        self._idle.clear()
+        self._added.set()
+        return True
 
     async def run(self) -> Never:
         """Write the Events in the queue until it is cancelled."""
         while True:
-            event = await self._waiting.get()
+            while not self._waiting:
+                self._idle.set()
+                self._added.clear()
+                await self._added.wait()
+            event = self._waiting.take()
             try:
                 await self._write(event)
             except ClusterError as error:
@@ -123,12 +144,10 @@ class Recorder(Struct):
                     regarding,
                     error.message,
                 )
-            finally:
-                self._waiting.task_done()
 
     async def written(self) -> None:
-        """Wait until every queued Event was written or lost."""
-        await self._waiting.join()
+        """Wait until the queue is empty and its last Event is written."""
+        await self._idle.wait()
 
     async def _write(self, event: Object) -> None:
         name = event["metadata"]["name"]
@@ -162,7 +181,7 @@ class Recorder(Struct):
 
         Its name is the same for the same content, in all replicas and after a restart.
         """
-        note = _shortened(note)
+        note = shortened(note)
         content = "\0".join((regarding.kind, regarding.uid, kind, reason, note))
         digest = sha256(content.encode("utf-8", "replace")).hexdigest()[:16]
         name = f"{regarding.name[:200].rstrip('-.')}.{digest}"
@@ -179,7 +198,8 @@ class Recorder(Struct):
         }
 
 
-def _shortened(note: str) -> str:
+def shortened(note: str) -> str:
+    """Return `note`, cut to NOTE_LIMIT: it may list the names of very many objects."""
     encoded = note.encode("utf-8", "replace")
     if len(encoded) <= NOTE_LIMIT:
         return note
@@ -200,13 +220,17 @@ class Notices(Struct):
         """Record a warning on each of `regarding` that does not have it already.
 
         It replaces the previous warnings of `key`. `note` must not have numbers that change often.
+        A lost warning is recorded again with the next step.
         """
+        note = shortened(note)
         before = self._current.get(key, set())
-        notices = {(target, reason, note) for target in regarding}
+        notices = {
+            (target, reason, note)
+            for target in regarding
+            if (target, reason, note) in before
+            or self.events.record(target, "Warning", reason, note)
+        }
         remember(self._current, key, notices, MAX_KEYS)
-        for target in regarding:
-            if (target, reason, note) not in before:
-                self.events.record(target, "Warning", reason, note)
 
     def forget(self, key: Key) -> None:
         """Forget the warnings of `key`, so that the next problem is recorded again."""

@@ -19,6 +19,7 @@ from msgspec import field
 from yarl import URL
 
 from app import __version__
+from app.base.fair_queue import FairQueue
 from app.base.json import to_json
 from app.base.trace import IS_STRANGE, TRACEPARENT
 from app.base.value import Value
@@ -75,7 +76,8 @@ class ApiRequest(Value):
     """A request, with the verb and the resource under which it is counted.
 
     The items of a list are not decoded (`msgspec.Raw`). TooLong is raised for a page of more than
-    `most` bytes, unless that is 0, and `arrived` is called with the bytes of the body.
+    `most` bytes, unless that is 0, and `arrived` is called with the bytes of the body. Requests of
+    different namespaces take turns.
     """
 
     verb: str
@@ -87,6 +89,7 @@ class ApiRequest(Value):
     body: Any = None
     content_type: str = JSON
     most: int = 0
+    namespace: str = ""
     arrived: Callable[[int], None] = lambda _: None
 
 
@@ -171,7 +174,7 @@ class Transport:
 
     async def _try(self, request: ApiRequest) -> Object:
         if request.resource not in _UNLIMITED:
-            await self._turns.take()
+            await self._turns.take(request.namespace)
         timeouts = aiohttp.ClientTimeout(
             total=self._limits.total, sock_connect=self._limits.connect
         )
@@ -384,23 +387,64 @@ async def lines_of(chunks: AsyncIterable[bytes], longest: int) -> AsyncGenerator
 class TokenBucket:
     """A limit of `qps` calls per second on average, and of `burst` at once after a pause.
 
-    Callers wait in the order of their arrival. A caller that is cancelled while it waits does not
-    use up a call.
+    Owners take turns, so that the calls for one namespace don't delay those for others. A caller
+    that is cancelled while it waits does not use up a call.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
         self._interval = 1.0 / qps
         self._burst = burst
-        self._free_at = -math.inf
+        self._used_until = -math.inf
+        """The time at which the calls so far would have been made at the average rate."""
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def take(self) -> None:
-        """Wait until a call is allowed."""
-        now = asyncio.get_running_loop().time()
-        self._free_at = max(self._free_at, now - self._burst * self._interval) + self._interval
-        wait = self._free_at - now
-        if wait > 0:
-            try:
-                await asyncio.sleep(wait)
-            except asyncio.CancelledError:
-                self._free_at -= self._interval
-                raise
+    async def take(self, owner: str = "") -> None:
+        """Wait until `owner` may make a call."""
+        loop = asyncio.get_running_loop()
+        if not self._waiting and self._is_taken(loop.time()):
+            return
+        granted = loop.create_future()
+        self._waiting.put(owner, granted)
+        self._plan()
+        try:
+            await granted
+        except asyncio.CancelledError:
+            if not granted.cancelled():
+                self._used_until -= self._interval
+                self._plan()
+            raise
+
+    def _next_at(self, now: float) -> float:
+        """Return the time of the next call."""
+        return max(self._used_until, now - self._burst * self._interval) + self._interval
+
+    def _is_taken(self, now: float) -> bool:
+        """Use up a call if one is allowed now."""
+        at = self._next_at(now)
+        if at > now:
+            return False
+        self._used_until = at
+        return True
+
+    def _plan(self) -> None:
+        """Plan the next call if callers wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting:
+            loop = asyncio.get_running_loop()
+            at = self._next_at(loop.time())
+            self._timer = loop.call_at(at, self._grant, at)
+
+    def _grant(self, planned: float) -> None:
+        """Let waiting callers make the calls that are allowed now."""
+        self._timer = None
+        # a timer may be early by the resolution of the clock
+        now = max(planned, asyncio.get_running_loop().time())
+        while self._waiting and self._next_at(now) <= now:
+            granted = self._waiting.take()
+            if not granted.done():  # else its caller was cancelled
+                self._is_taken(now)
+                granted.set_result(None)
+        self._plan()

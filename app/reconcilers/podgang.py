@@ -29,7 +29,7 @@ from app.kube.events import Regarding
 from app.kube.loop import Loop
 from app.kube.store import WatchStore
 from app.objects.edits import ABSENT, Edit, operations, value_at
-from app.reconcilers.writing import Writing, names_of
+from app.reconcilers.writing import Writing, names_of, soonest
 from app.rules.dialects.dialect import State
 from app.rules.mnnvl.claim_holders import ClaimedMember
 from app.stores.stores import Stores
@@ -97,8 +97,9 @@ class PodGangReconciler(Struct):
             return None
 
         self._report_foreign(current.gang, current.states.get("foreign", []))
+        adopted = False
         if "adoptable" in current.states:
-            await self._adopt(current.gang)
+            adopted = await self._adopt(current.gang)
             current = self._current(key)
         if current is not None and current.is_marked_in_vain and self.owners.gives_back:
             if self.gives_back():
@@ -106,7 +107,11 @@ class PodGangReconciler(Struct):
             await self._give_back(current.gang)
             current = self._current(key)
 
-        return None if current is None else await self._write(current)
+        if current is None:
+            return None
+        # a step adopts only some of very many resources, so that other PodGangs get their turn
+        pause = 0.0 if "adoptable" in current.states and adopted else None
+        return soonest(pause, await self._write(current))
 
     def _current(self, key: Key) -> CurrentGang | None:
         """Return the PodGang as the caches show it now, or None if it is gone or being deleted."""
@@ -120,11 +125,13 @@ class PodGangReconciler(Struct):
 
     # Ownership.
 
-    async def _adopt(self, gang: SlimPodGang) -> None:
+    async def _adopt(self, gang: SlimPodGang) -> bool:
+        """Let `gang` adopt resources. Return whether it has adopted any."""
         adopted = await self.owners.adopt(gang, dry_run=False)
         if adopted:
             note = f"now owns {names_of(adopted)}"
             self.writing.events.record(_regarding(gang), "Normal", "MnnvlResourcesAdopted", note)
+        return bool(adopted)
 
     async def _give_back(self, gang: SlimPodGang) -> None:
         """Give the resources of `gang` to its PodCliqueSet before its annotation is removed.

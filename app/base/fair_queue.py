@@ -1,0 +1,43 @@
+"""A queue in which owners take turns, so that nobody waits for all items of another one."""
+
+from collections import OrderedDict, deque
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class FairQueue(Generic[Item]):
+    """A queue of items of owners, of which each may have `most` waiting items, or any number."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._most = most
+        self._items: OrderedDict[str, deque[Item]] = OrderedDict()
+        """The waiting items by owner. The first owner has the next turn."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._items.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def put(self, owner: str, item: Item) -> bool:
+        """Append an item. Return False, and drop it, if `owner` has too many."""
+        items = self._items.setdefault(owner, deque())
+        if self._most is not None and len(items) >= self._most:
+            return False
+        items.append(item)
+        return True
+
+    def take(self) -> Item:
+        """Remove the oldest item of the first owner, and end its turn.
+
+        Raise LookupError if no item waits.
+        """
+        owner, items = next(iter(self._items.items()), ("", deque()))
+        if not items:
+            raise LookupError("no item waits")
+        item = items.popleft()
+        self._items.move_to_end(owner)
+        if not items:
+            del self._items[owner]
+        return item
