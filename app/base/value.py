@@ -34,6 +34,6 @@ def shared(value: T) -> T:
     return _shared(value) if len(repr(value)) <= MOST_SHARED else value
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=4096)
 def _shared(value: T) -> T:
     return value
